@@ -12,6 +12,7 @@ import numpy as np
 from ...census.cef_2020 import cef_schema
 from ...census.queries import marginal_query
 from . import active_set, admm, interior_point
+from .exchange import exchanged
 from .least_squares import PassProblem, Pins
 from .problem import (
     NO_BOUND,
@@ -55,7 +56,14 @@ def flows() -> None:
     round_by_flow(RoundingPass(problem, np.full(SHAPE, 1.5), _labels()))
 
 
-CALLS = (approaches, active_sets, interior_points, flows, first_points)
+def exchanges() -> None:
+    """The exchange after the rounder."""
+    problem, _ = _siblings()
+    x = np.array([[2, 1], [1, 2]], dtype=np.int64)
+    exchanged(problem, np.full(SHAPE, 1.5), x, _labels()[:1], _labels())
+
+
+CALLS = (approaches, active_sets, interior_points, flows, exchanges, first_points)
 """All of them, those that compile longest first."""
 
 

@@ -11,7 +11,7 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
-from . import active_set, admm, interior_point, network_flow
+from . import active_set, admm, exchange, interior_point, network_flow
 
 KERNELS = (
     admm.approach,
@@ -19,6 +19,7 @@ KERNELS = (
     active_set._iterate,
     interior_point._iterate,
     network_flow.solve,
+    exchange._exchange,
 )
 """Those that take longest, with which all that they call is compiled."""
 

@@ -87,11 +87,15 @@ class PassRecord:
 
 @dataclass(frozen=True)
 class LeastSquaresResult:
-    """`x` of shape `(c, k)`, non-negative reals; `success` is False if a pass had no solution."""
+    """`x` of shape `(c, k)`, non-negative reals; `success` is False if a pass had no solution.
+
+    is_wide : of the last pass; see `PassProblem.is_wide`.
+    """
 
     success: bool
     x: np.ndarray | None
     passes: tuple[PassRecord, ...] = ()
+    is_wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,7 @@ def solve_passes(
     measured = [[measurements[name] for name in names if name in measurements] for names in passes]
     measured = [asked for asked in measured if asked]
     queries: list[MarginalQuery] = []
+    is_wide = False
     for number, asked in enumerate(measured):
         labels = [rows_on_support(m.query, problem.cells) for m in asked]
         queries += [m.query for m in asked]
@@ -139,6 +144,7 @@ def solve_passes(
             covariance = None if weights is None else weights.inverse_covariance(problem.cells)
             pass_problem = PassProblem.build(problem, asked, labels, pins, covariance)
             solution, record = pass_problem.solve()
+            is_wide = pass_problem.is_wide
             records.append(record)
             if solution is None:
                 return LeastSquaresResult(False, None, tuple(records))
@@ -165,7 +171,7 @@ def solve_passes(
             (*pins.labels, *labels),
             (*pins.targets, *(sum_rows(x, label) for label in coarse_labels)),
         ).finest()
-    return LeastSquaresResult(True, solution, tuple(records))
+    return LeastSquaresResult(True, solution, tuple(records), is_wide)
 
 
 def profiles(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -47,7 +47,8 @@ tolerances do not add up. The last x_K is x~.
 and the estimate is floor(x~) + y of the last pass. The basic rounder (7.4) is the case of one pass
 whose only query is the identity. The queries of a pass are nested, each a sum of the rows of
 the next, so that the constraints are totally unimodular: the problem is a network flow, whose
-optimum is integral.
+optimum is integral. What it loses of queries that cross these, where the pass of the least squares
+was wide (`PassProblem.is_wide`), an exchange of ones brings back (`exchange`).
 
 **Where it fails.** If no x is feasible, the invariants or bounds contradict each other, and
 SolveFailed names the geounit and the constraint. If a pass of the least squares cannot hold the
@@ -80,7 +81,8 @@ class SolveRecord:
     """How one solve ended, as it is kept with the estimates.
 
     stage : "least squares 1", ..., "rounder", or "settled" where nothing was left to estimate.
-    solver : "active set", "dual newton", "flow", "highs" as the fallback of either, or "none".
+    solver : "active set", "dual newton", "flow", "highs" as the fallback of either, or "none"; the
+        rounder's with ", exchange" where one followed.
     iterations : of all methods together; of the flow, augmenting paths.
     primal_residual : largest violation of a constraint, in records.
     dual_residual : largest violation of a multiplier's sign or of stationarity, relative to the
@@ -164,8 +166,9 @@ def estimate_children(
             raise _infeasible(parent, _conflict(problem))
         return counts, _interleaved_records(parent, c, outcomes)
 
-    x, records = _least_squares(parent, problem, measurements, passes, weights)
-    rounded = rounder.solve_passes(problem, x, passes.rounder)
+    x, is_wide, records = _least_squares(parent, problem, measurements, passes, weights)
+    asked = [measurements[name].query for name in _measured(passes, measurements)]
+    rounded = rounder.solve_passes(problem, x, passes.rounder, asked if is_wide else ())
     records.append(
         SolveRecord(
             parent,
@@ -223,13 +226,14 @@ def _least_squares(
     measurements: Measurements,
     passes: Passes,
     weights: ExactWeights | None,
-) -> tuple[np.ndarray, list[SolveRecord]]:
-    """The second step of the module's docstring: x~ `(c, k)`, and a record of every pass."""
+) -> tuple[np.ndarray, bool, list[SolveRecord]]:
+    """The second step of the module's docstring: x~ `(c, k)`, whether its last pass was wide, and
+    a record of every pass."""
     records: list[SolveRecord] = []
     attempts = [passes.least_squares]
     measured = [[n for n in names if n in measurements] for names in passes.least_squares]
     if sum(map(bool, measured)) > 1:
-        attempts.append((tuple(name for names in measured for name in names),))
+        attempts.append((_measured(passes, measurements),))
     for attempt, least_squares_passes in enumerate(attempts):
         result = least_squares.solve_passes(problem, measurements, least_squares_passes, weights)
         records += [
@@ -250,8 +254,13 @@ def _least_squares(
             for number, entry in enumerate(result.passes, 1)
         ]
         if result.success and result.x is not None:
-            return result.x, records
+            return result.x, result.is_wide, records
     raise _infeasible(parent, _conflict(problem))
+
+
+def _measured(passes: Passes, measurements: Measurements) -> tuple[str, ...]:
+    """The measured queries of all passes of the least squares."""
+    return tuple(name for names in passes.least_squares for name in names if name in measurements)
 
 
 def _conflict(problem: SiblingProblem) -> str | None:

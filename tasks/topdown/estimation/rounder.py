@@ -10,6 +10,8 @@ slopes -1 up to floor(d), 1 - 2 frac(d) for one step, then +1. Where queries, ke
 types are all nested they form a tree in each child, and every cell is summed over the children
 once: a network flow, which `flow` solves. Where they are not, HiGHS takes the linear program.
 
+Queries that cross these chains are served afterwards, where there are any, by `exchange`.
+
 The optimum need not be unique. Fractional parts are taken in units of 2^-24, far coarser than
 the error of x~, so that ties are ties on every machine and are broken by position.
 """
@@ -26,10 +28,12 @@ from ...census.queries import MarginalQuery
 from ...solvers import highs
 from ...solvers.highs import LinearProgram, SolveStatus
 from . import network_flow
+from .exchange import exchanged
 from .network_flow import UNIT
 from .problem import (
     NO_BOUND,
     SiblingProblem,
+    is_refined,
     rows_on_support,
     sum_rows,
 )
@@ -44,7 +48,8 @@ class RounderResult:
     """`x` of shape `(c, k)`, non-negative integers.
 
     objective : sum of the interpolated costs, less that of no ones, over all passes.
-    solver : "flow" or "highs".
+    solver : "flow" or "highs"; with ", exchange" where that followed, whose moves count as
+        iterations.
     relaxed : the 0/1 box and the agreement with earlier passes had to be left.
     """
 
@@ -93,8 +98,12 @@ def solve_passes(
     problem: SiblingProblem,
     target: np.ndarray,
     passes: Sequence[Sequence[MarginalQuery]],
+    asked: Sequence[MarginalQuery] = (),
 ) -> RounderResult:
     """Round `target` of shape `(c, k)`; each pass is a chain of nested queries, coarsest first.
+
+    Where some of the queries `asked` are in no chain, an exchange of ones follows the last pass,
+    which brings the answers to all of these near to those of `target`; see `exchange`.
 
     Should a pass have no 0/1 solution, the last resort of `round_anywhere` is taken: it drops
     the agreement with earlier passes and the 0/1 box, never a constraint of the problem.
@@ -103,9 +112,11 @@ def solve_passes(
     held: list[tuple[np.ndarray, np.ndarray]] = []
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
     objective, iterations, solver = 0.0, 0, "flow"
+    chained: list[np.ndarray] = []
     for number, queries in enumerate(passes, 1):
         labels = [rows_on_support(query, problem.cells) for query in queries]
         rounding = RoundingPass(problem, target, labels, tuple(held))
+        chained += labels
         result = round_by_flow(rounding) or round_by_highs(rounding)
         objective += result.objective
         iterations += result.iterations
@@ -116,7 +127,32 @@ def solve_passes(
             solver = "highs"
         if number < len(passes):
             held += [(label, sum_rows(result.x, label).astype(np.int64)) for label in labels]
-    return replace(result, objective=objective, iterations=iterations, solver=solver)
+    result = replace(result, objective=objective, iterations=iterations, solver=solver)
+    return _with_exchange(result, problem, target, chained, asked)
+
+
+def _with_exchange(
+    result: RounderResult,
+    problem: SiblingProblem,
+    target: np.ndarray,
+    chained: Sequence[np.ndarray],
+    asked: Sequence[MarginalQuery],
+) -> RounderResult:
+    """After an exchange for the queries `asked`, if the chains, whose rows of the cells are
+    `chained`, lack one of them. All answers to the chains stay but those that are cells."""
+    k = problem.cells.size
+    labels = [rows_on_support(query, problem.cells) for query in asked]
+    if result.x is None or all(
+        any(np.array_equal(label, own) for own in chained) for label in labels
+    ):
+        return result
+    kept = [label for label in chained if int(label.max(initial=-1)) + 1 < k]
+    open_labels = [label for label in labels if not any(is_refined(label, other) for other in kept)]
+    if not open_labels:
+        return result
+    x, moves = exchanged(problem, target, result.x, kept, open_labels)
+    solver = f"{result.solver}, exchange"
+    return replace(result, x=x, iterations=result.iterations + moves, solver=solver)
 
 
 def on_grid(target: np.ndarray) -> np.ndarray:

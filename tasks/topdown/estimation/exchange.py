@@ -1,0 +1,320 @@
+"""Exchange after the rounder: ones move so that answers to queries that cross come near to x~'s.
+
+The rounder's queries are nested, so that problem (7.7) of [TopDown2022] sees no margin across
+them. Where x~ is spread over many cells, each a fraction of a record, it takes the largest
+fractions, and the small ones' share of every other margin is lost. This is the local search that
+follows: from floor(x~) + y it lowers
+
+    sum over children, asked queries and their rows of |answer of floor(x~) + y - answer of x~|
+
+with every cell still rounded up or down. A move takes a one in cell j from child a to child b, and
+a one in cell l from b to a; at the root, which has no siblings, from j to l. So every child keeps
+its total, and every cell its sum over siblings. Moves are made only between cells that the kept
+labellings do not tell apart (the rounder's queries, linear rows), and none breaks a type's bounds.
+
+At the root, unless cells themselves were asked for, the search begins with ones that are spread
+along the cells as in systematic sampling, so that queries which were not asked get their shares as
+well. Should its result be farther off than the rounder's, it begins with that, as elsewhere.
+
+A sweep goes through the pairs of siblings. For each it takes the cells whose one costs least to
+move, at most `VISITS`, and for each of these the cell that answers it best; the move is made if
+the sum falls. Sweeps go on until one finds nothing, at most `SWEEPS` and `LOOKS`. All is in
+integers, of units of 2^-24 records, and ties go to the first cell, so that every machine finds the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from .network_flow import UNIT
+from .problem import SiblingProblem, joint_classes, sum_rows
+
+SWEEPS, VISITS = 20, 300
+"""Most sweeps, and most cells whose one a sweep tries to move between two siblings."""
+LOOKS = 1000
+"""Most looks at a cell in a search, for each cell of a child."""
+
+
+def exchanged(
+    problem: SiblingProblem,
+    target: np.ndarray,
+    x: np.ndarray,
+    kept: Sequence[np.ndarray],
+    asked: Sequence[np.ndarray],
+) -> tuple[np.ndarray, int]:
+    """`x` (c, k) after the search of the module's docstring, and the number of moves.
+
+    target : (c, k) on the rounder's grid, of which each x is the floor or one more. kept, asked :
+    row of every cell (k,) in each labelling whose answers stay, and in each asked query.
+    """
+    search = _Search.of(problem, target, kept, asked)
+    asks_for_cells = any(int(label.max(initial=-1)) + 1 == target.shape[1] for label in asked)
+    if problem.parent_counts is None and not asks_for_cells:
+        found, moves = search.run(search.spread(x))
+        if search.distance(found) <= search.distance(x):
+            return found, moves
+    return search.run(x)
+
+
+class _State(NamedTuple):
+    """What moves change, and what they must keep, as compiled code takes it.
+
+    ones, is_free : (c, k) y, and the cells that are no integers. error : (c, R) answers of
+    floor(x~) + y less those of x~, in units. asked : (k, n_queries) columns of `error` that each
+    cell is counted in. type_of_cell (k,), of_type, lower, upper (c, T) : records of each type, and
+    their bounds.
+    """
+
+    ones: np.ndarray
+    is_free: np.ndarray
+    error: np.ndarray
+    asked: np.ndarray
+    type_of_cell: np.ndarray
+    of_type: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The search with what stays the same in it.
+
+    labels, asked : row of every cell in each asked query, and the same as in `_State`.
+    order, class_starts : cells (k,) class by class, and where each class begins, of those that
+        the kept labellings do not tell apart.
+    """
+
+    problem: SiblingProblem
+    target: np.ndarray
+    labels: Sequence[np.ndarray]
+    asked: np.ndarray
+    classes: np.ndarray
+    order: np.ndarray
+    class_starts: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        problem: SiblingProblem,
+        target: np.ndarray,
+        kept: Sequence[np.ndarray],
+        asked: Sequence[np.ndarray],
+    ) -> _Search:
+        """See `exchanged`."""
+        k = problem.cells.size
+        starts = np.cumsum([0, *(int(label.max(initial=-1)) + 1 for label in asked)])
+        columns = [label + start for label, start in zip(asked, starts, strict=False)]
+        linear = [rows.labels() for rows in problem.rows]
+        classes = joint_classes([np.zeros(k, dtype=np.int64), *kept, *linear])
+        return cls(
+            problem,
+            target,
+            asked,
+            np.ascontiguousarray(np.array(columns, dtype=np.int64).T),
+            classes,
+            *_by_class(classes),
+        )
+
+    def _errors(self, x: np.ndarray) -> np.ndarray:
+        """Answers of x less those of the target, (c, R), in units."""
+        errors = np.hstack([sum_rows(x - self.target, label) for label in self.labels])
+        return np.rint(errors * UNIT).astype(np.int64)
+
+    def distance(self, x: np.ndarray) -> int:
+        """What the search lowers, in units."""
+        return int(np.abs(self._errors(x)).sum())
+
+    def run(self, x: np.ndarray) -> tuple[np.ndarray, int]:
+        """`x` (c, k) after the search, and the number of moves."""
+        problem, base = self.problem, np.floor(self.target)
+        ones = (x - base).astype(np.int8)
+        of_type = sum_rows(x, problem.type_of_cell, problem.lower.shape[1])
+        state = _State(
+            ones,
+            self.target > base,
+            self._errors(x),
+            self.asked,
+            problem.type_of_cell.astype(np.int64),
+            of_type.astype(np.int64),
+            problem.lower.astype(np.int64),
+            problem.upper.astype(np.int64),
+        )
+        moves = _exchange(
+            state,
+            self.order,
+            self.class_starts,
+            problem.parent_counts is not None,
+            LOOKS * ones.size,
+        )
+        return base.astype(np.int64) + ones, moves
+
+    def spread(self, x: np.ndarray) -> np.ndarray:
+        """`x` (c, k) with the ones of each class and type where a systematic sample has them."""
+        base = np.floor(self.target)
+        fraction = np.rint((self.target - base) * UNIT).astype(np.int64)
+        ones = (x - base).astype(np.int8)
+        _spread(
+            ones, fraction, *_by_class(joint_classes([self.classes, self.problem.type_of_cell]))
+        )
+        return base.astype(np.int64) + ones
+
+
+def _by_class(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cells in the order of their classes, and where each class begins."""
+    order = np.argsort(classes, kind="stable")
+    return order, np.searchsorted(classes[order], np.arange(int(classes.max(initial=-1)) + 2))
+
+
+@njit(cache=True, nogil=True)
+def _spread(
+    ones: np.ndarray, fraction: np.ndarray, order: np.ndarray, class_starts: np.ndarray
+) -> None:
+    """Place the ones (c, k) of each class anew in proportion to `fraction`, as sums along its
+    cells come to a half more than the ones before; a class where these do not fit stays."""
+    for i in range(ones.shape[0]):
+        for number in range(class_starts.size - 1):
+            cells = order[class_starts[number] : class_starts[number + 1]]
+            n, total = 0, 0
+            for j in cells:
+                n += ones[i, j]
+                total += fraction[i, j]
+            placed = np.zeros(cells.size, dtype=np.int8)
+            due, left = 0, n
+            for place in range(cells.size):
+                due += fraction[i, cells[place]] * n
+                if left > 0 and fraction[i, cells[place]] > 0 and 2 * due >= total:
+                    placed[place] = 1
+                    due -= total
+                    left -= 1
+            if left == 0:
+                for place in range(cells.size):
+                    ones[i, cells[place]] = placed[place]
+
+
+@njit(cache=True, nogil=True)
+def _exchange(
+    state: _State, order: np.ndarray, class_starts: np.ndarray, has_parent: bool, limit: int
+) -> int:
+    """Sweeps of at most `limit` looks at a cell; returns the moves.
+
+    Of siblings, neighbours come first, so that a limit is felt by all of them alike.
+    """
+    c = state.ones.shape[0]
+    moves = 0
+    for _ in range(SWEEPS):
+        before = moves
+        for apart in range(1, c if has_parent else 2):
+            for a in range(c - apart if has_parent else c):
+                b = a + apart if has_parent else -1
+                for number in range(class_starts.size - 1):
+                    cells = order[class_starts[number] : class_starts[number + 1]]
+                    made, looks = _exchange_pair(state, a, b, cells, limit)
+                    moves += made
+                    limit -= looks
+                    if limit <= 0:
+                        return moves
+        if moves == before:
+            break
+    return moves
+
+
+@njit(cache=True, nogil=True)
+def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int) -> tuple[int, int]:
+    """Moves of ones between two siblings, or within the one child `a` where b is -1, and looks.
+
+    `giving` are cells whose one can go from a to b, `taking` those whose one can come back.
+    """
+    giving, taking = _movable(state, a, b, cells, 1), _movable(state, a, b, cells, 0)
+    moves, looks = 0, 2 * cells.size
+    if giving.size == 0 or taking.size == 0:
+        return moves, looks
+    cost = np.empty(giving.size, dtype=np.int64)
+    slopes = _slopes(state.error, a, b, 1)
+    for place in range(giving.size):
+        cost[place] = _sum_of(slopes, state.asked[giving[place]])
+    for place in np.argsort(cost, kind="mergesort")[:VISITS]:
+        if looks >= limit:
+            break
+        given = giving[place]
+        least, best = -_move(state, a, b, given, -1), -1
+        slopes = _slopes(state.error, a, b, -1)
+        for other in range(taking.size):
+            total = _sum_of(slopes, state.asked[taking[other]])
+            if total < least and _fits(state, a, b, given, taking[other]):
+                least, best = total, other
+        looks += taking.size
+        if best < 0:
+            _move(state, a, b, given, 1)
+            continue
+        _move(state, a, b, taking[best], 1)
+        taking[best] = given
+        moves += 1
+    return moves, looks
+
+
+@njit(cache=True, nogil=True)
+def _movable(state: _State, a: int, b: int, cells: np.ndarray, of_a: int) -> np.ndarray:
+    """Those of `cells` in which a has `of_a` ones and b, if there is one, the other number."""
+    found = np.empty(cells.size, dtype=np.int64)
+    n = 0
+    for j in cells:
+        in_a = state.is_free[a, j] and state.ones[a, j] == of_a
+        if in_a and (b < 0 or (state.is_free[b, j] and state.ones[b, j] != of_a)):
+            found[n] = j
+            n += 1
+    return found[:n].copy()
+
+
+@njit(cache=True, nogil=True)
+def _slopes(error: np.ndarray, a: int, b: int, sign: int) -> np.ndarray:
+    """What each row (R,) costs if a one that it counts goes from a to b, or back at sign -1."""
+    step = sign * UNIT
+    slopes = np.abs(error[a] - step) - np.abs(error[a])
+    if b >= 0:
+        slopes += np.abs(error[b] + step) - np.abs(error[b])
+    return slopes
+
+
+@njit(cache=True, nogil=True)
+def _sum_of(slopes: np.ndarray, rows: np.ndarray) -> int:
+    """The sum of the slopes of a cell's rows."""
+    total = 0
+    for row in rows:
+        total += slopes[row]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _move(state: _State, a: int, b: int, j: int, sign: int) -> int:
+    """Give a `sign` ones of cell j, which b loses, and return what that costs."""
+    cost = 0
+    for child, step in ((a, sign), (b, -sign)):
+        if child >= 0:
+            state.ones[child, j] += step
+            state.of_type[child, state.type_of_cell[j]] += step
+            for row in state.asked[j]:
+                before = state.error[child, row]
+                state.error[child, row] = before + step * UNIT
+                cost += abs(before + step * UNIT) - abs(before)
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def _fits(state: _State, a: int, b: int, given: int, taken: int) -> bool:
+    """Whether types keep their bounds if the one of cell `taken` goes to a, after b has got that
+    of cell `given`."""
+    of_given, of_taken = state.type_of_cell[given], state.type_of_cell[taken]
+    if of_given == of_taken:
+        return True
+    count, lower, upper = state.of_type, state.lower, state.upper
+    if count[a, of_given] < lower[a, of_given] or count[a, of_taken] >= upper[a, of_taken]:
+        return False
+    return b < 0 or (
+        count[b, of_given] <= upper[b, of_given] and count[b, of_taken] > lower[b, of_taken]
+    )
