@@ -20,15 +20,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from spineflow.flows.cli import main as spineflow
 
 PERSONS, SECTIONS, MUNICIPALITIES = 17_008, 257, 12
 FURTHER = {"seeing": 2, "hearing": 2, "walking": 2, "status": 10}
@@ -127,9 +124,16 @@ def _settings(further: list[str]) -> str:
 
 def timed_run(folder: Path) -> tuple[float, float, float]:
     """Seconds of the clock and of the processor, and GiB of the largest process, of one run."""
-    with redirect_stdout(StringIO()):
-        spineflow(["ledger", "init", "--ledger", str(folder / "ledger.db")])
-    environment = os.environ | {"PREFECT_HOME": str(folder / "prefect")}
+    # A list of ledgers of its own, since runs of several sizes have the same persons.
+    own = {"PREFECT_HOME": str(folder / "prefect"), "SPINEFLOW_LEDGERS": str(folder / "ledgers")}
+    environment = os.environ | own
+    subprocess.run(
+        [sys.executable, "-m", "spineflow.flows.cli", "ledger", "init", "--ledger", "ledger.db"],
+        cwd=folder,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
         [sys.executable, "-c", COMMAND],
