@@ -182,7 +182,8 @@ def _remove_for(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> Non
     path, (first, *rest) = run.root / damage.name, damage.within
     path.unlink(missing_ok=True)
     if "summary" in rest:
-        shutil.rmtree(path.parent)
+        # All of its files may be gone, and with them the folder.
+        shutil.rmtree(path.parent, ignore_errors=True)
     elif first == "solves":
         run.root.joinpath("estimates", *rest).unlink(missing_ok=True)
     elif first == "estimates" and not is_handed_on:

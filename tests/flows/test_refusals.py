@@ -22,6 +22,7 @@ MAFID = "986420975"
 """An identifier that no unit of the county has."""
 OIDTB = "97531086421"
 """An identifier that no block of the county has."""
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 PLANTED = {MAFID, OIDTB, "00", "64", "130", "3", "777", "601", "17", "été"}
 """Values that the cases put into records."""
 
@@ -190,8 +191,12 @@ def refused(
     run = RunDirectory(folder / "run")
     before = set(folder.iterdir())
     assert main(["run", "topdown", str(settings), "--run-dir", str(run.root)]) == 2
-    output, message = capfd.readouterr()
+    output, errors = capfd.readouterr()
     assert output == ""
+    # Off a terminal every stage that has ended is told of, with its time.
+    told = [line for line in errors.splitlines(keepends=True) if TIME.match(line)]
+    assert len(told) == 2 and not any("QAGE" in line for line in told)
+    message = "".join(line for line in errors.splitlines(keepends=True) if line not in told)
     assert message.count("\n") == 1 and message.endswith(".\n")
 
     assert set(folder.iterdir()) == before | {run.root}, "no ledger, as nothing was drawn"

@@ -134,13 +134,14 @@ def _exact_figures(asked: _Asked) -> tuple[Block, ...]:
         Table(headers, tuple(rows), "exact epsilon"),
         *declared,
         *(trade_offs([budgets[name] for name in known], known) or ()),
-        *_exact_parts(parts),
+        *_exact_parts(parts, settings.last_geolevel),
         *([] if curve is None else [curve]),
     )
 
 
-def _exact_parts(parts: Mapping[str, ExactParts]) -> tuple[Block, ...]:
-    """The exact epsilons of one attribute of a record, and of its block in a known geounit."""
+def _exact_parts(parts: Mapping[str, ExactParts], last: str) -> tuple[Block, ...]:
+    """The exact epsilons of one attribute of a record, and of its geounit of the `last` geolevel in
+    a known one."""
 
     def rows(of: Callable[[ExactParts], Mapping[str, float | None]]) -> tuple[tuple, ...]:
         return tuple(
@@ -153,7 +154,7 @@ def _exact_parts(parts: Mapping[str, ExactParts]) -> tuple[Block, ...]:
         "Exact epsilon for an attacker who lacks one attribute only, on the worst path of the "
         "spine:",
         Table(("universe", "attribute", "exact epsilon"), rows(lambda own: own.attributes)),
-        "Exact epsilon for the block of a record, when its geounit at a geolevel is known, also "
+        f"Exact epsilon for the {last} of a record, when its geounit at a geolevel is known, also "
         "where that geounit is bypassed and the geolevels below it have its share of the loss:",
         Table(("universe", "known geounit", "exact epsilon"), rows(lambda own: own.block_within)),
     )
