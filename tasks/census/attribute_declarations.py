@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -135,11 +136,11 @@ class AttributeDeclaration(Part):
     @field_validator("age_at", mode="before")
     @classmethod
     def _is_a_day(cls, value: Any) -> Any:
-        try:
-            found = date.fromisoformat(value) if isinstance(value, str) else value
-        except ValueError:
-            found = None
-        if type(found) is not date:
+        found = value
+        if isinstance(value, str):
+            with suppress(ValueError):
+                found = date.fromisoformat(value)
+        if found is not None and type(found) is not date:
             raise ValueError("must be a day, such as 2021-03-21")
         return found
 
