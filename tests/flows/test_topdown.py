@@ -16,6 +16,7 @@ from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.runs.damage import record_anew
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.topdown.paths import spine_folder
@@ -253,6 +254,7 @@ def test_failed_check_withholds_the_release(private_run, tmp_path: Path, capsys)
     counts = table["count"].to_numpy().copy()
     counts[0] += 1
     pq.write_table(table.set_column(2, "count", [counts]), estimates)
+    record_anew(run, "estimates")  # Else it would be made again, as damaged.
     assert main(["resume", str(run.root)]) == CheckFailed.exit_code
     assert "withheld" in capsys.readouterr().err
     assert not run.release.exists()
