@@ -1,20 +1,84 @@
-"""The compiled loops of `dual_newton`, whose docstring has the terms.
+"""The compiled loops of `dual_newton`, whose docstring has the terms, and the records they take.
 
-Everywhere start (k + 1,), row, weight, place (r, c) are those of `dual_newton.Rows`: the rows that
-count each cell, and the multiplier of each row and child. `ease` (k, c) is 1 / g.
+Everywhere `ease` (k, c) is 1 / g.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 
+class Rows(NamedTuple):
+    """The rows of a problem, as compiled code takes them.
+
+    start (k + 1,), row, weight : the rows that count each cell, and with which weight.
+    place (r, c) : the multiplier of each row and child, -1 where the row does not count the child.
+    target, give (n,) : m and 1 / w of each multiplier; h and 0 of a row that must hold.
+    bounded, lower, upper (b,) : multipliers of rows between bounds, whose target is 0, and these.
+    """
+
+    start: np.ndarray
+    row: np.ndarray
+    weight: np.ndarray
+    place: np.ndarray
+    target: np.ndarray
+    give: np.ndarray
+    bounded: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    def of_children(self, y: np.ndarray) -> np.ndarray:
+        """Multipliers `y` (n,) by row and child (r, c), 0 where a row does not count the child."""
+        return np.where(self.place >= 0, y[self.place], 0.0)
+
+    def gathered(self, of_children: np.ndarray) -> np.ndarray:
+        """Sums (n,) over the children that share a multiplier, of (r, c)."""
+        is_in = self.place >= 0
+        return np.bincount(self.place[is_in], of_children[is_in], self.target.size)
+
+
+class Movable(NamedTuple):
+    """The cells that a step can move, cell by cell: those of cell j are starts[j] to starts[j + 1].
+
+    starts (k + 1,). child, h (f,) : the child of each, and H's diagonal there. ease (k, c) : of all
+    cells. is_shared : whether the children's sum of a cell is fixed.
+    """
+
+    starts: np.ndarray
+    child: np.ndarray
+    h: np.ndarray
+    ease: np.ndarray
+    is_shared: bool
+
+    @property
+    def cell(self) -> np.ndarray:
+        """(f,)."""
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+
+class Inverses(NamedTuple):
+    """What preconditions a linear system.
+
+    blocks (c, b, b), places (c, b) : inverses of the children's own matrices, and the multipliers
+        that they are of, -1 beyond their number. alone (n,) : inverse diagonal of the multipliers
+        that stand in no block, 0 of others. common (q, c), of_common (q,) : multipliers of the rows
+        that count every child, and the inverse sum of their diagonals.
+    """
+
+    blocks: np.ndarray
+    places: np.ndarray
+    alone: np.ndarray
+    common: np.ndarray
+    of_common: np.ndarray
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_of_rows(
-    start: np.ndarray, row: np.ndarray, weight: np.ndarray, dense: np.ndarray, out: np.ndarray
-) -> None:
+def add_of_rows(rows: Rows, dense: np.ndarray, out: np.ndarray) -> None:
     """Add R' times `dense` (r, c) to `out` (k, c)."""
+    start, row, weight = rows.start, rows.row, rows.weight
     for j in range(start.size - 1):
         for e in range(start[j], start[j + 1]):
             for i in range(out.shape[1]):
@@ -22,10 +86,9 @@ def add_of_rows(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_to_rows(
-    start: np.ndarray, row: np.ndarray, weight: np.ndarray, x: np.ndarray, out: np.ndarray
-) -> None:
+def add_to_rows(rows: Rows, x: np.ndarray, out: np.ndarray) -> None:
     """Add R times the cells `x` (k, c) to `out` (r, c)."""
+    start, row, weight = rows.start, rows.row, rows.weight
     for j in range(start.size - 1):
         for e in range(start[j], start[j + 1]):
             for i in range(x.shape[1]):
@@ -34,9 +97,7 @@ def add_to_rows(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def cells_at(
-    start: np.ndarray,
-    row: np.ndarray,
-    weight: np.ndarray,
+    rows: Rows,
     dense: np.ndarray,
     centre: np.ndarray,
     ease: np.ndarray,
@@ -50,6 +111,7 @@ def cells_at(
     Returns what they contribute to the dual function: their distance to the centre, less R'y x.
     `ease` is 1 / g.
     """
+    start, row, weight = rows.start, rows.row, rows.weight
     k, c = centre.shape
     sums[:] = 0.0
     value = 0.0
@@ -97,7 +159,7 @@ def cells_at(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def positive_cells(
+def _positive(
     x: np.ndarray, ease: np.ndarray, has_parent: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cells that a step can move: starts (k + 1,), child (f,) of each, and H's diagonal (f,).
@@ -128,10 +190,16 @@ def positive_cells(
     return starts, child[:n], h[:n]
 
 
+def movable_cells(x: np.ndarray, ease: np.ndarray, is_shared: bool) -> Movable:
+    """The cells of x (k, c) that a step can move; see `_positive`."""
+    return Movable(*_positive(x, ease, is_shared), ease, is_shared)
+
+
 @njit(cache=True, nogil=True)
-def counted_rows(start: np.ndarray, row: np.ndarray, cells: np.ndarray, n_rows: int) -> np.ndarray:
+def counted_rows(rows: Rows, cells: np.ndarray) -> np.ndarray:
     """Whether each row (r,) counts one of some cells."""
-    found = np.zeros(n_rows, dtype=np.bool_)
+    start, row = rows.start, rows.row
+    found = np.zeros(rows.place.shape[0], dtype=np.bool_)
     for j in cells:
         for e in range(start[j], start[j + 1]):
             found[row[e]] = True
@@ -140,15 +208,14 @@ def counted_rows(start: np.ndarray, row: np.ndarray, cells: np.ndarray, n_rows: 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_block(
-    start: np.ndarray,
-    row: np.ndarray,
-    weight: np.ndarray,
+    rows: Rows,
     cells: np.ndarray,
     h: np.ndarray,
     number: np.ndarray,
     out: np.ndarray,
 ) -> None:
     """Add R H R' of one child's positive cells (f,) to `out`, rows by their `number` (r,)."""
+    start, row, weight = rows.start, rows.row, rows.weight
     for f in range(cells.size):
         j = cells[f]
         for e in range(start[j], start[j + 1]):
@@ -161,16 +228,11 @@ def add_block(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_diagonal(
-    start: np.ndarray,
-    row: np.ndarray,
-    weight: np.ndarray,
-    place: np.ndarray,
-    cell: np.ndarray,
-    child: np.ndarray,
-    h: np.ndarray,
-    out: np.ndarray,
+    rows: Rows, cell: np.ndarray, child: np.ndarray, h: np.ndarray, out: np.ndarray
 ) -> None:
     """Add the diagonal of R H R' to `out` (n,)."""
+    start, row, weight = rows.start, rows.row, rows.weight
+    place = rows.place
     for f in range(cell.size):
         for e in range(start[cell[f]], start[cell[f] + 1]):
             p = place[row[e], child[f]]
@@ -180,19 +242,11 @@ def add_diagonal(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _times(
-    start: np.ndarray,
-    row: np.ndarray,
-    weight: np.ndarray,
-    place: np.ndarray,
-    starts: np.ndarray,
-    child: np.ndarray,
-    ease: np.ndarray,
-    has_parent: bool,
-    diagonal: np.ndarray,
-    y: np.ndarray,
-    out: np.ndarray,
+    rows: Rows, movable: Movable, diagonal: np.ndarray, y: np.ndarray, out: np.ndarray
 ) -> None:
     """Write (R H R' + diagonal) y to `out` (n,)."""
+    start, row, weight = rows.start, rows.row, rows.weight
+    place, starts, child, ease = rows.place, movable.starts, movable.child, movable.ease
     for p in range(y.size):
         out[p] = diagonal[p] * y[p]
     slope = np.empty(ease.shape[1])
@@ -211,7 +265,7 @@ def _times(
             slope[f - first] = s
             total += s * ease[j, i]
             eases += ease[j, i]
-        mean = total / eases if has_parent else 0.0
+        mean = total / eases if movable.is_shared else 0.0
         for f in range(first, last):
             i = child[f]
             moved = (slope[f - first] - mean) * ease[j, i]
@@ -222,18 +276,11 @@ def _times(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _preconditioned(
-    blocks: np.ndarray,
-    places: np.ndarray,
-    alone: np.ndarray,
-    common: np.ndarray,
-    of_common: np.ndarray,
-    right: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Write the preconditioner of `dual_newton._Inverses` times `right` (n,) to `out`."""
+def _preconditioned(inverses: Inverses, right: np.ndarray, out: np.ndarray) -> None:
+    """Write the preconditioner of `Inverses` times `right` (n,) to `out`."""
+    blocks, places, common = inverses.blocks, inverses.places, inverses.common
     for p in range(right.size):
-        out[p] = alone[p] * right[p]
+        out[p] = inverses.alone[p] * right[p]
     own = np.zeros(places.shape[1])
     for i in range(places.shape[0]):
         for a in range(own.size):
@@ -246,27 +293,17 @@ def _preconditioned(
         total = 0.0
         for i in range(common.shape[1]):
             total += right[common[q, i]]
-        total *= of_common[q]
+        total *= inverses.of_common[q]
         for i in range(common.shape[1]):
             out[common[q, i]] += total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def conjugate_gradients(
-    start: np.ndarray,
-    row: np.ndarray,
-    weight: np.ndarray,
-    place: np.ndarray,
-    starts: np.ndarray,
-    child: np.ndarray,
-    ease: np.ndarray,
-    has_parent: bool,
+    rows: Rows,
+    movable: Movable,
     diagonal: np.ndarray,
-    blocks: np.ndarray,
-    places: np.ndarray,
-    alone: np.ndarray,
-    common: np.ndarray,
-    of_common: np.ndarray,
+    inverses: Inverses,
     right: np.ndarray,
     forcing: float,
     iterations: int,
@@ -276,14 +313,12 @@ def conjugate_gradients(
     n = right.size
     y, remainder = np.zeros(n), right.copy()
     direction, moved, better = np.empty(n), np.empty(n), np.empty(n)
-    _preconditioned(blocks, places, alone, common, of_common, remainder, better)
+    _preconditioned(inverses, remainder, better)
     direction[:] = better
     product = np.dot(remainder, better)
     limit = forcing * np.abs(right).max()
     for number in range(1, iterations + 1):
-        _times(
-            start, row, weight, place, starts, child, ease, has_parent, diagonal, direction, moved
-        )
+        _times(rows, movable, diagonal, direction, moved)
         curvature = np.dot(direction, moved)
         if not curvature > 0.0:
             return y, number
@@ -293,7 +328,7 @@ def conjugate_gradients(
             remainder[p] -= length * moved[p]
         if np.abs(remainder).max() <= limit:
             return y, number
-        _preconditioned(blocks, places, alone, common, of_common, remainder, better)
+        _preconditioned(inverses, remainder, better)
         new = np.dot(remainder, better)
         for p in range(n):
             direction[p] = better[p] + new / product * direction[p]

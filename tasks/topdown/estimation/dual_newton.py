@@ -36,11 +36,13 @@ no cell does, since their sums are fixed, and of the matrix there is 1 / w alone
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from .dual_kernels import (
+    Inverses,
+    Movable,
+    Rows,
     add_block,
     add_diagonal,
     add_of_rows,
@@ -48,7 +50,7 @@ from .dual_kernels import (
     cells_at,
     conjugate_gradients,
     counted_rows,
-    positive_cells,
+    movable_cells,
 )
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
@@ -75,26 +77,6 @@ STALE = 40
 """Iterations of a linear system after which its preconditioner is made anew."""
 BLOCK_ENTRIES = 5 * 10**7
 """Most entries of the children's blocks (0.4 GB); with more the diagonal has to do."""
-
-
-class Rows(NamedTuple):
-    """The rows of a problem, as compiled code takes them.
-
-    start (k + 1,), row, weight : the rows that count each cell, and with which weight.
-    place (r, c) : the multiplier of each row and child, -1 where the row does not count the child.
-    target, give (n,) : m and 1 / w of each multiplier; h and 0 of a row that must hold.
-    bounded, lower, upper (b,) : multipliers of rows between bounds, whose target is 0, and these.
-    """
-
-    start: np.ndarray
-    row: np.ndarray
-    weight: np.ndarray
-    place: np.ndarray
-    target: np.ndarray
-    give: np.ndarray
-    bounded: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,11 +163,9 @@ def _objective(problem: DualProblem, x: np.ndarray) -> float:
     """Half the weighted squared distance of the measured rows to the noisy answers, at x (k, c)."""
     rows = problem.rows
     sums = np.zeros(rows.place.shape)
-    add_to_rows(rows.start, rows.row, rows.weight, x, sums)
-    is_in = rows.place >= 0
-    answers = np.bincount(rows.place[is_in], sums[is_in], rows.target.size)
+    add_to_rows(rows, x, sums)
     measured = rows.give > 0.0
-    off = (answers - rows.target)[measured]
+    off = (rows.gathered(sums) - rows.target)[measured]
     return float(0.5 * (off * off / rows.give[measured]).sum())
 
 
@@ -193,9 +173,8 @@ def _largest_slope(problem: DualProblem) -> float:
     """Largest slope of the objective at zero, over the cells."""
     rows = problem.rows
     pull = np.divide(rows.target, rows.give, out=np.zeros(rows.give.size), where=rows.give > 0.0)
-    dense = np.where(rows.place >= 0, pull[rows.place], 0.0)
     slope = np.zeros(problem.fill.shape)
-    add_of_rows(rows.start, rows.row, rows.weight, dense, slope)
+    add_of_rows(rows, rows.of_children(pull), slope)
     return max(float(np.abs(slope).max(initial=0.0)), 1e-300)
 
 
@@ -213,20 +192,13 @@ class _Round:
         slack_centre: np.ndarray,
         slack_ease: float,
     ) -> None:
-        self.rows, self.allowed, self.centre, self.ease = (
-            problem.rows,
-            problem.allowed,
-            centre,
-            ease,
-        )
-        self.target, self.give = target, give
+        self.rows, self.allowed = problem.rows, problem.allowed
+        self.centre, self.ease, self.target, self.give = centre, ease, target, give
         self.slack_centre, self.slack_ease = slack_centre, slack_ease
-        self.has_parent = problem.parent is not None
         self.parent = np.zeros(0) if problem.parent is None else problem.parent.astype(np.float64)
-        self.is_in = self.rows.place >= 0
         self.sums = np.empty(self.rows.place.shape)
         self.x, self.slack, self.remainder = centre, slack_centre, np.inf
-        self._inverses: _Inverses | None = None
+        self._inverses: Inverses | None = None
 
     def solve(self, y: np.ndarray, tolerance: float) -> tuple[np.ndarray, int, bool]:
         """The maximum of the dual from `y` (n,): multipliers, steps, and whether it was reached."""
@@ -257,10 +229,8 @@ class _Round:
         rows = self.rows
         self.x = np.empty_like(self.centre)
         value = cells_at(
-            rows.start,
-            rows.row,
-            rows.weight,
-            self._dense(y),
+            rows,
+            rows.of_children(y),
             self.centre,
             self.ease,
             self.allowed,
@@ -274,108 +244,64 @@ class _Round:
         distance = (self.slack - self.slack_centre) ** 2
         value += float((0.5 * distance / self.slack_ease + of_slack * self.slack).sum())
         value += float((y * (self.target - 0.5 * self.give * y)).sum())
-        gradient = self.target - self.give * y - self._gathered(self.sums)
+        gradient = self.target - self.give * y - rows.gathered(self.sums)
         gradient[rows.bounded] += self.slack
         return value, gradient
 
     def _newton(self, gradient: np.ndarray) -> np.ndarray:
         """A step (n,) of Newton's method, to within FORCING."""
         rows = self.rows
-        starts, child, h = positive_cells(self.x, self.ease, self.has_parent)
+        movable = movable_cells(self.x, self.ease, self.parent.size > 0)
         diagonal = self.give.copy()
         inside = (self.slack > rows.lower) & (self.slack < rows.upper)
         diagonal[rows.bounded] += np.where(inside, self.slack_ease, 0.0)
         if self._inverses is None:
-            self._inverses = _Inverses.of(rows, starts, child, h, diagonal, self.has_parent)
+            self._inverses = _inverses(rows, movable, diagonal)
         step, n = conjugate_gradients(
-            rows.start,
-            rows.row,
-            rows.weight,
-            rows.place,
-            starts,
-            child,
-            self.ease,
-            self.has_parent,
-            diagonal,
-            *self._inverses,
-            gradient,
-            FORCING,
-            SYSTEM_ITERATIONS,
+            rows, movable, diagonal, self._inverses, gradient, FORCING, SYSTEM_ITERATIONS
         )
         if n > STALE or rows.place.shape[1] == 1:
             self._inverses = None
         return step
 
-    def _dense(self, y: np.ndarray) -> np.ndarray:
-        """Multipliers by row and child (r, c), 0 where a row does not count the child."""
-        return np.where(self.is_in, y[self.rows.place], 0.0)
 
-    def _gathered(self, dense: np.ndarray) -> np.ndarray:
-        """Sums (n,) over the children of each multiplier, of (r, c)."""
-        return np.bincount(self.rows.place[self.is_in], dense[self.is_in], self.target.size)
-
-
-class _Inverses(NamedTuple):
-    """What preconditions a linear system.
-
-    blocks (c, b, b), places (c, b) : inverses of the children's own matrices, and the multipliers
-        that they are of, -1 beyond their number. alone (n,) : inverse diagonal of the multipliers
-        that stand in no block, 0 of others. common (q, c), of_common (q,) : multipliers of the rows
-        that count every child, and the inverse sum of their diagonals.
-    """
-
-    blocks: np.ndarray
-    places: np.ndarray
-    alone: np.ndarray
-    common: np.ndarray
-    of_common: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        rows: Rows,
-        starts: np.ndarray,
-        child: np.ndarray,
-        h: np.ndarray,
-        diagonal: np.ndarray,
-        has_parent: bool,
-    ) -> _Inverses:
-        """From the positive cells and H's diagonal at these; see `positive_cells`."""
-        n_rows, c = rows.place.shape
-        common = np.zeros((0, c), dtype=np.int64)
-        if has_parent:
-            common = rows.place[(rows.place >= 0).all(axis=1)]
-        cell = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-        order = np.argsort(child, kind="stable")
-        bounds = np.searchsorted(child[order], np.arange(c + 1))
-        own = [order[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-        used = [
-            np.flatnonzero(counted_rows(rows.start, rows.row, cell[mine], n_rows) & (place >= 0))
-            for mine, place in zip(own, rows.place.T, strict=True)
-        ]
-        width = max((rows_used.size for rows_used in used), default=0)
-        alone = np.ones(diagonal.size, dtype=bool)
-        full = diagonal.copy()
-        if c * width * width > BLOCK_ENTRIES:
-            add_diagonal(rows.start, rows.row, rows.weight, rows.place, cell, child, h, full)
-            width = 0
-        blocks, places = np.zeros((c, width, width)), np.full((c, width), -1)
-        for i, (mine, rows_used) in enumerate(zip(own, used, strict=True)):
-            if not width or not rows_used.size:
-                continue
-            number = np.full(n_rows, -1, dtype=np.int64)
-            number[rows_used] = np.arange(rows_used.size)
-            matrix = np.zeros((rows_used.size, rows_used.size))
-            add_block(rows.start, rows.row, rows.weight, cell[mine], h[mine], number, matrix)
-            place = rows.place[rows_used, i]
-            matrix[np.diag_indices(place.size)] += diagonal[place]
-            blocks[i, : place.size, : place.size] = np.linalg.inv(matrix)
-            places[i, : place.size] = place
-            alone[place] = False
-        return cls(
-            blocks,
-            places,
-            np.where(alone, 1.0 / full, 0.0),
-            common,
-            1.0 / diagonal[common].sum(axis=1),
-        )
+def _inverses(rows: Rows, movable: Movable, diagonal: np.ndarray) -> Inverses:
+    """The preconditioner of R H R' + diagonal; without blocks where these would be too large."""
+    n_rows, c = rows.place.shape
+    common = np.zeros((0, c), dtype=np.int64)
+    if movable.is_shared:
+        common = rows.place[(rows.place >= 0).all(axis=1)]
+    cell, h = movable.cell, movable.h
+    order = np.argsort(movable.child, kind="stable")
+    bounds = np.searchsorted(movable.child[order], np.arange(c + 1))
+    own = [order[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    used = [
+        np.flatnonzero(counted_rows(rows, cell[mine]) & (place >= 0))
+        for mine, place in zip(own, rows.place.T, strict=True)
+    ]
+    width = max((rows_used.size for rows_used in used), default=0)
+    alone = np.ones(diagonal.size, dtype=bool)
+    full = diagonal.copy()
+    if c * width * width > BLOCK_ENTRIES:
+        add_diagonal(rows, cell, movable.child, h, full)
+        width = 0
+    blocks, places = np.zeros((c, width, width)), np.full((c, width), -1)
+    for i, (mine, rows_used) in enumerate(zip(own, used, strict=True)):
+        if not width or not rows_used.size:
+            continue
+        number = np.full(n_rows, -1, dtype=np.int64)
+        number[rows_used] = np.arange(rows_used.size)
+        matrix = np.zeros((rows_used.size, rows_used.size))
+        add_block(rows, cell[mine], h[mine], number, matrix)
+        place = rows.place[rows_used, i]
+        matrix[np.diag_indices(place.size)] += diagonal[place]
+        blocks[i, : place.size, : place.size] = np.linalg.inv(matrix)
+        places[i, : place.size] = place
+        alone[place] = False
+    return Inverses(
+        blocks,
+        places,
+        np.where(alone, 1.0 / full, 0.0),
+        common,
+        1.0 / diagonal[common].sum(axis=1),
+    )

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from .dual_newton import DualProblem, Rows
+from .dual_kernels import Rows
+from .dual_newton import DualProblem
 from .elimination import n_own_pins
 from .problem import NO_BOUND, LinearRows, SiblingProblem
 from .quadratic import Constraints
