@@ -8,6 +8,7 @@ makes pages that stand alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -165,11 +166,9 @@ def plot_privacy_curve(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Example: `spineflow.plot_privacy_curve(spineflow.privacy_curve("topdown", "settings.toml"))`.
     """
     axes = _axes(ax, 10)
-    universes = list(dict.fromkeys(frame["universe"]))
     lines = {"conversion": ("by rho", ":"), "upper": ("exactly, at most", "-")}
     lines["lower"] = ("exactly, at least", "--")
-    for color, universe in zip(_colors(len(universes)), universes, strict=True):
-        own = frame[frame["universe"] == universe]
+    for universe, own, color in _by_universe(frame):
         for column, (words, style) in lines.items():
             # There is no place for 0 on a logarithmic scale.
             deltas = own[column].where(own[column] > 0)
@@ -178,8 +177,7 @@ def plot_privacy_curve(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     axes.set_yscale("log")
     axes.set_xlabel("epsilon")
     axes.set_ylabel("delta")
-    axes.legend(fontsize="small", frameon=False)
-    return _finished(axes)
+    return _with_legend(axes)
 
 
 def plot_trade_off(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -195,15 +193,12 @@ def plot_trade_off(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Example: `spineflow.plot_trade_off(spineflow.trade_off("topdown", "settings.toml"))`.
     """
     axes = _axes(ax, 10)
-    universes = list(dict.fromkeys(frame["universe"]))
-    for color, universe in zip(_colors(len(universes)), universes, strict=True):
-        own = frame[frame["universe"] == universe]
+    for universe, own, color in _by_universe(frame):
         axes.plot(own["false_positives"], own["false_negatives"], color=color, label=universe)
     axes.plot([0.0, 1.0], [1.0, 0.0], linestyle=":", color="black", label="by guessing")
     axes.set_xlabel("false positives")
     axes.set_ylabel("false negatives, at least")
-    axes.legend(fontsize="small", frameon=False)
-    return _finished(axes)
+    return _with_legend(axes)
 
 
 def _named(frame: pd.DataFrame, column: str) -> pd.Series:
@@ -230,6 +225,18 @@ def _colors(n: int) -> list[Any]:
     import matplotlib
 
     return list(matplotlib.colormaps["tab10" if n <= 10 else "tab20"](range(n)))
+
+
+def _by_universe(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Any]]:
+    """Each universe of a frame, in order, with its rows and a colour."""
+    groups = frame.groupby("universe", sort=False)
+    for color, (universe, own) in zip(_colors(groups.ngroups), groups, strict=True):
+        yield str(universe), own, color
+
+
+def _with_legend(axes: Axes) -> Axes:
+    axes.legend(fontsize="small", frameon=False)
+    return _finished(axes)
 
 
 def _finished(axes: Axes) -> Axes:

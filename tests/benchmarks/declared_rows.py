@@ -18,15 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from spineflow.flows.cli import main as spineflow
+from spineflow.flows.ledger import WrittenCaps, init_ledger
 
 ROWS, SMALL = 10_000_000, 20_000
 PROVINCES, DISTRICTS, MUNICIPALITIES, AREAS = 8, 20, 10, 5
@@ -87,21 +85,25 @@ def write_census(folder: Path, n_rows: int) -> None:
     (folder / "settings.toml").write_text(SETTINGS, encoding="utf-8")
 
 
-def timed_run(folder: Path) -> tuple[float, float]:
-    """Seconds of the clock and of the processor that a run of the settings in a folder takes."""
-    with redirect_stdout(StringIO()):
-        spineflow(["ledger", "init", "--ledger", str(folder / "ledger.db")])
-    environment = os.environ | {"PREFECT_HOME": str(folder / "prefect")}
+def timed_run(folder: Path) -> tuple[float, float, float]:
+    """Seconds of the clock and of the processor that a run of the settings in a folder takes, and
+    GiB of the largest process up to now.
+
+    The list of ledgers is in the folder, since runs of several sizes may have the same persons.
+    """
+    init_ledger(folder / "ledger.db", WrittenCaps(), is_listed=False)
+    own = {"PREFECT_HOME": str(folder / "prefect"), "SPINEFLOW_LEDGERS": str(folder / "ledgers")}
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
         [sys.executable, "-c", COMMAND],
         cwd=folder,
-        env=environment,
+        env=os.environ | own,
         check=True,
         stdout=subprocess.DEVNULL,
     )
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return wall, cpu, after.ru_maxrss / 2**20
 
 
 def main() -> None:
@@ -114,7 +116,7 @@ def main() -> None:
             folder = Path(temporary) / name
             folder.mkdir()
             write_census(folder, n_rows)
-            wall, cpu = timed_run(folder)
+            wall, cpu, _ = timed_run(folder)
             print(f"{n_rows:>12,} rows: {wall:6.1f} s by the clock, {cpu:6.1f} s of processor time")
 
 

@@ -6,19 +6,13 @@ Persons of a country in municipalities and sections, with the attributes that ev
 marginal queries that cross: no query asks for every cell. One command makes the release, with a
 Prefect home of its own, after a run of a small census that is not counted and in which kernels are
 compiled. Printed are the seconds of the clock and of the processor, Prefect's embedded server
-included, the largest memory of a process, and the seconds of the tasks of every stage.
+included, the largest memory of a process, and the processor time of the longest stages.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import resource
-import subprocess
-import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -26,16 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+from declared_rows import timed_run
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.work import read, tasks_of
 
 PERSONS, SECTIONS, MUNICIPALITIES = 17_008, 257, 12
 FURTHER = {"seeing": 2, "hearing": 2, "walking": 2, "status": 10}
 """Levels of the attributes beside sex, age, nationality and education."""
 N_FURTHER = {8_880: 0, 71_040: 3, 710_400: 4}
 """How many of these a schema of so many cells has."""
-COMMAND = (
-    "import sys; from spineflow.flows.cli import main; "
-    "sys.exit(main(['run', 'topdown', 'settings.toml', '--run-dir', 'run']))"
-)
 HEAD = """\
 [census.geography]
 table = "sections"
@@ -122,37 +115,11 @@ def _settings(further: list[str]) -> str:
     return head + attributes + TAIL % {"names": ", ".join(f'"{name}"' for name in names)} + shares
 
 
-def timed_run(folder: Path) -> tuple[float, float, float]:
-    """Seconds of the clock and of the processor, and GiB of the largest process, of one run."""
-    # A list of ledgers of its own, since runs of several sizes have the same persons.
-    own = {"PREFECT_HOME": str(folder / "prefect"), "SPINEFLOW_LEDGERS": str(folder / "ledgers")}
-    environment = os.environ | own
-    subprocess.run(
-        [sys.executable, "-m", "spineflow.flows.cli", "ledger", "init", "--ledger", "ledger.db"],
-        cwd=folder,
-        env=environment,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-c", COMMAND],
-        cwd=folder,
-        env=environment,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return wall, cpu, after.ru_maxrss / 2**20
-
-
-def seconds_by_task(folder: Path) -> Counter[str]:
-    """Seconds of the tasks of a run by their name, places left out."""
+def seconds_by_stage(folder: Path) -> Counter[str]:
+    """Seconds of processor time of the tasks of a run, by their stage."""
     seconds: Counter[str] = Counter()
-    for line in (folder / "run" / "work.jsonl").read_text(encoding="utf-8").splitlines():
-        task = json.loads(line)
-        seconds[task["name"]] += task["seconds"]
+    for task in tasks_of(read(RunDirectory(folder / "run"))).values():
+        seconds[task.stage] += task.cpu
     return seconds
 
 
@@ -177,7 +144,7 @@ def main() -> None:
                     f"{n_cells:>8,} cells, {n_persons:,} persons: {wall:6.1f} s by the clock, "
                     f"{cpu:6.1f} s of processor time, {memory:.2f} GiB"
                 )
-                for name, seconds in seconds_by_task(folder).most_common(8):
+                for name, seconds in seconds_by_stage(folder).most_common(8):
                     print(f"    {seconds:8.1f} s  {name}")
 
 

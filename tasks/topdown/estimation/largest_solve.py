@@ -33,8 +33,7 @@ from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from ..spine.families import possible_cells
-from .dual_newton import BLOCK_ENTRIES
-from .least_squares import MANY, MANY_UNTOLD
+from .dual_newton import BLOCK_ENTRIES, is_wide
 
 PER_CELL, PER_QUERY, PER_CHILD = 20.0, 10.0, 30.0
 """Numbers of eight bytes in memory for a cell, a cell and query, and a cell and child."""
@@ -238,10 +237,9 @@ def n_classes(queries: Sequence[MarginalQuery]) -> int:
 
 
 def _solver(queries: Sequence[MarginalQuery], cells: int, has_rows: bool) -> str:
-    """What `least_squares.PassProblem` takes for a pass; see its `is_wide`."""
+    """What `least_squares.PassProblem` takes for a pass."""
     told = max(min(query.n_rows, cells) for query in queries)
-    is_wide = cells > MANY or (cells > MANY_UNTOLD and told < cells)
-    return "dual newton" if is_wide or has_rows else "active set"
+    return "dual newton" if has_rows or is_wide(cells, told) else "active set"
 
 
 def _n_bytes(solver: str, cells: int, children: int, queries: int, rows: int) -> int:

@@ -54,8 +54,6 @@ EXACT = 1e-9
 ROUNDING = 1e-12
 """Allowance for rounding error, relative to the largest count."""
 ADMM_ITERATIONS, ACTIVE_SET_ITERATIONS = 30, 30
-MANY, MANY_UNTOLD = 2500, 300
-"""Cells above which a pass is wide: in any case, and where no query tells all of them apart."""
 NEARLY = 1e-6
 """Suboptimality, relative to the objective (plus one), that is taken should iterations run out."""
 HIGHS_ITERATIONS = 5000
@@ -323,13 +321,12 @@ class PassProblem:
 
     @cached_property
     def is_wide(self) -> bool:
-        """Whether the pass has too many cells for matrices of cells by cells, or so many that no
-        query tells apart that these would be singular."""
-        k = self.shape[1]
-        if self.covariance.rest.size or k <= MANY_UNTOLD:
+        """Whether it is too wide for matrices of cells by cells; see `dual_newton.is_wide`."""
+        if self.covariance.rest.size or self.shape[1] <= dual_newton.MANY_UNTOLD:
             return False
-        sizes = [np.unique(label).size for label in self.labels]
-        return k > MANY or max(sizes, default=0) < k
+        # The rows of a query are numbered without gaps.
+        told = max((int(np.ptp(label)) + 1 for label in self.labels), default=0)
+        return dual_newton.is_wide(self.shape[1], told)
 
     def _solve_by_rows(self) -> tuple[np.ndarray | None, PassRecord]:
         """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""

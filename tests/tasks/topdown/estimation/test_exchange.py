@@ -29,6 +29,20 @@ from spineflow.tasks.topdown.estimation.rounder import (
 )
 
 
+def root_of(k, total=None):
+    """A root of k cells of one type, without bounds, with an exact total (1,) if that is given."""
+    return SiblingProblem(
+        ["0"],
+        np.arange(k),
+        np.zeros(k, dtype=np.int64),
+        None,
+        np.zeros((1, 1), dtype=np.int64),
+        np.full((1, 1), NO_BOUND),
+        None if total is None else np.zeros(1, dtype=np.int64),
+        total,
+    )
+
+
 def spread_thin(seed, *, n_children, shape, n_types=1):
     """A problem whose cells are fractions of a record, and labels of margins that cross."""
     rng = np.random.default_rng(seed)
@@ -149,14 +163,7 @@ def test_margins_of_a_thin_root_are_within_two_of_the_exact_ones():
     parts = [rng.dirichlet(np.full(size, 2.0)) for size in (40, 10, 6)]
     target = on_grid(300 * np.einsum("a,b,c->abc", *parts).reshape(1, -1))
     k = target.size
-    problem = SiblingProblem(
-        ["0"],
-        np.arange(k),
-        np.zeros(k, dtype=np.int64),
-        None,
-        np.zeros((1, 1), dtype=np.int64),
-        np.full((1, 1), NO_BOUND),
-    )
+    problem = root_of(k)
     index = np.indices((40, 10, 6)).reshape(3, -1)
     labels = [*index, index[1] * 6 + index[2]]
     flow, held = flow_of(problem, target)
@@ -211,16 +218,7 @@ def test_wide_passes_alone_are_followed_by_an_exchange(levels, solver):
     k = detailed.n_rows
     rng = np.random.default_rng(2)
     truth = rng.poisson(0.3, (1, k))
-    problem = SiblingProblem(
-        ["0"],
-        np.arange(k),
-        np.zeros(k, dtype=np.int64),
-        None,
-        np.zeros((1, 1), dtype=np.int64),
-        np.full((1, 1), NO_BOUND),
-        np.zeros(1, dtype=np.int64),
-        truth.sum(axis=1),
-    )
+    problem = root_of(k, truth.sum(axis=1))
     measured = {
         query.name: QueryMeasurement(query, query.answer(truth), np.ones(1)) for query in names
     }
