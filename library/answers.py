@@ -220,7 +220,7 @@ def _census_decoded(
 
 def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
     """The answers to one query, with a column of labels for each attribute that it keeps."""
-    from spineflow.tasks.census.census import label_parts
+    from spineflow.tasks.census.queries import label_parts
 
     name = query_name.removesuffix(DPQUERY_SUFFIX)
     row, value = _exploded(table)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import hypothesis
 import pytest
 import spineflow.flows  # noqa: F401  Sets the environment before Prefect is imported.
 
@@ -43,6 +44,10 @@ os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 os.environ["SPINEFLOW_FIND_SERVER"] = "false"
 # Nor do ledgers of this machine concern the tests, or those of one test another.
 os.environ["SPINEFLOW_LEDGERS"] = ""
+
+# How long an example takes says how busy the machine is, and nothing of the product.
+hypothesis.settings.register_profile("spineflow", deadline=None)
+hypothesis.settings.load_profile("spineflow")
 
 SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""

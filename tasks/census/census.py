@@ -7,7 +7,7 @@ names that do not exist, levels in no or two groups, relations to universes that
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,7 @@ from .declarations import (
     UniverseDeclaration,
 )
 from .formats import declared_formats
-from .queries import marginal_query
+from .queries import DETAILED, TOTAL, MarginalQuery, marginal_query, tells
 from .recodes import CodeSet, Recode, compiled_recode
 from .schema import Coarsening, Schema, positions_of
 from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
@@ -52,11 +52,15 @@ class Zero:
 
 @dataclass(frozen=True)
 class Invariant:
-    """Answers to a query that are exact in every geounit of a geolevel."""
+    """Answers to a query that are exact in every geounit of a geolevel.
+
+    above : the name in files of sums over several of these geounits, see `InvariantDeclaration`.
+    """
 
     name: str
     query: str
     geolevel: str
+    above: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,34 @@ class Bound:
     by: str | None
     at_least: int | None
     at_most: int | None
+
+
+@dataclass(frozen=True)
+class BoundedQuery:
+    """Bounds that stand in files together: each is on other answers to one query.
+
+    stem : the beginning of their constraints' names.
+    numbers : the bounds' places among those of the universe.
+    """
+
+    stem: str
+    query: str
+    numbers: tuple[int, ...]
+    bounds: tuple[Bound, ...]
+
+    def is_told(self, schema: Schema) -> bool:
+        """Whether a schema has what the query asks for; else the bounds are on its total."""
+        return self.query in (TOTAL, DETAILED) or tells(schema, self.query.split(" * "))
+
+    def asked(self, schema: Schema) -> MarginalQuery:
+        """The query, as a schema has it."""
+        return marginal_query(schema, self.query if self.is_told(schema) else TOTAL)
+
+    def inside(self, schema: Schema) -> np.ndarray:
+        """Mask `(n_cells,)` of the cells that the bounds are on."""
+        if not self.is_told(schema):
+            return np.ones(schema.n_cells, dtype=bool)
+        return np.any([schema.cells_where(bound.where) for bound in self.bounds], axis=0)
 
 
 @dataclass(frozen=True)
@@ -142,6 +174,20 @@ class Universe:
     def stated(self) -> Norms:
         """The norms of the largest change that is stated beside the charge and not counted."""
         return charge_of(self.reaches, is_charged=False)
+
+    @property
+    def bounded_queries(self) -> tuple[BoundedQuery, ...]:
+        """The bounds as they stand in files: those that share a name together."""
+        together: dict[str, list[int]] = {}
+        names = [bound.name for bound in self.declared.bounds]
+        for number, bound in enumerate(self.bounds):
+            is_shared = bound.name in names and names.count(bound.name) > 1
+            together.setdefault(bound.name if is_shared else f"bound_{number}", []).append(number)
+        found = []
+        for stem, numbers in together.items():
+            bounds = tuple(self.bounds[number] for number in numbers)
+            found.append(BoundedQuery(stem, bounds[0].query, tuple(numbers), bounds))
+        return tuple(found)
 
     def bounded_attribute(self, schema: Schema) -> str | None:
         """The attribute of a schema on each of whose levels there are bounds; None without."""
@@ -374,8 +420,9 @@ def _universe(
             )
         marginal_query(schema, entry.query)
         named = entry.name or f"{entry.query} at {entry.geolevel}"
-        invariants.append(Invariant(named, entry.query, entry.geolevel))
+        invariants.append(Invariant(named, entry.query, entry.geolevel, entry.above))
     bounds = tuple(_bound(where, entry, schema, schemas) for entry in declared.bounds)
+    _check_shared_names(where, declared.bounds, schema)
     relations = tuple(
         _relation(name, number, census, schemas) for number in range(len(declared.relations))
     )
@@ -429,6 +476,24 @@ def _bound(
         )
     named = entry.name or f"{entry.query} per {entry.per}"
     return Bound(named, entry.query, entry.where, entry.per, entry.by, low, high)
+
+
+def _check_shared_names(where: str, bounds: Sequence[BoundDeclaration], schema: Schema) -> None:
+    """Refuse bounds of one name that do not make one constraint: on other queries or the same
+    answers, or with a side that the other lacks.
+    """
+    for number, bound in enumerate(bounds):
+        for other in bounds[:number] if bound.name is not None else ():
+            if other.name != bound.name:
+                continue
+            row = marginal_query(schema, bound.query).row_of_cell
+            rows = [set(row[schema.cells_where(one.where)].tolist()) for one in (bound, other)]
+            sides = [(one.at_least is None, one.at_most is None) for one in (bound, other)]
+            if other.query != bound.query or rows[0] & rows[1] or sides[0] != sides[1]:
+                raise ValueError(
+                    f"{where} has two bounds {bound.name!r}, which are not the same sides of "
+                    "different answers to one query; give one of them another name"
+                )
 
 
 def _held(name: str, entry: HeldToDeclaration, schema: Schema) -> Held:
@@ -521,11 +586,6 @@ def _check_summary_levels(declared: CensusDeclaration) -> None:
                 )
 
 
-def tells(schema: Schema, names: Iterable[str]) -> bool:
-    """Whether a schema has all these attributes, or coarsenings of its attributes."""
-    return all(name in schema.attributes or schema.coarsening(name) for name in names)
-
-
 def names_of_table(table: TableDeclaration) -> set[str]:
     """Attributes and coarsenings that a table of variables needs."""
     names = set(table.where) | {name for rows in table.rows for name in rows.where}
@@ -558,20 +618,3 @@ def table_variables(table: TableDeclaration, schema: Schema) -> list[tuple[str, 
 def table_cells(table: TableDeclaration, schema: Schema) -> list[np.ndarray]:
     """Masks `(n_cells,)` of the cells that each variable of a table counts, in their order."""
     return [mask for _, mask in table_variables(table, schema)]
-
-
-def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """What a query tells: name of the attribute or coarsening, attribute, and its labels, in the
-    order of the schema's attributes.
-    """
-    if name == "total":
-        return []
-    if name == "detailed":
-        return [(a, a, schema.labels(a)) for a in schema.attributes]
-    found = {}
-    for part in marginal_query(schema, name).name.split(" * "):
-        coarsening = schema.coarsening(part)
-        attribute = coarsening.attribute if coarsening else part
-        labels = coarsening.levels if coarsening else schema.labels(attribute)
-        found[attribute] = (part, attribute, labels)
-    return [found[attribute] for attribute in schema.attributes if attribute in found]

@@ -90,13 +90,17 @@ class InvariantDeclaration(Part):
     """Query whose answers are exact."""
     geolevel: str
     """Geolevel of the census, whatever the spine makes of it."""
+    above: Label | None = None
+    """Name in files of the sums of several geounits. Where it is given, the answers themselves
+    stand in files once, at their own geolevel and under its codes, however a spine divides it."""
 
 
 class BoundDeclaration(Part):
     """Bounds on the answers to a query: so many for each record of another universe."""
 
     name: Label | None = None
-    """Name in reports and messages."""
+    """Name in reports and messages. Bounds on different answers to one query may share a name, and
+    stand under it in the files of a run."""
     query: str = "total"
     """Query whose answers are bounded."""
     where: Where = {}

@@ -136,3 +136,25 @@ def queries_are_nested(queries: Iterable[MarginalQuery]) -> bool:
     """Whether each query refines the one before it, so that their rows form a tree."""
     ordered = list(queries)
     return all(finer.refines(coarser) for coarser, finer in zip(ordered, ordered[1:], strict=False))
+
+
+def tells(schema: Schema, names: Iterable[str]) -> bool:
+    """Whether a schema has all these attributes, or coarsenings of its attributes."""
+    return all(name in schema.attributes or schema.coarsening(name) for name in names)
+
+
+def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What a query tells: name of the attribute or coarsening, attribute, and its labels, in the
+    order of the schema's attributes.
+    """
+    if name == "total":
+        return []
+    if name == "detailed":
+        return [(a, a, schema.labels(a)) for a in schema.attributes]
+    found = {}
+    for part in marginal_query(schema, name).name.split(" * "):
+        coarsening = schema.coarsening(part)
+        attribute = coarsening.attribute if coarsening else part
+        labels = coarsening.levels if coarsening else schema.labels(attribute)
+        found[attribute] = (part, attribute, labels)
+    return [found[attribute] for attribute in schema.attributes if attribute in found]

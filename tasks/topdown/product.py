@@ -40,7 +40,7 @@ from .estimation.largest_solve import (
 from .ingest.earlier import held_answers
 from .ingest.ingest import check_input_of, largest_universe, refuse_large_deltas
 from .measurement.charge import charge_of, measurement_files
-from .measurement.constrain_declared import checked_declared_spines
+from .measurement.constrain import checked_declared_spines
 from .paths import spine_folder
 from .published.read import check_measurements, refuse_missing_folder
 from .published.settings import EstimateSettings

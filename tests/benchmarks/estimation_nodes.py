@@ -64,11 +64,11 @@ def nodes(n_blocks: int, n_others: int):
     from spineflow.tasks.topdown.estimation.parent import Passes
     from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, SiblingProblem
     from spineflow.tasks.topdown.ingest.ingest import check_input_of
-    from spineflow.tasks.topdown.measurement.constraints import bound_names, constraints_of_shard
+    from spineflow.tasks.topdown.measurement.constraints import bound_values
     from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, noisy_answers
+    from spineflow.tasks.topdown.measurement.public_answers import frame_multiples
     from spineflow.tasks.topdown.settings import TopdownSettings
     from spineflow.tasks.topdown.spine.build import universe_spine
-    from spineflow.tasks.topdown.spine.shards import Shard
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "settings.toml"
@@ -81,7 +81,9 @@ def nodes(n_blocks: int, n_others: int):
     blocks = result.histograms["persons"][np.flatnonzero(used)][spine.block_row]
     invariants = result.invariants[used].iloc[spine.block_row].reset_index(drop=True)
     type_of_cell = schema.levels("hhgq")
-    lower_name, upper_name = bound_names(schema)
+    universe = settings.compiled_census.universes["persons"]
+    (bounded,) = universe.bounded_queries
+    addresses = frame_multiples(universe, invariants)
 
     def histograms(geolevel: str) -> sparse.csr_array:
         ancestor = spine.ancestors(geolevel)
@@ -92,13 +94,10 @@ def nodes(n_blocks: int, n_others: int):
     for above, geolevel in zip(spine.names, spine.names[1:], strict=False):
         level, offsets = spine.geolevel(geolevel), spine.children(above)
         truth, parents = histograms(geolevel), histograms(above)
-        whole = Shard(geolevel, "all", 0, len(offsets) - 1, 0, len(level))
-        constraints = {
-            constraint.query_name: constraint.values
-            for constraint in constraints_of_shard(
-                spine, whole, schema, invariants, result.state_totals, ()
-            )
-        }
+        records = [np.zeros((len(level), own.shape[1]), dtype=np.int64) for own in addresses]
+        for sums, own in zip(records, addresses, strict=True):
+            np.add.at(sums, spine.ancestors(geolevel), own)
+        lower, upper = bound_values(bounded, schema, records)
         shard = ConfidentialShard(
             geolevel, truth, level.geocode, level.plb_shares, level.plb_share_code
         )
@@ -134,8 +133,8 @@ def nodes(n_blocks: int, n_others: int):
                 support,
                 type_of_cell[support],
                 counts[support],
-                constraints[lower_name][start:stop],
-                constraints[upper_name][start:stop],
+                lower[start:stop],
+                upper[start:stop],
             )
             measured = {
                 name: QueryMeasurement(

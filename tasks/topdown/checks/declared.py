@@ -22,7 +22,7 @@ from ...census.declared_input import read_multiples
 from ...census.invariants import read_geography
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ..measurement.constrain_declared import read_declared_totals, read_held
+from ..measurement.public_answers import read_declared_totals, read_held
 from ..paths import (
     geography_file,
     invariants_file,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ....validation.topdown.run_files import ExpectedUniverse
-from ...census.queries import TOTAL
 from ..measurement.constraints import bound_names, constraint_name
 from ..settings import TopdownSettings
 from .declared import cells_of
@@ -21,8 +20,8 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
     census = settings.compiled_census
     declared, order = census.universes[universe], census.geolevels
     constraints: dict[str, tuple[str, ...]] = {}
-    if declared.bounds:
-        constraints |= dict.fromkeys(bound_names(schema, census), geolevels)
+    for bounded in declared.bounded_queries:
+        constraints |= dict.fromkeys(bound_names(bounded, schema), geolevels)
     for invariant in declared.invariants:
         name = constraint_name(invariant.name)
         if invariant.geolevel == order[-1]:
@@ -31,7 +30,7 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
             constraints[name] = (invariant.geolevel,)
             above = tuple(n for n in order[: order.index(invariant.geolevel)] if n in geolevels)
             if above:
-                constraints[constraint_name(TOTAL)] = above
+                constraints[constraint_name(invariant.above or invariant.name)] = above
     return ExpectedUniverse(
         cells=cells_of(schema),
         geolevels=geolevels,

@@ -39,7 +39,7 @@ from ..estimation.estimators import (
     refuse_settings,
 )
 from ..ingest.ingest import ingest_input
-from ..measurement.constraints import constrain_universe
+from ..measurement.constrain import constrain_universe
 from ..measurement.measure import measure_once
 from ..paths import (
     geography_file,

@@ -12,7 +12,8 @@ from ....validation.topdown.layout import Layout
 from ....validation.topdown.row_counts import Variable
 from ....validation.topdown.tabulations import Place, Tabulated
 from ...census.cef_2020 import CENSUS
-from ...census.census import Census, names_of_table, tells
+from ...census.census import Census, names_of_table
+from ...census.queries import tells
 from ...census.schema import Schema
 from ..release.tabulations.levels import (
     COLUMNS,

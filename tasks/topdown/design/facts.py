@@ -6,18 +6,18 @@ of `ingest.public_tables` have. Nothing confidential is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from ....geography.declared import declared_units
 from ....geography.levels import Spine
-from ...census.declared_input import read_multiples
+from ...census.census import Universe
 from ...census.invariants import inhabitable
-from ...census.queries import TOTAL, marginal_query
+from ...census.queries import marginal_query
+from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ...runs.spelling import did_you_mean
 from ..checks.accuracy.levels import (
@@ -26,14 +26,12 @@ from ..checks.accuracy.levels import (
     entity_levels,
     own_level,
 )
-from ..estimation.declared_shard import aligned_rows, typed_query
-from ..estimation.estimate import bounded_type_of_cell
-from ..measurement.constraints import bounds_of, counted_records, state_of
-from ..measurement.declared_constraints import FREE, PART, declared_resolution
+from ..estimation.shard_constraints import aligned_rows, typed_query
+from ..measurement.constraints import FREE, PART, bound_values, resolved_invariants
+from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas
 from ..settings import TopdownSettings
 from ..spine.build import universe_spine
 from ..spine.families import structural_zeros
-from ..workload.state_totals import PERSONS, STATE, holds_state_totals
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +64,28 @@ class PublicFacts:
     ) -> PublicFacts:
         """From the frames of `ingest.public_tables`; raises InputRefused as `universe_spine`."""
         spine = universe_spine(settings, universe, geography, invariants)
-        facts = _declared if settings.is_declared else _of_2020
-        return facts(settings, universe, spine, geography, invariants)
+        housing_units = None
+        if HOUSING_UNITS in invariants:
+            # Blocks without an address are no part of the spine.
+            used = inhabitable(invariants)
+            geography, invariants = (
+                frame[used].reset_index(drop=True) for frame in (geography, invariants)
+            )
+            housing_units = invariants[HOUSING_UNITS].to_numpy()[spine.block_row]
+        declared = settings.compiled_census.universes[universe]
+        schema = settings.schema_of(universe)
+        multiples = frame_multiples(declared, invariants)
+        type_of_cell, can_have = possible_types(declared, schema, multiples, len(geography))
+        return cls(
+            settings,
+            universe,
+            spine,
+            geography,
+            type_of_cell,
+            can_have[spine.block_row],
+            _known_totals(settings, universe, spine, geography),
+            housing_units,
+        )
 
     @cached_property
     def levels(self) -> tuple[EntityLevel, ...]:
@@ -109,15 +127,13 @@ class PublicFacts:
         )
 
     def is_exact(self, query: str, level: str | None) -> bool:
-        """Whether a declared census tells the answers to a query at a level by its invariants,
-        however noisy the measurements are.
+        """Whether invariants tell the answers to a query at a level, however noisy the measurements
+        are.
 
         Estimates are combined with exact totals alone: their variances do not tell of other exact
         answers, which releases are held to afterwards.
         """
         census, schema = self.settings.compiled_census, self.settings.schema_of(self.universe)
-        if not self.settings.is_declared:
-            return False
         names = census.geolevels
         spelt = [_spelt(name) for name in names]
         # What is estimated for every area by itself is held to nothing above the areas.
@@ -131,68 +147,24 @@ class PublicFacts:
         )
 
 
-def _of_2020(
-    settings: TopdownSettings,
-    universe: str,
-    spine: Spine,
-    geography: pd.DataFrame,
-    invariants: pd.DataFrame,
-) -> PublicFacts:
-    """A universe of the census of 2020, of which blocks without an address are no part."""
-    census, schema = settings.compiled_census, settings.schema_of(universe)
-    inhabited = np.flatnonzero(inhabitable(invariants))
-    blocks = invariants.iloc[inhabited[spine.block_row]]
-    _, most = bounds_of(schema, counted_records(blocks), census)
-    has_bounds = bool(census.universes[universe].bounds)
-    known = {}
-    if universe == PERSONS and holds_state_totals(settings):
-        names = state_of(spine.geolevel(STATE).geocode)
-        known[STATE] = np.unique(names.astype(str), return_inverse=True)[1]
-    last = census.geolevels[-1]
-    if any(
-        invariant.query == TOTAL and invariant.geolevel == last
-        for invariant in census.universes[universe].invariants
-    ):
-        known[last] = np.arange(spine.n_blocks)
-    return PublicFacts(
-        settings,
-        universe,
-        spine,
-        geography.iloc[inhabited].reset_index(drop=True),
-        bounded_type_of_cell(schema),
-        most > 0 if has_bounds else np.ones((len(blocks), 1), bool),
-        known,
-        blocks["housing_units"].to_numpy(),
-    )
+def possible_types(
+    universe: Universe, schema: Schema, multiples: Sequence[np.ndarray], n_areas: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Type `(n_cells,)` of every cell, and `(n_areas, n_types)` bool, the types that no bound rules
+    out in an area.
 
-
-def _declared(
-    settings: TopdownSettings,
-    universe: str,
-    spine: Spine,
-    areas: pd.DataFrame,
-    multiples: pd.DataFrame,
-) -> PublicFacts:
-    """A universe of a declared census."""
-    declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
-    typed = typed_query(declared)
+    `multiples` are, by bound, the records of each area that it multiplies.
+    """
+    typed = typed_query(universe, schema)
     types = marginal_query(schema, typed)
-    can_have = np.ones((len(areas), types.n_rows), dtype=bool)
-    for number, bound in enumerate(declared.bounds):
-        rows = aligned_rows(bound, schema, types) if bound.query == typed else None
-        if rows is not None and bound.at_most is not None:
-            most = bound.at_most * read_multiples(multiples, universe, number)
+    can_have = np.ones((n_areas, types.n_rows), dtype=bool)
+    for bounded in universe.bounded_queries:
+        query = bounded.asked(schema)
+        rows = aligned_rows(bounded.inside(schema), query) if query.name == typed else None
+        _, most = bound_values(bounded, schema, [multiples[n] for n in bounded.numbers])
+        if rows is not None and most is not None:
             can_have[:, rows] &= most[:, rows] > 0
-    return PublicFacts(
-        settings,
-        universe,
-        spine,
-        areas,
-        types.row_of_cell,
-        can_have[spine.block_row],
-        _known_totals(settings, universe, spine, areas),
-        None,
-    )
+    return types.row_of_cell, can_have
 
 
 def _known_totals(
@@ -202,15 +174,16 @@ def _known_totals(
     those above it follow. Estimates of every area by itself take the areas' own alone.
     """
     census, schema = settings.compiled_census, settings.schema_of(universe)
-    resolved = declared_resolution(
-        spine, census.universes[universe], declared_units(areas, census.areas.geolevels)
-    )
-    totals = [
-        resolved[invariant.name]
-        for invariant in census.universes[universe].invariants
+    declared, last = census.universes[universe], census.geolevels[-1]
+    held = [
+        invariant
+        for invariant in declared.invariants
         if marginal_query(schema, invariant.query).n_rows == 1
-        and (not settings.blocks_only or invariant.geolevel == census.geolevels[-1])
+        and (invariant.geolevel == last or not settings.blocks_only)
+        and (invariant.above is None or invariant.geolevel in spine.names)
     ]
+    units = units_of_areas(census, spine, areas)
+    totals = resolved_invariants(spine, replace(declared, invariants=tuple(held)), units).values()
     for name in reversed(spine.names):
         for of_level in totals:
             kind, unit = of_level[name].kind, of_level[name].unit

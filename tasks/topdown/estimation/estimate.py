@@ -10,34 +10,20 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from ....geography.declared import declared_units
 from ....geography.levels import Spine
 from ...answers.demanded import DemandedAnswers, read_demanded
 from ...answers.estimates import write_estimates
-from ...answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
-from ...census.cef_2020 import CENSUS
+from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
 from ...census.census import Universe
-from ...census.invariants import read_geography
-from ...census.queries import TOTAL, MarginalQuery, marginal_query
+from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ..measurement.constrain_declared import read_settled
-from ..measurement.constraints import (
-    area_total,
-    bound_names,
-    constraint_name,
-    state_of,
-)
-from ..measurement.declared_constraints import (
-    LevelUnits,
-    declared_resolution,
-)
 from ..measurement.demand import demanded_rows
+from ..measurement.public_answers import held_invariants, read_settled, shard_units
 from ..paths import (
     constraints_file,
     demanded_file,
-    geography_file,
     solves_file,
     spine_folder,
 )
@@ -45,88 +31,15 @@ from ..settings import TopdownSettings
 from ..spine.families import Family, families_of_shard
 from ..spine.shards import Shard, read_shards
 from ..workload.budget import Budget
-from .declared_shard import DeclaredConstraints, ExactTypes
 from .exact_weights import ExactWeights
 from .parent import Passes, SolveRecord, estimate_children
 from .problem import (
-    NO_BOUND,
-    LinearRows,
     Measurements,
     QueryMeasurement,
     SiblingProblem,
 )
+from .shard_constraints import ExactTypes, ShardConstraints
 from .solves import write_solves
-
-
-@dataclass(frozen=True)
-class ShardConstraints:
-    """Constraints of a shard's geounits in the solver's terms; see `SiblingProblem`.
-
-    lower, upper : (n, T) bounds on each geounit's records of each type.
-    total : (n,) exact totals, or None.
-    state, state_total : (n,) row of each geounit's state in `state_total`, or None.
-    """
-
-    lower: np.ndarray
-    upper: np.ndarray
-    total: np.ndarray | None
-    state: np.ndarray | None
-    state_total: np.ndarray | None
-
-    @classmethod
-    def read(
-        cls, path: Path, schema: Schema, geolevel: str, geocode: np.ndarray
-    ) -> ShardConstraints:
-        """From a constraints file; geounits without bounds get 0 and `NO_BOUND` on their total."""
-        constraints = read_constraints(path, geocode)
-        lower = np.zeros((len(geocode), 1), dtype=np.int64)
-        upper = np.full((len(geocode), 1), NO_BOUND, dtype=np.int64)
-        total = state = state_total = None
-        lower_name, upper_name = bound_names(schema)
-        if (lower_name, ">=") in constraints:
-            lower = constraints[lower_name, ">="].values
-            upper = constraints[upper_name, "<="].values
-        exact = (constraint_name(TOTAL), "=")
-        if exact in constraints:
-            total = constraints[exact].values[:, 0]
-        invariant = area_total(CENSUS.universes[schema.universe], CENSUS.geolevels)
-        if invariant is not None and geolevel == invariant.geolevel:
-            states, state = np.unique(state_of(geocode), return_inverse=True)
-            state_totals = read_constraints(path, states)
-            exact = (constraint_name(invariant.name), "=")
-            if exact in state_totals:
-                state_total = state_totals[exact].values[:, 0]
-        return cls(lower, upper, total, state if state_total is not None else None, state_total)
-
-    def totals(self, start: int, stop: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Groups of the siblings `start` to `stop`, and the exact total of each; None without."""
-        if self.total is not None:
-            return np.arange(stop - start), self.total[start:stop]
-        if self.state is not None and self.state_total is not None:
-            states, group = np.unique(self.state[start:stop], return_inverse=True)
-            return group, self.state_total[states]
-        return None, None
-
-    @property
-    def can_have(self) -> np.ndarray:
-        """Types `(n, T)` that the geounits can have."""
-        return self.upper > 0
-
-    @property
-    def known_totals(self) -> np.ndarray | None:
-        """Exact totals `(n,)` of the geounits, if all are known."""
-        return self.total
-
-    @property
-    def known_sums(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The state `(n,)` of every geounit, and the states' exact totals, if they are known."""
-        if self.state is None or self.state_total is None:
-            return None
-        return self.state, self.state_total
-
-    def linear_rows(self, start: int, stop: int, support: np.ndarray) -> tuple[LinearRows, ...]:
-        """None: bounds of types and totals are all there is."""
-        return ()
 
 
 @dataclass(frozen=True)
@@ -146,7 +59,7 @@ class ShardInput:
     schema: Schema
     geocode: np.ndarray
     type_of_cell: np.ndarray
-    constraints: ShardConstraints | DeclaredConstraints
+    constraints: ShardConstraints
     measured: Mapping[str, QueryMeasurement]
     demanded: Mapping[str, DemandedMeasurement]
 
@@ -179,15 +92,9 @@ class ShardInput:
         elif measured is None:
             dpqueries = run.dpqueries(universe, geolevel, shard.name)
             measured = read_query_measurements(dpqueries, schema, budget, geocode)
-        held: ShardConstraints | DeclaredConstraints
-        if settings.is_declared:
-            declared = settings.compiled_census.universes[universe]
-            declared = declared if with_held else replace(declared, held=())
-            held = _declared_constraints(run, settings, declared, spine, shard, constraints)
-            type_of_cell = held.type_of_cell
-        else:
-            held = ShardConstraints.read(constraints, schema, geolevel, geocode)
-            type_of_cell = bounded_type_of_cell(schema)
+        declared = settings.compiled_census.universes[universe]
+        declared = declared if with_held else replace(declared, held=())
+        held = _constraints(run, settings, declared, spine, shard, constraints)
         return cls(
             run,
             settings,
@@ -196,7 +103,7 @@ class ShardInput:
             shard,
             schema,
             geocode,
-            type_of_cell,
+            held.type_of_cell,
             held,
             measured,
             demanded,
@@ -273,7 +180,7 @@ def estimate_shard(
 def _problem(
     family: Family,
     geocode: np.ndarray,
-    constraints: ShardConstraints | DeclaredConstraints,
+    constraints: ShardConstraints,
     type_of_cell: np.ndarray,
 ) -> SiblingProblem:
     """What the children of a parent must satisfy."""
@@ -293,26 +200,16 @@ def _problem(
     )
 
 
-def _declared_constraints(
+def _constraints(
     run: RunDirectory,
     settings: TopdownSettings,
     declared: Universe,
     spine: Spine,
     shard: Shard,
     path: Path,
-) -> DeclaredConstraints:
-    """The constraints of a shard of a declared census."""
-    geolevels = settings.compiled_census.areas.geolevels
-    geounits = slice(shard.start, shard.stop)
-    units = {}
-    if declared.invariants:
-        known = declared_units(read_geography(geography_file(run)), geolevels)
-        for name, levels in declared_resolution(spine, declared, known).items():
-            here = levels[shard.geolevel]
-            invariant = next(entry for entry in declared.invariants if entry.name == name)
-            part = LevelUnits(here.kind[geounits], here.unit[geounits])
-            units[name] = (part, known[invariant.geolevel].path)
-    geocode = spine.geolevel(shard.geolevel).geocode[geounits]
+) -> ShardConstraints:
+    """The constraints of a shard."""
+    geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
     schema = settings.schema_of(declared.name)
     exact = None
     settled = read_settled(run, settings, declared.name, len(spine.block_row))
@@ -324,15 +221,10 @@ def _declared_constraints(
         shape = (len(geocode), answers.shape[0])
         into = sparse.csr_array((np.ones(geounit.size, dtype=np.int64), where), shape)
         exact = ExactTypes(label, (into @ answers).toarray())
-    return DeclaredConstraints.read(path, schema, declared, geocode, units, exact)
-
-
-def bounded_type_of_cell(schema: Schema) -> np.ndarray:
-    """Type, `(n_cells,)`, on which bounds are put: the level of the bounded attribute, else one."""
-    attribute = CENSUS.universes[schema.universe].bounded_attribute(schema)
-    if attribute is not None:
-        return schema.levels(attribute)
-    return np.zeros(schema.n_cells, dtype=np.int64)
+    units = shard_units(run, settings, declared, spine, shard)
+    return ShardConstraints.read(
+        path, schema, held_invariants(declared, units), geocode, units, exact
+    )
 
 
 def passes_of(

@@ -36,7 +36,6 @@ from ..settings import TopdownSettings
 from ..spine.families import Family, structural_zeros
 from ..spine.shards import Shard
 from .combined_files import read_combined, write_combined
-from .declared_shard import typed_query
 from .estimate import (
     ShardInput,
     passes_of,
@@ -46,6 +45,7 @@ from .exact_weights import ExactWeights
 from .parent import Passes, SolveRecord
 from .problem import QueryMeasurement
 from .query_algebra import QueryAlgebra
+from .shard_constraints import typed_query
 from .spine_estimates import GroupedEstimates, Step, means_down, steps_up, subtree_estimates
 
 MOST_COVARIANCES = 1 << 16
@@ -159,7 +159,7 @@ def refuse_large_core(settings: TopdownSettings) -> None:
     """
     for universe in settings.run.universes if settings.is_declared else ():
         schema = settings.schema_of(universe)
-        typed = typed_query(settings.compiled_census.universes[universe])
+        typed = typed_query(settings.compiled_census.universes[universe], schema)
         types = marginal_query(schema, typed).row_of_cell
         algebra = _algebra(settings, universe, types)
         n, components = len(algebra.cell_type), len(algebra.components)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from ...census.areas import Areas
-from ...census.census import Census, Held, Universe, label_parts, preset_census
+from ...census.census import Census, Held, Universe, preset_census
 from ...census.declared_input import DeclaredInput
 from ...census.invariants import read_geography
 from ...census.microdata import (
@@ -29,7 +29,7 @@ from ...census.microdata import (
     count_labelled_microdata,
     count_microdata,
 )
-from ...census.queries import marginal_query
+from ...census.queries import label_parts, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused

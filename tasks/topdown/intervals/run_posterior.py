@@ -16,13 +16,12 @@ from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ..estimation.declared_shard import DeclaredConstraints
 from ..estimation.estimate import ShardInput
 from ..estimation.full_information import query_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
+from ..estimation.shard_constraints import ShardConstraints
 from ..estimation.spine_estimates import GroupedEstimates
-from ..measurement.constraints import state_of
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.families import structural_zeros
@@ -196,32 +195,14 @@ def _level(
     spine: Spine, geolevel: str, given: Sequence[ShardInput]
 ) -> tuple[LevelInput, LevelBounds]:
     """A geolevel's input, whose measurements are read shard by shard when they are asked for."""
-    lower, upper, possible, totals, states = [], [], [], [], []
-    of_state: dict[str, int] = {}
-    for shard in given:
-        constraints = shard.constraints
-        lower.append(constraints.lower)
-        upper.append(constraints.upper)
-        possible.append(constraints.can_have)
-        if constraints.total is not None:
-            totals.append(constraints.total)
-        if isinstance(constraints, DeclaredConstraints):
-            continue
-        if constraints.state is not None and constraints.state_total is not None:
-            names = np.asarray(state_of(shard.geocode))
-            states.append(names)
-            of_state.update(zip(names, constraints.state_total[constraints.state], strict=True))
-    # Declared totals may hold for some geounits of a geolevel, and are then left out: estimates
-    # that use less than is known are unbiased all the same, and their errors known.
-    total = np.concatenate(totals) if totals else None
-    if total is not None and (total < 0).any():
-        total = None
-    bounds = LevelBounds(np.concatenate(lower), np.concatenate(upper), total)
-    known_sums = None
-    if states:
-        names, state = np.unique(np.concatenate(states), return_inverse=True)
-        known_sums = state.reshape(-1), np.array([of_state[name] for name in names])
-
+    held = [shard.constraints for shard in given]
+    lower, upper, can_have, total = (
+        np.concatenate([getattr(part, name) for part in held])
+        for name in ("lower", "upper", "can_have", "total")
+    )
+    # Totals may be exact for some geounits of a geolevel, and are then left out: estimates that
+    # use less than is known are unbiased all the same, and their errors known.
+    bounds = LevelBounds(lower, upper, None if (total < 0).any() else total)
     unread = [_Unread.of(shard) for shard in given]
 
     def measured() -> Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]:
@@ -229,9 +210,23 @@ def _level(
             yield asked.start, asked.stop, asked.answers()
 
     parent = np.maximum(spine.geolevel(geolevel).parent, 0)
-    can_have = np.concatenate(possible)
-    level = LevelInput(parent, can_have, measured, bounds.total, known_sums)
+    level = LevelInput(parent, can_have, measured, bounds.total, _known_sums(held))
     return level, bounds
+
+
+def _known_sums(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndarray] | None:
+    """The unit `(n,)` of every geounit of a geolevel, and the units' exact totals, where some are
+    in parts and all are known. The parts of a unit are siblings, and so of one shard.
+    """
+    units: list[np.ndarray] = []
+    totals: list[np.ndarray] = []
+    for part in held:
+        if part.known_sums is None:
+            return None
+        unit, of_unit = part.known_sums
+        units.append(unit + sum(map(len, totals)))
+        totals.append(of_unit)
+    return np.concatenate(units), np.concatenate(totals)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from ...census.census import label_parts
-from ...census.queries import MarginalQuery
+from ...census.queries import MarginalQuery, label_parts
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing

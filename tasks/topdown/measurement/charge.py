@@ -35,7 +35,7 @@ from ..spine.shards import SHARDS, Shard, read_shards
 from ..workload.budget import Budget
 from ..workload.costs import check_budget, guarantee_of
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
-from .constrain_declared import refuse_unheld_invariants
+from .constrain import refuse_unheld_invariants
 from .measure import part_of
 
 

@@ -1,38 +1,192 @@
-"""Constraints that the declared invariants, bounds and structural zeros put on every geounit."""
+"""Constraints that a census's declaration puts on every geounit of a spine.
+
+An invariant is declared at a geolevel of the census and holds wherever that geolevel stands on the
+spine. Its units are resolved at the first geolevel of the spine whose geounits do not reach across
+their borders: there the parts of a unit must be siblings, whose sum is then held. A geounit above
+is made up of whole units, and its answers are their sum. Where the parts of a unit have different
+parents, the estimates of one family cannot hold the sum, and the spine is refused.
+
+An invariant may ask to stand in files at its own geolevel and under its units' codes alone
+(`InvariantDeclaration.above`), as the states' totals of the 2020 Census do, which a spine may
+divide: it is resolved at that geolevel of the spine, and the sums above have a name of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
+from scipy import sparse
 
-from ....geography.levels import Spine
-from ...answers.noisy import Constraint, write_constraints
-from ...census.cef_2020 import CENSUS
-from ...census.census import Census, Invariant, Universe
-from ...census.invariants import (
-    FACILITY_COLUMNS,
-    inhabitable,
-    read_invariants,
-    read_state_totals,
-)
-from ...census.queries import TOTAL, marginal_query
+from ....geography.declared import Units
+from ....geography.levels import Geolevel, Spine
+from ...answers.noisy import Constraint
+from ...census.census import BoundedQuery, Invariant, Universe, Zero
+from ...census.queries import TOTAL
 from ...census.schema import Schema
-from ...runs.directory import RunDirectory
-from ..paths import (
-    constraints_file,
-    invariants_file,
-    spine_folder,
-    state_totals_file,
-)
-from ..settings import TopdownSettings
-from ..spine.files import read_spine
-from ..spine.shards import Shard, read_shards
-from .constrain_declared import constrain_declared
+from ...runs.errors import InputRefused
+from ..spine.shards import Shard
 
-UNITS, FACILITIES = "units", "facilities"
-"""Universes of the Census Edited File whose records in every block are public."""
+WHOLE, PART, FREE = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class LevelUnits:
+    """How the units of an invariant lie among the geounits of one geolevel of a spine.
+
+    kind : (n,) WHOLE if the geounit is made up of whole units, PART if it is a part of a unit
+        that is resolved here, FREE if it is a part of one that was resolved above.
+    unit : (n,) the unit of a part; of a geounit that is one unit, this one; -1 of several.
+    """
+
+    kind: np.ndarray
+    unit: np.ndarray
+
+    def part(self, start: int, stop: int) -> LevelUnits:
+        """That of the geounits `start` to `stop`."""
+        return LevelUnits(self.kind[start:stop], self.unit[start:stop])
+
+
+@dataclass(frozen=True, eq=False)
+class UnitAnswers:
+    """The exact answers of an invariant.
+
+    of_areas : (n_areas, n_rows) int64, a unit's answers at the first of its areas, so that sums
+        over areas are sums over whole units.
+    answers, path : (n_units, n_rows), (n_units,) of every unit; empty where units are areas, of
+        which no spine makes parts.
+    """
+
+    of_areas: np.ndarray
+    answers: np.ndarray
+    path: np.ndarray
+
+    @classmethod
+    def of_each_area(cls, answers: np.ndarray) -> UnitAnswers:
+        """From the answers of every area."""
+        return cls(answers, answers[:0], np.empty(0, dtype=object))
+
+    @classmethod
+    def of_units(cls, units: Units, totals: Mapping[str, Sequence[int]]) -> UnitAnswers:
+        """From the answers of every unit by its path."""
+        answers = np.array([totals[path] for path in units.path.tolist()], dtype=np.int64)
+        number, first = np.unique(units.number, return_index=True)
+        of_areas = np.zeros((len(units.number), answers.shape[1]), dtype=np.int64)
+        of_areas[first] = answers[number]
+        return cls(of_areas, answers, units.path)
+
+
+@dataclass(frozen=True, eq=False)
+class PublicAnswers:
+    """What the constraints of a universe are made of; all of it is public.
+
+    multiples : of some areas, by bound, `(n, n_rows)` records that the bound multiplies.
+    units : the declared geounits by geolevel, of those above the finest that have invariants.
+    exact : by invariant; one that is not here is not held.
+    released : by relation, `(n_areas,)` the weighted sum of earlier universes' releases.
+    held : by name, the answers `(n_areas, n_rows)` of earlier releases.
+    """
+
+    multiples: Callable[[np.ndarray], Sequence[np.ndarray]]
+    units: Mapping[str, Units]
+    exact: Mapping[str, UnitAnswers]
+    released: Mapping[str, np.ndarray]
+    held: Mapping[str, sparse.csr_array]
+
+
+def resolved_units(
+    spine: Spine, invariant: Invariant, units: Units, what: str
+) -> dict[str, LevelUnits]:
+    """How an invariant's units lie at every geolevel; see the module's docstring.
+
+    Raises InputRefused, naming `what`, where a unit's parts are not siblings.
+    """
+    if invariant.above is not None:
+        return {name: listed_units(spine, invariant, units, name) for name in spine.names}
+    unit = units.number[spine.block_row]
+    n_units = len(units.path)
+    size = np.bincount(unit, minlength=n_units)
+    is_resolved = np.zeros(n_units, dtype=bool)
+    found = {}
+    for depth, level in enumerate(spine.geolevels):
+        ancestor = spine.ancestors(level.name)
+        first = np.flatnonzero(np.r_[True, ancestor[1:] != ancestor[:-1]])
+        low, high = (ends.reduceat(unit, first) for ends in (np.minimum, np.maximum))
+        is_inside = low == high
+        reaches_out = np.zeros(n_units, dtype=bool)
+        reaches_out[unit[~is_inside[ancestor]]] = True
+        here = ~is_resolved & ~reaches_out
+        own = np.where(is_inside, low, -1)
+        is_one = is_inside & (level.n_blocks == size[np.maximum(own, 0)])
+        kind = np.where(is_inside & ~is_one, np.where(here[np.maximum(own, 0)], PART, FREE), WHOLE)
+        if depth:
+            _refuse_parts_apart(level, kind, own, units, what)
+        is_resolved |= here
+        found[level.name] = LevelUnits(kind, own)
+    return found
+
+
+def alike(n: int, kind: int = WHOLE) -> LevelUnits:
+    """Of `n` geounits that are all of one kind, by default made up of whole units."""
+    return LevelUnits(np.full(n, kind), np.full(n, -1))
+
+
+def listed_kind(spine: Spine, invariant: Invariant, geolevel: str) -> int | None:
+    """The kind of all geounits of a geolevel, for an invariant that is listed at its own; None
+    at that geolevel itself, where units may be whole or in parts.
+    """
+    place, own = spine.names.index(geolevel), spine.names.index(invariant.geolevel)
+    return None if place == own else WHOLE if place < own else FREE
+
+
+def listed_units(spine: Spine, invariant: Invariant, units: Units, geolevel: str) -> LevelUnits:
+    """How the units of an invariant that is listed at its own geolevel lie at a geolevel."""
+    n, kind = len(spine.geolevel(geolevel)), listed_kind(spine, invariant, geolevel)
+    if kind is not None:
+        return alike(n, kind)
+    first = np.searchsorted(spine.ancestors(geolevel), np.arange(n))
+    unit = units.number[spine.block_row[first]]
+    is_part = np.bincount(unit)[unit] > 1
+    return LevelUnits(np.where(is_part, PART, WHOLE), unit)
+
+
+def _refuse_parts_apart(
+    level: Geolevel, kind: np.ndarray, own: np.ndarray, units: Units, what: str
+) -> None:
+    """Raise InputRefused where parts of one unit have different parents."""
+    parts = np.flatnonzero(kind == PART)
+    first = np.full(len(units.path), -1)
+    first[own[parts[::-1]]] = level.parent[parts[::-1]]
+    apart = parts[level.parent[parts] != first[own[parts]]]
+    if apart.size:
+        raise InputRefused(
+            f"{what} cannot be held: geounits of {level.name} that make up "
+            f"{units.path[own[apart[0]]]} have different parents on this spine; choose a "
+            "conventional spine, or declare the invariant at a geolevel that the spine keeps whole."
+        )
+
+
+def resolved_invariants(
+    spine: Spine, universe: Universe, units: Mapping[str, Units]
+) -> dict[str, dict[str, LevelUnits]]:
+    """How the units of every invariant lie on a spine; raises InputRefused as `resolved_units`.
+
+    `units` are the declared geounits by geolevel.
+    """
+    found = {}
+    for invariant in universe.invariants:
+        what = f"The invariant {invariant.name} of {universe.name}"
+        if invariant.geolevel == spine.names[-1]:
+            found[invariant.name] = {x.name: alike(len(x)) for x in spine.geolevels}
+            continue
+        if invariant.geolevel not in units:
+            raise InputRefused(
+                f"{what} is at {invariant.geolevel}, which is no column of the table of areas; add "
+                "the column, or take it out."
+            )
+        found[invariant.name] = resolved_units(spine, invariant, units[invariant.geolevel], what)
+    return found
 
 
 def constraint_name(name: str, bound: str = "") -> str:
@@ -44,152 +198,113 @@ def constraint_name(name: str, bound: str = "") -> str:
     return f"{name}{bound}_con"
 
 
-def bound_names(schema: Schema, census: Census = CENSUS) -> tuple[str, str]:
-    """Names of the lower and of the upper bounds on a universe's records.
+def bound_names(bounded: BoundedQuery, schema: Schema) -> tuple[str, str]:
+    """Names of the lower and of the upper bounds.
 
-    >>> bound_names(CENSUS.schema("units"))
-    ('total_lb_con', 'total_ub_con')
+    They are on the total where the schema lacks what the query asks for.
     """
-    attribute = census.universes[schema.universe].bounded_attribute(schema)
-    bounded = TOTAL if attribute is None else f"{attribute}_{TOTAL}"
-    return constraint_name(bounded, "_lb"), constraint_name(bounded, "_ub")
-
-
-def bounds_of(
-    schema: Schema, counted: Mapping[str, np.ndarray], census: Census = CENSUS
-) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bounds `(n, n_types)` of geounits, the declared bounds added up.
-
-    `counted` are the records of the universes that bounds are per: `(n, n_rows)` by the rows of
-    the bounds' queries, or `(n, 1)`. Bounds on an attribute that the schema lacks are on its sum.
-    """
-    universe = census.universes[schema.universe]
-    attribute = universe.bounded_attribute(schema)
-    n = len(next(iter(counted.values())))
-    sums = []
-    for name in ("at_least", "at_most"):
-        limit = np.zeros((n, 1), dtype=np.int64)
-        for bound in universe.bounds:
-            query = marginal_query(universe.full_schema, bound.query)
-            rows = query.row_of_cell[universe.full_schema.cells_where(bound.where)]
-            inside = np.bincount(rows, minlength=query.n_rows) > 0
-            found = (getattr(bound, name) or 0) * counted[bound.per] * inside
-            if bound.query != attribute:
-                found = found.sum(axis=1, keepdims=True)
-            limit = limit + found
-        sums.append(limit)
-    return sums[0], sums[1]
-
-
-def counted_records(invariants: pd.DataFrame) -> dict[str, np.ndarray]:
-    """The public records of every block `(n, n_rows)`, by the universe that bounds are per."""
-    facilities = invariants[list(FACILITY_COLUMNS)].to_numpy()
-    none = np.zeros((len(invariants), 1), dtype=facilities.dtype)
-    return {
-        UNITS: invariants[["housing_units"]].to_numpy(),
-        FACILITIES: np.hstack([none, facilities]),
-    }
-
-
-def area_total(universe: Universe, geolevels: Sequence[str]) -> Invariant | None:
-    """The universe's invariant total above the last geolevel, None if there is none."""
-    found = (i for i in universe.invariants if i.query == TOTAL and i.geolevel != geolevels[-1])
-    return next(found, None)
-
-
-TOTAL_CONSTRAINT = constraint_name(TOTAL)
-"""Name of exact totals of geounits."""
-
-_PERSONS = CENSUS.universes["persons"]
-
-STATE_TOTAL = constraint_name(
-    next(i.name for i in _PERSONS.invariants if i.geolevel != CENSUS.geolevels[-1])
-)
-"""Name of the exact totals of the states of the 2020 census, which stand under their FIPS codes."""
-
-MOST_PERSONS_PER_ADDRESS = max(bound.at_most or 0 for bound in _PERSONS.bounds)
-"""Most persons per housing unit or facility of the 2020 census."""
+    stem = bounded.stem if bounded.is_told(schema) else TOTAL
+    return constraint_name(stem, "_lb"), constraint_name(stem, "_ub")
 
 
 def constraints_of_shard(
     spine: Spine,
     shard: Shard,
     schema: Schema,
-    invariants: pd.DataFrame,
-    state_totals: Mapping[str, int],
-    structural_zeros: Sequence[str],
-    census: Census = CENSUS,
+    universe: Universe,
+    zeros: Sequence[Zero],
+    public: PublicAnswers,
+    resolved: Mapping[str, Mapping[str, LevelUnits]],
 ) -> tuple[Constraint, ...]:
-    """All constraints of a shard's geounits.
-
-    `invariants` has one row a block below the shard's geounits, in the order of the spine's blocks.
-    A unit's exact total stands once under its own code at its geolevel, whether or not the spine
-    splits it; where `state_totals` is empty they are not declared, and no total is constrained.
-    """
+    """All constraints of a shard's geounits; `resolved` is from `resolved_invariants`."""
     level = spine.geolevel(shard.geolevel)
     geocode = level.geocode[shard.start : shard.stop]
+    n = shard.stop - shard.start
     blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+    rows = spine.block_row[blocks]
     geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
-    universe, geolevels = census.universes[schema.universe], census.geolevels
 
     def summed(values: np.ndarray) -> np.ndarray:
-        sums = np.zeros((shard.stop - shard.start, *values.shape[1:]), dtype=np.int64)
+        sums = np.zeros((n, *values.shape[1:]), dtype=np.int64)
         np.add.at(sums, geounit, values)
         return sums
 
-    counted = {name: summed(values) for name, values in counted_records(invariants).items()}
-    found = []
-    if universe.bounds:
-        lower, most = bounds_of(schema, counted, census)
-        lower_name, upper_name = bound_names(schema, census)
-        found += [
-            Constraint(lower_name, ">=", geocode, lower),
-            Constraint(upper_name, "<=", geocode, most),
-        ]
+    found: list[Constraint] = []
+    counted = [summed(values) for values in public.multiples(rows)]
+    for bounded in universe.bounded_queries:
+        records = [counted[number] for number in bounded.numbers]
+        found += _bound_constraints(bounded, schema, geocode, records)
     for invariant in universe.invariants:
-        if invariant.geolevel == geolevels[-1]:
-            name = constraint_name(invariant.name)
-            found.append(Constraint(name, "=", geocode, counted[schema.universe]))
-    above = area_total(universe, geolevels)
-    if above is not None and state_totals:
-        if shard.geolevel in geolevels[: geolevels.index(above.geolevel)]:
-            total = np.array([[sum(state_totals.values())]])
-            found.append(Constraint(constraint_name(TOTAL), "=", geocode, total))
-        if shard.geolevel == above.geolevel:
-            states = np.unique(state_of(geocode))
-            totals = np.array([[state_totals[state]] for state in states])
-            found.append(Constraint(constraint_name(above.name), "=", states, totals))
-    zeros = np.zeros((len(geocode), 1), dtype=np.int64)
-    found += [Constraint(constraint_name(name), "=", geocode, zeros) for name in structural_zeros]
+        exact = public.exact[invariant.name]
+        here = resolved[invariant.name][shard.geolevel].part(shard.start, shard.stop)
+        sums = summed(exact.of_areas[rows])
+        found += _exact_constraints(invariant, shard.geolevel, here, geocode, sums, exact)
+    for relation in universe.relations:
+        others = np.zeros((n, 1), dtype=np.int64)
+        if relation.name in public.released:
+            others = -summed(public.released[relation.name][rows, None])
+        name = constraint_name(relation.name)
+        found.append(Constraint(name, relation.sign, geocode, others))
+    for name, answers in public.held.items():
+        where = (geounit, rows)
+        into = sparse.csr_array((np.ones(rows.size, np.int64), where), (n, answers.shape[0]))
+        values = (into @ answers).toarray()
+        found.append(Constraint(constraint_name(name), "=", geocode, values))
+    nothing = np.zeros((n, 1), dtype=np.int64)
+    found += [Constraint(constraint_name(zero.name), "=", geocode, nothing) for zero in zeros]
     return tuple(found)
 
 
-def state_of(state_geocode: np.ndarray) -> np.ndarray:
-    """FIPS codes of geounits of the State geolevel: the last two digits on every spine."""
-    return np.array([code[-2:] for code in state_geocode], dtype=object)
+def bound_values(
+    bounded: BoundedQuery, schema: Schema, records: Sequence[np.ndarray]
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Lower and upper bounds `(n, n_rows)` on a schema's answers; None where a side is open.
+
+    `records` are those that each of the bounds multiplies, `(n, n_rows)`.
+    """
+    found: list[np.ndarray | None] = []
+    for side in ("at_least", "at_most"):
+        factors = [getattr(bound, side) for bound in bounded.bounds]
+        if factors[0] is None:
+            found.append(None)
+            continue
+        values = sum(factor * own for factor, own in zip(factors, records, strict=True))
+        is_told = bounded.is_told(schema)
+        found.append(values if is_told else values.sum(axis=1, keepdims=True))
+    return found[0], found[1]
 
 
-def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
-    """Write the constraints of every geolevel; returns the number of files that were not there."""
-    shards = [
-        shard
-        for shard in read_shards(spine_folder(run, universe))
-        if not constraints_file(run, universe, shard.geolevel, shard.name).exists()
-    ]
-    if not shards:
-        return 0
-    if settings.is_declared:
-        constrain_declared(run, settings, universe, shards)
-        return len(shards)
-    spine = read_spine(spine_folder(run, universe))
-    schema = settings.schema_of(universe)
-    invariants = read_invariants(invariants_file(run), with_geocodes=False)
-    row_of_block = np.flatnonzero(inhabitable(invariants))[spine.block_row]
-    totals = read_state_totals(state_totals_file(run))
-    zeros = [zero.name for zero in settings.zeros_of(universe)]
-    for shard in shards:
-        blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
-        below = invariants.iloc[row_of_block[blocks]]
-        rows = constraints_of_shard(spine, shard, schema, below, totals, zeros)
-        write_constraints(constraints_file(run, universe, shard.geolevel, shard.name), rows)
-    return len(shards)
+def _bound_constraints(
+    bounded: BoundedQuery, schema: Schema, geocode: np.ndarray, records: Sequence[np.ndarray]
+) -> Iterator[Constraint]:
+    """The lower and the upper bounds, as far as declared, that records `(n, n_rows)` multiply."""
+    limits = bound_values(bounded, schema, records)
+    for name, sign, values in zip(bound_names(bounded, schema), (">=", "<="), limits, strict=True):
+        if values is not None:
+            yield Constraint(name, sign, geocode, values)
+
+
+def _exact_constraints(
+    invariant: Invariant,
+    geolevel: str,
+    here: LevelUnits,
+    geocode: np.ndarray,
+    sums: np.ndarray,
+    exact: UnitAnswers,
+) -> Iterator[Constraint]:
+    """An invariant's answers of whole geounits, `sums`, and of the units whose parts stand here."""
+    whole = np.flatnonzero(here.kind == WHOLE)
+    of_units = here.unit[here.kind == PART]
+    name = constraint_name(invariant.name)
+    if invariant.above is not None:
+        if geolevel == invariant.geolevel:
+            whole, of_units = whole[:0], here.unit[here.unit >= 0]
+        else:
+            name = constraint_name(invariant.above)
+    if whole.size:
+        yield Constraint(name, "=", geocode[whole], sums[whole])
+    units = np.unique(of_units)
+    if units.size:
+        yield Constraint(
+            constraint_name(invariant.name), "=", exact.path[units], exact.answers[units]
+        )

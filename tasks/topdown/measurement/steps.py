@@ -11,7 +11,7 @@ from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.shards import shard_of
 from .charge import measurement_file
-from .constraints import constrain_universe
+from .constrain import constrain_universe
 from .demand import measure_on_demand_once
 from .measure import measure_once
 

@@ -31,7 +31,6 @@ from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY
 from ...runs.settings_files import settings_tree
 from ...runs.stamps import stamp_at
-from ..measurement.constraints import STATE_TOTAL, bound_names
 from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
@@ -43,8 +42,10 @@ from .layout import (
     MEASUREMENTS,
     PRODUCTS,
     SPECIAL_FACTORS,
+    STATE_TOTAL,
     SUMMED,
     UNIVERSE_FOLDERS,
+    address_bounds,
     attribute_columns,
     open_folder,
     partition_name,
@@ -208,7 +209,7 @@ class _Layout:
     def _constraint(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
         factors = dict.fromkeys(self.columns, SUMMED) | dict(SPECIAL_FACTORS.get(name, {}))
         shape = [1] * len(self.columns)
-        if self.universe.universe == "persons" and name in bound_names(self.universe):
+        if self.universe.universe == "persons" and name in address_bounds(self.universe):
             bounded = name.partition("_total")[0]
             if bounded in self.columns:
                 place = list(self.columns).index(bounded)

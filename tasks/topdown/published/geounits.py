@@ -35,13 +35,11 @@ from .codes import CodeIndex, as_bytes
 from .layout import (
     BLOCK_DIGITS,
     STATE_DIGITS,
+    STATE_TOTAL,
     MeasurementFolder,
     partition_of,
 )
 from .rows import Rows, read_rows
-
-STATE_TOTAL_NAME = "state_total_con"
-"""Constraint of a run's own files whose geocode is a FIPS code, and no geounit's."""
 
 SAME_VARIANCE = 1e-5
 """Relative distance within which a variance, written in 32 bits, is that of a share."""
@@ -171,7 +169,7 @@ def _codes_of_level(
         wanted = ["geocode", "query_name"]
         for rows in read_rows(folder, path, wanted, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
             table = rows.table
-            own = pc.not_equal(table["query_name"].cast(pa.string()), STATE_TOTAL_NAME)
+            own = pc.not_equal(table["query_name"].cast(pa.string()), STATE_TOTAL)
             seen.append(pc.unique(table["geocode"].cast(pa.string()).filter(own)))
         codes = pc.unique(pa.concat_arrays(seen)) if seen else pa.array([], pa.string())
         found.append(codes)

@@ -22,21 +22,18 @@ from ...census.cef_2020 import CENSUS, N_TYPES
 from ...census.invariants import FACILITY_COLUMNS
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
-from ..measurement.constraints import (
-    MOST_PERSONS_PER_ADDRESS,
-    STATE_TOTAL,
-    TOTAL_CONSTRAINT,
-    bound_names,
-)
 from ..settings import TopdownSettings
 from ..workload.state_totals import declares_state_totals
 from .codes import CodeIndex
-from .geounits import STATE_TOTAL_NAME, geounits_of
-from .layout import MeasurementFolder
+from .geounits import geounits_of
+from .layout import STATE_TOTAL, TOTAL_CONSTRAINT, MeasurementFolder, address_bounds
 from .rows import Rows, read_rows
 
 PERSONS, UNITS = "persons", "units"
 BLOCK = "Block"
+
+MOST_PERSONS_PER_ADDRESS = max(bound.at_most or 0 for bound in CENSUS.universes[PERSONS].bounds)
+"""Most persons per housing unit or facility of the 2020 census."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +103,7 @@ def _totals_of_folder(folder: MeasurementFolder) -> dict[str, int]:
     for path in (path for level in levels for path in level.constraints):
         for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
             table = rows.table.to_pandas()
-            own = table[table["query_name"] == STATE_TOTAL_NAME]
+            own = table[table["query_name"] == STATE_TOTAL]
             found |= {
                 str(code)[-2:]: int(values[0])
                 for code, values in zip(own["geocode"], own["value"], strict=True)
@@ -132,7 +129,7 @@ def read_blocks(
                 counts[place] = values
         _refuse_missing(folder, schema.universe, TOTAL_CONSTRAINT, level, counts)
         return BlockCounts(counts[:, 0], None)
-    lower_name, upper_name = bound_names(schema)
+    lower_name, upper_name = address_bounds(schema)
     bounds = {name: np.full((n, n_types), -1, dtype=np.int64) for name in (lower_name, upper_name)}
     for rows, name, place, values in constraint_rows(folder, spine, schema, BLOCK, zeros):
         if name in bounds:
@@ -208,7 +205,7 @@ def refuse_inconsistent(
     n_types = _n_types(schema)
     expected: dict[str, np.ndarray] = {TOTAL_CONSTRAINT: counts.housing_units[:, None]}
     if schema.universe != UNITS:
-        lower_name, upper_name = bound_names(schema)
+        lower_name, upper_name = address_bounds(schema)
         facilities = counts.facilities
         assert facilities is not None
         lower, units = facilities, counts.housing_units
@@ -255,7 +252,7 @@ def constraint_rows(
     index = CodeIndex.of(level.geocode)
     widths = {TOTAL_CONSTRAINT: 1, **dict.fromkeys(zeros, 1)}
     if schema.universe != UNITS:
-        widths |= dict.fromkeys(bound_names(schema), _n_types(schema))
+        widths |= dict.fromkeys(address_bounds(schema), _n_types(schema))
     for path in folder.level(schema.universe, geolevel).constraints:
         for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
             names, query = rows.texts("query_name")

@@ -18,10 +18,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from ....geography.rules import GEOLEVELS
-from ...census.queries import DETAILED, MarginalQuery
+from ...census.cef_2020 import CENSUS
+from ...census.queries import DETAILED, TOTAL, MarginalQuery
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_KEY
+from ..measurement.constraints import bound_names, constraint_name
 
 UNIVERSE_FOLDERS = {"persons": "Person_PL_PROD", "units": "Unit_PL_PROD"}
 """Ending of the folder of a universe in the published layout."""
@@ -43,6 +45,12 @@ SPECIAL_FACTORS: Mapping[str, Mapping[str, str]] = {
     "nurse_nva_0_con": {"hhgq": "gqNursingTotal", "votingage": "nonvoting"},
 }
 """What the attributes' columns hold in constraints that no marginal query tells."""
+
+TOTAL_CONSTRAINT = constraint_name(TOTAL)
+"""Exact totals of geounits."""
+
+STATE_TOTAL = "state_total_con"
+"""Constraint of a run's own files whose geocode is a FIPS code, and no geounit's."""
 
 SUMMED = "*"
 """Stands in the column of an attribute that a query sums over."""
@@ -257,3 +265,13 @@ def query_factors(schema: Schema, query: MarginalQuery) -> dict[str, str]:
         coarsening = schema.coarsening(part)
         kept[coarsening.attribute if coarsening else part] = part
     return {column: kept.get(name, SUMMED) for name, column in columns.items()}
+
+
+def address_bounds(schema: Schema) -> tuple[str, ...]:
+    """Names of the lower and of the upper bounds that a universe's addresses put on it.
+
+    >>> address_bounds(CENSUS.schema("units"))
+    ()
+    """
+    bounded = CENSUS.universes[schema.universe].bounded_queries
+    return tuple(name for entry in bounded for name in bound_names(entry, schema))

@@ -31,10 +31,10 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...answers.estimates import read_estimates
-from ...census.census import label_parts, table_variables
+from ...census.census import table_variables
 from ...census.declarations import CensusGeography, TableDeclaration
 from ...census.entities import described_columns, descriptions, entities
-from ...census.queries import marginal_query
+from ...census.queries import label_parts, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing

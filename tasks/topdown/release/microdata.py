@@ -29,11 +29,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...census.cef_2020 import CENSUS
-from ...census.census import Census, tells
+from ...census.census import Census
 from ...census.declarations import MicrodataColumn, MicrodataDeclaration
 from ...census.invariants import read_invariants
 from ...census.microdata import layout_of
-from ...census.queries import marginal_query
+from ...census.queries import marginal_query, tells
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing

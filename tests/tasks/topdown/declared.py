@@ -16,7 +16,7 @@ from spineflow.tasks.topdown.estimation.estimators import (
     refuse_settings,
 )
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.measurement.constraints import constrain_universe
+from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import duckdb
@@ -11,7 +12,7 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.census.census import compiled
+from spineflow.tasks.census.census import compiled, preset_census
 from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.invariants import read_geography
@@ -362,3 +363,63 @@ def test_an_invariant_that_a_branch_cuts_through_is_refused(tmp_path: Path) -> N
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InputRefused, match="total at municipality of persons cannot be held"):
         run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
+
+
+def test_where_exact_totals_stand_in_files_decides_nothing(tmp_path: Path) -> None:
+    """A region in two parts of a branch, and one that is whole: `above` lists both by their codes,
+    and what is released is the same."""
+    generator = np.random.default_rng(3)
+    areas = pd.DataFrame({"r": list("11112222"), "s": list("abcdabcd"), "coast": list("yynnyyyy")})
+    people = areas.loc[generator.integers(0, len(areas), 400), ["r", "s"]].assign(
+        sex=generator.integers(1, 3, 400), n=1
+    )
+    releases = {}
+    for above in ("", ', above = "everybody"'):
+        folder = tmp_path / (above and "listed" or "in place")
+        (folder / "people").mkdir(parents=True)
+        areas.to_csv(folder / "areas.csv", index=False)
+        people.to_csv(folder / "people" / "1.csv", index=False)
+        text = PEOPLE.replace("infinite = true", "seed = 4").replace(
+            'count = "n"', f'count = "n"\ninvariants = [{{ geolevel = "r"{above} }}]'
+        )
+        text = text.replace(
+            "[census.attributes]",
+            'branch = { column = "coast", codes = ["y"] }\n[census.attributes]',
+        )
+        (folder / "settings.toml").write_text(text, encoding="utf-8")
+        run, outcomes = run_declared(load(folder / "settings.toml"), folder / "run")
+        assert not [outcome for outcome in outcomes if not outcome.passed]
+        releases[above] = pd.read_parquet(run.unchecked_release / "mdf_people.parquet")
+        files = run.root.glob("measurements/people/*/constraints/*.parquet")
+        rows = pd.concat(map(pd.read_parquet, files))
+        told = set(zip(rows["query_name"], rows["geocode"], strict=True))
+        if above:
+            assert told == {("everybody_con", "0"), *(("total at r_con", code) for code in "12")}
+        else:
+            codes = ("0", "1", "1.2")  # Region 1 is in parts, region 2 a geounit of the coast.
+            assert told == {("total at r_con", code) for code in codes}
+    pd.testing.assert_frame_equal(*releases.values())
+    exact = people.groupby("r").size()
+    assert releases[""].groupby("r")["n"].sum().tolist() == exact.tolist()
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        'query = "total"',
+        'query = "sex"\nwhere = { sex = ["male"] }',
+        'query = "sex"\nwhere = { sex = ["female"] }\nat_least = 1',
+    ],
+)
+def test_bounds_of_one_name_are_on_different_answers(second: str) -> None:
+    bounds = '[[census.universes.people.bounds]]\nname = "homes"\nper = "people"\nat_most = 2\n'
+    first = 'query = "sex"\nwhere = { sex = ["male"] }\n'
+    text = PEOPLE[: PEOPLE.index("[input]")] + bounds + first + bounds + second
+    with pytest.raises(ValueError, match="two bounds 'homes'"):
+        compiled(CensusDeclaration.model_validate(tomllib.loads(text)["census"]))
+
+
+def test_bounds_of_one_name_stand_together() -> None:
+    (bounded,) = preset_census("cef_2020").universes["persons"].bounded_queries
+    assert (bounded.stem, bounded.query, bounded.numbers) == ("hhgq_total", "hhgq", (0, 1))
+    assert bounded.inside(preset_census("cef_2020").schema("persons")).all()

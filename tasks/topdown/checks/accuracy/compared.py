@@ -26,8 +26,8 @@ from ....census.invariants import (
     read_invariants,
 )
 from ....runs.directory import RunDirectory
-from ...estimation.declared_shard import DeclaredConstraints
-from ...estimation.estimate import ShardConstraints, ShardInput
+from ...estimation.estimate import ShardInput
+from ...estimation.shard_constraints import ShardConstraints
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.declared_files import area_estimates
 from ...release.microdata import PlacedBlocks
@@ -238,9 +238,7 @@ def _declared(run: RunDirectory, settings: TopdownSettings, universe: str) -> Co
     )
 
 
-def _known_sums(
-    given: Sequence[ShardConstraints | DeclaredConstraints], n_geounits: int
-) -> np.ndarray | None:
+def _known_sums(given: Sequence[ShardConstraints], n_geounits: int) -> np.ndarray | None:
     """The number of each geounit's unit, `(n_geounits,)`, where all units' totals are exact."""
     if all(part.known_totals is not None for part in given):
         return np.arange(n_geounits)

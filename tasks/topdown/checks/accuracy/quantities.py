@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
-from ....census.census import Census, label_parts, tells
+from ....census.census import Census
 from ....census.declarations import GroupDeclaration, QuantityDeclaration
-from ....census.queries import TOTAL, MarginalQuery, marginal_query
+from ....census.queries import TOTAL, MarginalQuery, label_parts, marginal_query, tells
 from ....census.schema import Schema
 
 MOST_ANSWERS = 100

@@ -10,8 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
-from ....census.census import Census, names_of_table, table_cells, tells
+from ....census.census import Census, names_of_table, table_cells
 from ....census.declarations import TableDeclaration
+from ....census.queries import tells
 from ....census.schema import Schema
 
 

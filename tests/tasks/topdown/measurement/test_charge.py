@@ -18,7 +18,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, settings_tree
 from spineflow.tasks.topdown.measurement.charge import charge_of, check_cuts_of_spine
-from spineflow.tasks.topdown.measurement.constraints import constrain_universe
+from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import constraints_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings

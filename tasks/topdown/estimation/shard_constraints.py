@@ -1,4 +1,4 @@
-"""The constraints of a declared census in the solver's terms, family by family.
+"""The constraints of a shard in the solver's terms, family by family.
 
 Bounds and exact answers of one query, whose rows are the cells' types, and exact totals of all
 children are what the solvers know by themselves. Everything else is rows of a linear program
@@ -15,17 +15,11 @@ import numpy as np
 from scipy import sparse
 
 from ...answers.noisy import Constraint, read_constraints
-from ...census.census import Bound, Held, Invariant, Universe
-from ...census.queries import MarginalQuery, marginal_query
+from ...census.census import BoundedQuery, Held, Invariant, Universe
+from ...census.queries import TOTAL, MarginalQuery, marginal_query
 from ...census.schema import Schema
-from ..measurement.declared_constraints import (
-    PART,
-    LevelUnits,
-    constraint_name,
-)
+from ..measurement.constraints import PART, LevelUnits, bound_names, constraint_name
 from .problem import NO_BOUND, LinearRows, is_refined
-
-TOTAL = "total"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +48,7 @@ class ExactTypes:
 
 
 @dataclass(frozen=True, eq=False)
-class DeclaredConstraints:
+class ShardConstraints:
     """Constraints of a shard's geounits; see `estimation.problem.SiblingProblem`.
 
     type_of_cell : (n_cells,). lower, upper : (n, T). can_have : (n, T) types that neither bounds
@@ -81,7 +75,7 @@ class DeclaredConstraints:
         geocode: np.ndarray,
         units: Mapping[str, tuple[LevelUnits, np.ndarray]],
         exact: ExactTypes | None = None,
-    ) -> DeclaredConstraints:
+    ) -> ShardConstraints:
         """From a constraints file; `units` has, by invariant, how its units lie among the shard's
         geounits, and their paths. Exact types come in place of those that one query tells.
         """
@@ -166,7 +160,7 @@ class _Reading:
     ) -> None:
         self.path, self.schema, self.universe = path, schema, universe
         self.found = read_constraints(path, geocode)
-        self.typed = typed_query(universe)
+        self.typed = typed_query(universe, schema)
         query = marginal_query(schema, self.typed)
         self.label = query.row_of_cell if exact is None else exact.label
         n = len(geocode)
@@ -218,34 +212,45 @@ class _Reading:
 
     def add_bounds(self) -> None:
         """Bounds on whole types; those on some cells of a type are rows."""
-        for number, bound in enumerate(self.universe.bounds):
+        for bounded in self.universe.bounded_queries:
+            query, inside = bounded.asked(self.schema), bounded.inside(self.schema)
+            lower, upper = (self.found.get(key) for key in _bound_keys(bounded, self.schema))
+            shape = len(self.every), query.n_rows
+            low = np.zeros(shape, dtype=np.int64) if lower is None else lower.values
+            high = np.full(shape, NO_BOUND, dtype=np.int64) if upper is None else upper.values
             aligned = None
-            if self.has_own_types and bound.query == self.typed:
-                aligned = aligned_rows(bound, self.schema, marginal_query(self.schema, self.typed))
-            n_rows = marginal_query(self.schema, bound.query).n_rows
-            low, high = _bound_values(self.found, number, n_rows, len(self.every))
+            if self.has_own_types and query.name == self.typed:
+                aligned = aligned_rows(inside, query)
             if aligned is None:
-                inside = self.schema.cells_where(bound.where)
-                self._add_rows(bound.name, bound.query, inside, self.every, low, high)
+                name = bounded.bounds[0].name
+                self._add_rows(name, query.name, inside, self.every, low, high)
                 continue
             self.lower[:, aligned] = np.maximum(self.lower[:, aligned], low[:, aligned])
             self.upper[:, aligned] = np.minimum(self.upper[:, aligned], high[:, aligned])
 
     def add_invariant(self, invariant: Invariant, here: LevelUnits, paths: np.ndarray) -> None:
-        """Exact answers of geounits, and of units, by their paths, whose parts stand here."""
+        """Exact answers of geounits, and of units, by their paths, that are listed here: those in
+        parts, or all.
+        """
         name = constraint_name(invariant.name)
         own = self.found.get((name, "="))
-        parts = np.unique(here.unit[here.kind == PART])
+        if invariant.above is not None:
+            own = self.found.get((constraint_name(invariant.above), "="))
+        is_listed = (here.kind == PART) | ((invariant.above is not None) & (here.unit >= 0))
+        listed = np.unique(here.unit[is_listed])
         position = np.full(len(paths) + 1, -1)
-        position[parts] = np.arange(parts.size)
-        place = np.where(here.kind == PART, position[here.unit], -1)
-        of_parts = np.zeros((0, 1), dtype=np.int64)
-        if parts.size:
-            of_parts = read_constraints(self.path, paths[parts])[name, "="].values
+        position[listed] = np.arange(listed.size)
+        place = np.where(is_listed, position[here.unit], -1)
+        of_units = np.zeros((0, 1), dtype=np.int64)
+        if listed.size:
+            in_file = read_constraints(self.path, paths[listed]).get((name, "="))
+            if in_file is None:
+                return
+            of_units = in_file.values
         if marginal_query(self.schema, invariant.query).n_rows == 1:
-            self._add_total(invariant, own, place, of_parts)
+            self._add_total(invariant, own, place, of_units)
         else:
-            self._add_answers(invariant, own, place, of_parts)
+            self._add_answers(invariant, own, place, of_units)
 
     def _add_total(
         self, invariant: Invariant, own: Constraint | None, place: np.ndarray, of_parts: np.ndarray
@@ -300,19 +305,18 @@ def _kept(
     return np.where(group >= 0, position, -1), lower[used], upper[used]
 
 
-def typed_query(universe: Universe) -> str:
+def typed_query(universe: Universe, schema: Schema) -> str:
     """The query whose rows are the cells' types: the first held, bounded or exact one of several
     rows.
     """
     named = [held.query for held in universe.held if not held.where]
-    named += [bound.query for bound in universe.bounds]
+    named += [bounded.asked(schema).name for bounded in universe.bounded_queries]
     named += [invariant.query for invariant in universe.invariants]
     return next((name for name in named if name != TOTAL), TOTAL)
 
 
-def aligned_rows(bound: Bound, schema: Schema, query: MarginalQuery) -> np.ndarray | None:
-    """Rows whose cells a bound is all on; None if it is on some cells of a row only."""
-    inside = schema.cells_where(bound.where)
+def aligned_rows(inside: np.ndarray, query: MarginalQuery) -> np.ndarray | None:
+    """Rows of a query whose cells are all `inside` (n_cells,); None if some are and some not."""
     some = np.unique(query.row_of_cell[inside])
     rest = np.unique(query.row_of_cell[~inside])
     return some if not np.intersect1d(some, rest).size else None
@@ -323,12 +327,7 @@ def _matrix(schema: Schema, query: str, inside: np.ndarray | None = None) -> spa
     return matrix if inside is None else sparse.csr_array(matrix.multiply(inside[None, :]))
 
 
-def _bound_values(
-    found: Mapping[tuple[str, str], Constraint], number: int, n_rows: int, n: int
-) -> tuple[np.ndarray, np.ndarray]:
-    lower = found.get((constraint_name(f"bound_{number}", "_lb"), ">="))
-    upper = found.get((constraint_name(f"bound_{number}", "_ub"), "<="))
-    return (
-        np.zeros((n, n_rows), dtype=np.int64) if lower is None else lower.values,
-        np.full((n, n_rows), NO_BOUND, dtype=np.int64) if upper is None else upper.values,
-    )
+def _bound_keys(bounded: BoundedQuery, schema: Schema) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Names and signs of the lower and of the upper bounds."""
+    lower, upper = bound_names(bounded, schema)
+    return (lower, ">="), (upper, "<=")

@@ -1,0 +1,254 @@
+"""What a run holds exactly, read from its public files: numbers of records that bounds multiply,
+answers of invariants, and those of earlier releases.
+
+The 2020 Census counts addresses by block (`invariants.parquet`) and persons by state; a declared
+census has a column for every answer of the universes that its bounds are per, and the answers of
+its invariants by the path of each unit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from ....geography.declared import GEOCODE, Units, declared_units
+from ....geography.levels import Spine
+from ...answers.estimates import read_estimates
+from ...census.census import Census, Universe
+from ...census.declared_input import read_multiples
+from ...census.invariants import (
+    FACILITY_COLUMNS,
+    inhabitable,
+    read_state_totals,
+)
+from ...census.queries import marginal_query
+from ...runs.directory import RunDirectory
+from ..paths import (
+    geography_file,
+    held_file,
+    invariants_file,
+    spine_folder,
+    state_totals_file,
+)
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..spine.shards import Shard, read_shards
+from ..workload.settled_types import SETTLED, settled_labels, settling
+from .constraints import (
+    WHOLE,
+    LevelUnits,
+    PublicAnswers,
+    UnitAnswers,
+    alike,
+    listed_kind,
+    resolved_units,
+)
+
+UNITS, FACILITIES = "units", "facilities"
+"""Universes of the Census Edited File whose records in every block are public."""
+
+STATE, HOUSING_UNITS = "State", "housing_units"
+
+
+def public_answers(
+    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine
+) -> PublicAnswers:
+    """What the constraints of a universe are made of.
+
+    Earlier universes that its relations name must have been estimated.
+    """
+    declared = settings.compiled_census.universes[universe]
+    file = invariants_file(run)
+    columns = [name for name in pq.read_schema(file).names if name != GEOCODE]
+    public = pq.read_table(file, columns=columns).to_pandas()
+    if HOUSING_UNITS in public:
+        return _addresses(run, declared, spine, public)
+    multiples = frame_multiples(declared, public)
+    units = _units_of_run(run, settings.compiled_census, spine)
+    totals = read_declared_totals(state_totals_file(run))[universe]
+    exact = {
+        i.name: UnitAnswers.of_units(units[i.geolevel], totals[i.name]) for i in declared.invariants
+    }
+    return PublicAnswers(
+        lambda rows: [values[rows] for values in multiples],
+        units,
+        exact,
+        released_sums(run, settings, declared, spine.n_blocks),
+        read_held(run, settings, universe, spine.n_blocks),
+    )
+
+
+def frame_multiples(universe: Universe, public: pd.DataFrame) -> list[np.ndarray]:
+    """By bound of a universe, `(n_areas, n_rows)` records of each area that the bound multiplies;
+    `public` is the frame that an ingest wrote of what is public of areas.
+    """
+    if HOUSING_UNITS in public:
+        return _address_multiples(universe, public)
+    return [read_multiples(public, universe.name, n) for n in range(len(universe.bounds))]
+
+
+def units_of_areas(census: Census, spine: Spine, areas: pd.DataFrame) -> dict[str, Units]:
+    """The declared geounits by geolevel, where the areas have a column for them, and of the 2020
+    Census the states.
+    """
+    if all(geolevel not in areas for geolevel in census.geolevels):
+        return {STATE: _states(spine)} if STATE in spine.names else {}
+    return declared_units(areas, census.geolevels)
+
+
+def held_invariants(universe: Universe, held: Mapping[str, object]) -> Universe:
+    """A universe with those of its invariants that a run holds; `held` has their names."""
+    return replace(universe, invariants=tuple(i for i in universe.invariants if i.name in held))
+
+
+def _units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, Units]:
+    """`units_of_areas` from a run's file, of which only the geolevels' columns are read."""
+    file = geography_file(run)
+    columns = [name for name in pq.read_schema(file).names if name in census.geolevels]
+    return units_of_areas(census, spine, pq.read_table(file, columns=columns).to_pandas())
+
+
+def _addresses(
+    run: RunDirectory, universe: Universe, spine: Spine, public: pd.DataFrame
+) -> PublicAnswers:
+    """Those of the 2020 Census, whose spine has the blocks that can hold somebody."""
+    addresses = public[inhabitable(public)]
+    totals = read_state_totals(state_totals_file(run))
+    exact, units = {}, {}
+    for invariant in universe.invariants:
+        if invariant.geolevel == spine.names[-1]:
+            own = addresses[[HOUSING_UNITS]].to_numpy()
+            exact[invariant.name] = UnitAnswers.of_each_area(own)
+        elif totals:
+            units[STATE] = _states(spine)
+            known = {state: (total,) for state, total in totals.items()}
+            exact[invariant.name] = UnitAnswers.of_units(units[STATE], known)
+    return PublicAnswers(
+        lambda rows: _address_multiples(universe, addresses.iloc[rows]), units, exact, {}, {}
+    )
+
+
+def _address_multiples(universe: Universe, addresses: pd.DataFrame) -> list[np.ndarray]:
+    facilities = addresses[list(FACILITY_COLUMNS)].to_numpy()
+    none = np.zeros((len(addresses), 1), dtype=facilities.dtype)
+    counted = {
+        UNITS: addresses[[HOUSING_UNITS]].to_numpy(),
+        FACILITIES: np.hstack([none, facilities]),
+    }
+    schema, found = universe.full_schema, []
+    for bound in universe.bounds:
+        query = marginal_query(schema, bound.query)
+        rows = query.row_of_cell[schema.cells_where(bound.where)]
+        found.append(counted[bound.per] * (np.bincount(rows, minlength=query.n_rows) > 0))
+    return found
+
+
+def _states(spine: Spine) -> Units:
+    """The states of the 2020 Census among the blocks that can hold somebody, by FIPS code."""
+    codes = state_codes(spine.geolevel(STATE).geocode)
+    path, state = np.unique(codes, return_inverse=True)
+    number = np.empty(spine.n_blocks, dtype=np.int64)
+    number[spine.block_row] = state.reshape(-1)[spine.ancestors(STATE)]
+    return Units(number, path)
+
+
+def state_codes(state_geocode: np.ndarray) -> np.ndarray:
+    """FIPS codes of geounits of the State geolevel: the last two digits on every spine."""
+    return np.array([code[-2:] for code in state_geocode], dtype=object)
+
+
+def shard_units(
+    run: RunDirectory, settings: TopdownSettings, universe: Universe, spine: Spine, shard: Shard
+) -> dict[str, tuple[LevelUnits, np.ndarray]]:
+    """By invariant, how its units lie among a shard's geounits, and the units' paths.
+
+    No more is worked out than the shard needs: of invariants in the finest areas nothing, and of
+    one that is listed at its own geolevel that geolevel alone.
+    """
+    census, n = settings.compiled_census, shard.stop - shard.start
+    found = {}
+    for invariant in universe.invariants:
+        kind: int | None = None
+        if invariant.geolevel == census.geolevels[-1]:
+            kind = WHOLE
+        elif invariant.above is not None and invariant.geolevel not in spine.names:
+            continue
+        elif invariant.above is not None:
+            kind = listed_kind(spine, invariant, shard.geolevel)
+        if kind is not None:
+            found[invariant.name] = alike(n, kind), np.empty(0, dtype=object)
+            continue
+        units = _units_of_run(run, census, spine)[invariant.geolevel]
+        level = resolved_units(spine, invariant, units, invariant.name)[shard.geolevel]
+        found[invariant.name] = level.part(shard.start, shard.stop), units.path
+    return found
+
+
+def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:
+    """By universe and invariant, the exact answers of every unit by its path."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_held(
+    run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
+) -> dict[str, sparse.csr_array]:
+    """By name, the answers `(n_areas, n_rows)` of earlier releases that a universe is held to."""
+    declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
+    found = {}
+    for held in declared.held:
+        n_rows = marginal_query(schema, held.query).n_rows
+        found[held.name] = _read_held(run, universe, held.name, n_areas, n_rows)
+    return found
+
+
+def _read_held(
+    run: RunDirectory, universe: str, name: str, n_areas: int, n_rows: int
+) -> sparse.csr_array:
+    mine = [("universe", "=", universe), ("held", "=", name)]
+    table = pq.read_table(held_file(run), columns=["area", "row", "count"], filters=mine)
+    area, row, count = (column.to_numpy() for column in table.columns)
+    return sparse.csr_array((count, (area, row)), shape=(n_areas, n_rows))
+
+
+def read_settled(
+    run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
+) -> tuple[np.ndarray, sparse.csr_array] | None:
+    """Settled type `(n_cells,)` of every cell, and the exact answers `(n_areas, n_types)`; None
+    where held answers and bounds settle none. See `settled_types`.
+    """
+    declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
+    settled = settling(declared, schema) if settings.interleaves(universe) else None
+    if settled is None:
+        return None
+    held, bounds = settled
+    label, types, _ = settled_labels(schema, held.query, bounds[0].query)
+    return label, _read_held(run, universe, SETTLED, n_areas, types.size)
+
+
+def released_sums(
+    run: RunDirectory, settings: TopdownSettings, universe: Universe, n_areas: int
+) -> dict[str, np.ndarray]:
+    """By relation, `(n_areas,)` the weighted sum of the released counts of earlier universes."""
+    found: dict[str, np.ndarray] = {}
+    for relation in universe.relations:
+        for side in relation.others:
+            spine = read_spine(spine_folder(run, side.universe))
+            last = spine.geolevels[-1]
+            schema = settings.schema_of(side.universe)
+            files = [
+                run.estimates(side.universe, last.name, shard.name)
+                for shard in read_shards(spine_folder(run, side.universe))
+                if shard.geolevel == last.name
+            ]
+            estimates = read_estimates(files, last.geocode, schema.n_cells)
+            sums = np.zeros(n_areas, dtype=np.int64)
+            sums[spine.block_row] = estimates @ side.weights
+            found[relation.name] = found[relation.name] + sums if relation.name in found else sums
+    return found
