@@ -12,9 +12,10 @@ from ....validation.topdown.layout import Layout
 from ....validation.topdown.row_counts import Variable
 from ....validation.topdown.tabulations import Place, Tabulated
 from ...census.cef_2020 import CENSUS
-from ...census.census import Census, names_of_table
+from ...census.census import Census
 from ...census.queries import tells
 from ...census.schema import Schema
+from ...census.table_variables import names_of_table
 from ..release.tabulations.levels import (
     COLUMNS,
     OUTSIDE,

@@ -31,11 +31,11 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...answers.estimates import read_estimates
-from ...census.census import table_variables
 from ...census.declarations import CensusGeography, TableDeclaration
 from ...census.entities import described_columns, descriptions, entities
 from ...census.queries import label_parts, marginal_query
 from ...census.schema import Schema
+from ...census.table_variables import table_variables
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from ...runs.names import below

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....geography.rules import DEFAULT_CATEGORIES
-from ...census.census import names_of_table
 from ...census.queries import tells
+from ...census.table_variables import names_of_table
 from ...noise.mechanisms import DISCRETE_LAPLACE
 from ...runs.settings import Refuse, Uses, refuse_idle, table_of
 from .sections import TopdownSections

@@ -18,7 +18,7 @@ import pyarrow.csv
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS, cef_schema
-from ....census.census import table_cells
+from ....census.table_variables import table_cells
 from ....runs.errors import InputRefused
 from .header import HEADER_FIELDS
 from .legacy import (

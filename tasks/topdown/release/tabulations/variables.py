@@ -10,10 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
-from ....census.census import Census, names_of_table, table_cells
+from ....census.census import Census
 from ....census.declarations import TableDeclaration
 from ....census.queries import tells
 from ....census.schema import Schema
+from ....census.table_variables import names_of_table, table_cells
 
 
 def variable_name(table: str, number: int) -> str:
