@@ -13,7 +13,9 @@ from spineflow.tasks.census.inputs import check_inputs
 
 from benchmarks.nation import write_nation
 
-BENCHMARKS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "mutants")
+"""All but the one that asks the tests of a clone."""
 
 
 def names_of_ours(file: Path) -> set[tuple[str, str]]:
