@@ -106,7 +106,7 @@ def misplaced(path: Path) -> Iterator[str]:
     place = path.relative_to(REPOSITORY).as_posix()
     for module in imports(path):
         within = module.removeprefix("spineflow.")
-        if module.partition(".")[0] in (*PACKAGES, "tests", "library"):
+        if module.partition(".")[0] in (*PACKAGES, "tests", "benchmarks", "library"):
             yield f"{place} imports {module} without spineflow"
         if is_within(module, "spineflow") and not any(
             is_within(within, package) for package in may_import(place)
@@ -213,15 +213,16 @@ def test_tools_resolve_every_import_in_a_bare_clone(tmp_path: Path) -> None:
 
 def imported() -> list[str]:
     """Names of the modules that sources, tests, benchmarks and scripts of the documentation import,
-    but for scripts beside the importing one and packages that only benchmarks need.
+    but for packages that only benchmarks need.
     """
-    paths = [path for name in ("tests", "docs") for path in (REPOSITORY / name).rglob("*.py")]
+    folders = (REPOSITORY / name for name in ("tests", "benchmarks", "docs"))
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
     names = {name for path in (*sources(), *paths) for name in imports(path)}
     return sorted(name for name in names if is_project(name) or find_spec(name.partition(".")[0]))
 
 
 def is_project(module: str) -> bool:
-    return is_within(module, "spineflow") or is_within(module, "tests")
+    return any(is_within(module, name) for name in ("spineflow", "tests", "benchmarks"))
 
 
 def test_the_library_loads_no_flows_until_they_are_needed() -> None:

@@ -45,8 +45,8 @@ RATES: Mapping[str, Rate] = {
 }
 """By step, of a fiftieth and the whole of a generated nation.
 
-`.venv/bin/python tests/benchmarks/rates.py RUN_DIR ...` fits them to finished runs; where
-those have no small tasks, what every task takes is a guess. What a million units take to measure,
+`.venv/bin/python -m benchmarks.rates RUN_DIR ...` fits them to finished runs; where those have no
+small tasks, what every task takes is a guess. What a million units take to measure,
 to estimate, to write and to check is set so that the sums over both runs come out. Rates only set
 proportions: what a run's own tasks take rescales them."""
 

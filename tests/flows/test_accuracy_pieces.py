@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -33,7 +32,7 @@ from spineflow.tasks.topdown.checks.accuracy.run import write_run_accuracy
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-NATION = Path(__file__).parents[1] / "benchmarks" / "nation.py"
+from benchmarks.nation import write_nation
 
 Compared = tuple[RunDirectory, TopdownSettings]
 
@@ -50,7 +49,7 @@ def stretched(monkeypatch: pytest.MonkeyPatch) -> None:
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
     """A run of 207,156 persons in 51 states, compared with the truth in pieces."""
     folder = tmp_path_factory.mktemp("nation")
-    runpy.run_path(str(NATION))["write_nation"](folder, Fraction(1, 1600))
+    write_nation(folder, Fraction(1, 1600))
     settings = TOPDOWN.load(folder / "settings.toml", ["release.tables=false"])
     run = prepare(settings, folder / "run")
     with pytest.MonkeyPatch.context() as patched:

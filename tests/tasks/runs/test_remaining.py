@@ -15,7 +15,7 @@ from spineflow.tasks.runs.work import Planned, Task
 from tests.tasks.runs.test_work import task
 
 RECORDED = Path(__file__).parent / "recorded"
-"""Work of finished runs, as `tests/benchmarks/recorded.py` shortens them."""
+"""Work of finished runs, as `benchmarks/recorded.py` shortens them."""
 
 
 def planned(name: str, wave: int, *, step: str = "a", size: float = 1e6, **other) -> Planned:
@@ -91,7 +91,7 @@ def test_rates_are_found_in_the_work_that_they_made() -> None:
 
 
 def recorded(name: str) -> list[Task]:
-    """The tasks of a finished run, as `tests/benchmarks/recorded.py` wrote them."""
+    """The tasks of a finished run, as `benchmarks/recorded.py` wrote them."""
     rows = json.loads((RECORDED / name).read_text(encoding="utf-8"))["tasks"]
     names = ("name", "stage", "step", "wave", "aside", "size")
     times = ("begun", "ended", "started", "seconds", "cpu", "worker")

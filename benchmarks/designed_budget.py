@@ -1,0 +1,155 @@
+"""A designed budget against that of production: predicted margins, and errors over replicates.
+
+Run `.venv/bin/python -m benchmarks.designed_budget [--replicates N] [--state | --generated PERSONS]
+[--queries Q ...] [--figure FILE.svg]` from the repository's root. The county is that of
+../shared/data/ri2010_bristol_fixed_width, or a generated one; --state takes ../shared/data/ri2010.
+The persons budget of production is split anew, at the same rho, for the queries (totals, and race
+by Hispanic origin) at tracts, block groups, county subdivisions and, where there are any, places.
+Both budgets are then measured and estimated with full information under fixed seeds. `predicted`
+is the root of the mean variance of best linear unbiased estimates, `realised` the root of the mean
+squared error of the release, with its standard error over the replicates. Writes the tables that
+docs/design_of_a_budget.md shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+from benchmarks.public_persons import PRESETS, add_choice, settings_text  # noqa: E402
+
+LEVELS = ("tract", "block group", "county subdivision")
+LEVELS_OF_STATE = (*LEVELS, "place")
+QUERIES = ("total", "hispanic * cenrace")
+NORMAL_95 = 1.959963984540054
+
+
+def main() -> None:
+    """Print the table; see the module's docstring."""
+    from spineflow.tasks.pages.figures import bar_chart
+    from spineflow.tasks.runs.settings_files import load_settings
+    from spineflow.tasks.topdown.checks.replicate import study
+    from spineflow.tasks.topdown.design.design import design_universe, designed_settings
+    from spineflow.tasks.topdown.design.settings import DesignSettings
+    from spineflow.tasks.topdown.ingest.ingest import public_tables
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replicates", type=int, default=20)
+    add_choice(parser)
+    parser.add_argument("--queries", nargs="+", default=QUERIES, metavar="Q")
+    parser.add_argument("--figure", metavar="FILE.svg", help="also draw the predicted margins")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text = settings_text(asked, folder, estimator="full_information")
+        text += "[design.persons.targets]\n"
+        for level in LEVELS_OF_STATE if asked.state else LEVELS:
+            for query in asked.queries:
+                text += f'"{level}, {query}" = {{ query = "{query}", level = "{level}" }}\n'
+        (folder / "settings.toml").write_text(text)
+        settings = load_settings(DesignSettings, folder / "settings.toml", presets=PRESETS)
+        started = time.perf_counter()
+        design = design_universe(settings, "persons", *public_tables(settings))
+        print(f"designed in {time.perf_counter() - started:.0f} s; {design.certificate}")
+        print(f"rho {float(design.before.total):.3f}; margins of now at {design.rho_for_now:.3f}\n")
+        choices = {
+            "production": settings.topdown,
+            "designed": designed_settings(settings, {"persons": design}),
+        }
+        started = time.perf_counter()
+        seeds = range(1, asked.replicates + 1)
+        frames = (
+            []
+            if not asked.replicates
+            else list(
+                study(
+                    choices, seeds, folder / "study", partial(squared_errors, queries=asked.queries)
+                )
+            )
+        )
+        seconds = time.perf_counter() - started
+    print("| query | areas | | production | designed | ratio |")
+    print("|---|---|---|---|---|---|")
+    for target in design.targets:
+        now, then = target.now / NORMAL_95, target.designed / NORMAL_95
+        areas = f"{target.n_areas} {target.where}s"
+        print(
+            f"| {target.query} | {areas} | predicted | {now:.3g} | {then:.3g} | {then / now:.2f} |"
+        )
+        if frames:
+            frame = pd.concat(frames)
+            of_target = frame[(frame["query"] == target.query) & (frame["level"] == target.where)]
+            of_choice = of_target.groupby("choice")["mean_squared_error"]
+            realised = {choice: _root(of_choice.get_group(choice)) for choice in choices}
+            shown = " | ".join(f"{mean:.3g} ± {error:.1g}" for mean, error in realised.values())
+            ratio = realised["designed"][0] / realised["production"][0]
+            print(f"| | | realised | {shown} | {ratio:.2f} |")
+    if asked.figure:
+        margins = {
+            "as in 2020": [target.now for target in design.targets],
+            "designed": [target.designed for target in design.targets],
+        }
+        words = {"hispanic * cenrace": "race"}
+        names = [f"{words.get(t.query, t.query)}, {t.where}s" for t in design.targets]
+        title = "Margins of 95 % at the same budget"
+        Path(asked.figure).write_text(
+            bar_chart(names, margins, title=title, value_label="persons"), encoding="utf-8"
+        )
+    print(f"\n{asked.replicates} replicates in {seconds:.0f} s")
+
+
+def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
+    """query, level, mean_squared_error of a replicate, over the areas of each level."""
+    from spineflow.tasks.census.histograms import read_histogram
+    from spineflow.tasks.census.invariants import (
+        inhabitable,
+        read_geography,
+        read_invariants,
+    )
+    from spineflow.tasks.census.queries import marginal_query
+    from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+    from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
+    from spineflow.tasks.topdown.release.microdata import read_block_estimates
+    from spineflow.tasks.topdown.spine.files import read_spine
+
+    spine, schema = read_spine(spine_folder(run, "persons")), settings.schema_of("persons")
+    geography = read_geography(geography_file(run))
+    geography = geography[inhabitable(read_invariants(invariants_file(run)))]
+    truth = read_histogram(
+        run.histogram("persons"), spine.block_geocode, n_cells=schema.n_cells
+    ).tocoo()
+    table = read_block_estimates(run.root, "persons")
+    row = pd.Index(spine.block_geocode).get_indexer(table["block_geocode"].to_numpy())
+    cell, count = table["cell"].to_numpy(), table["count"].to_numpy()
+    rows = []
+    for level in entity_levels(spine, geography.reset_index(drop=True)):
+        if level.name not in LEVELS_OF_STATE:
+            continue
+        for name in queries:
+            query = marginal_query(schema, name)
+            error = np.zeros((level.n_entities + 1, query.n_rows))
+            np.add.at(error, (level.entity[row], query.row_of_cell[cell]), count)
+            np.add.at(error, (level.entity[truth.row], query.row_of_cell[truth.col]), -truth.data)
+            # Blocks of no area were added to the last row.
+            squared = float((error[: level.n_entities] ** 2).mean())
+            rows.append({"query": name, "level": level.name, "mean_squared_error": squared})
+    return pd.DataFrame(rows)
+
+
+def _root(squared: pd.Series) -> tuple[float, float]:
+    """Root of a mean over replicates, and its standard error."""
+    root = float(np.sqrt(squared.mean()))
+    return root, float(squared.std(ddof=1) / np.sqrt(len(squared)) / (2 * root))
+
+
+if __name__ == "__main__":
+    main()

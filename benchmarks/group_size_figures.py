@@ -1,0 +1,147 @@
+"""The figures of [GroupSizes2021] for all mechanisms: error and time against epsilon, as charts.
+
+    .venv/bin/python -m benchmarks.group_size_figures FOLDER [--data taxi ...] [--epsilons 0.1 ...]
+        [--mechanisms chain_dp ...] [--replicates 10]
+
+The data are those of `group_size_mechanisms.py`: taxi-like, 13,282 groups in 3,973 zones of six
+boroughs, N = 13,282, and census-like, 117.6 million groups in 3,144 counties, N = 1,000, without
+the relaxed programs, which do not end there; and small ones of both kinds with them. Replicates go
+to rows.csv in the folder one by one, and the command continues with what is missing there; without
+--replicates it draws what there is, as figures.html and SVG files. Noise is the product's own,
+seeded; seconds are processor time of the estimation alone, on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT
+from spineflow.tasks.group_sizes.ingest.generate import census_like, taxi_like
+from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.pages.document import Table
+
+from benchmarks.figure_rows import KEYS, Rows, chart, number, print_table, write_charts
+from benchmarks.group_size_mechanisms import (
+    FAST,
+    MECHANISMS,
+    Case,
+    l1_error,
+    seconds,
+    shown,
+    small_cases,
+)
+
+PAPER_ZONES = 3973
+EPSILONS = ("0.1", "0.5", "1.0")
+CASES = {
+    "census": lambda: Case(census_like()),
+    "taxi": lambda: Case(taxi_like(zones=PAPER_ZONES)),
+    "small census": lambda: small_cases()[1],
+    "small taxi": lambda: small_cases()[0],
+}
+
+
+def measured(case: Case, data: str, mechanism: str, calibration: str, of: tuple) -> pd.DataFrame:
+    """Rows of one replicate, one a level; errors are L1 distances to the truth."""
+    epsilon, replicate = of
+    plan = case.plan(mechanism, calibration, Fraction(epsilon))
+    # One noise for all mechanisms that measure the same vector alike.
+    key = (case.name, plan.vector, calibration, epsilon, str(replicate))
+    noisy = case.noisy(plan, SeededRandom(1, *key))
+    start = time.process_time()
+    levels = case.estimate(plan, noisy, TIME_LIMIT)
+    taken = time.process_time() - start
+    errors, wrong = l1_error(levels, case.truth), case.violations(levels)
+    name = shown(mechanism, calibration)
+    rows = [
+        (data, name, epsilon, replicate, level, error, wrong, taken)
+        for level, error in zip(case.hierarchy.names, errors, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=[*KEYS, "error", "violated", "seconds"])
+
+
+def measure(rows: Rows, options: argparse.Namespace) -> None:
+    """Measure what is asked for and missing."""
+    warm = Case(census_like(groups=500, counties=4, states=2, largest=9))
+    for name, _ in FAST:
+        seconds(warm, name, 1.0)
+    for data in options.data:
+        chosen = MECHANISMS if data.startswith("small") else FAST
+        wanted = [
+            (pair, epsilon, replicate)
+            for epsilon in options.epsilons
+            for pair in chosen
+            for replicate in range(options.replicates)
+            if options.mechanisms is None or pair[0] in options.mechanisms
+            if not rows.has(data, shown(*pair), epsilon, replicate)
+        ]
+        if not wanted:
+            continue
+        case = CASES[data]()
+        for pair, epsilon, replicate in wanted:
+            found = measured(case, data, *pair, (epsilon, replicate))
+            rows.add(found)
+            print(found.iloc[-1].to_dict(), flush=True)
+
+
+def draw(rows: Rows, folder: Path) -> None:
+    """The page, the charts, and a table for every kind of data."""
+    charts, tables = {}, {}
+    for data, own in rows.means().groupby("data", sort=False):
+        keys = ["mechanism", "epsilon"]
+        by_level = own.pivot_table(index=keys, columns="level", values="error", sort=False)
+        whole = own.groupby(keys, sort=False).agg(
+            error=("error", "sum"),
+            violated=("violated", "first"),
+            seconds=("seconds", "first"),
+            replicates=("replicates", "first"),
+        )
+        whole["error"] /= 1000
+        means = whole.reset_index().sort_values("epsilon", key=lambda e: e.astype(float))
+        charts[str(data)] = {
+            "Error": chart(
+                means, "epsilon", "error", "Error, all levels", "error of all levels, thousands"
+            ),
+            "Seconds": chart(
+                means, "epsilon", "seconds", "Time of an estimation", "seconds of an estimation"
+            ),
+        }
+        headers = ("epsilon", "mechanism", *by_level.columns, "violated", "seconds", "replicates")
+        cells = tuple(
+            (
+                row.epsilon,
+                f"`{row.mechanism}`",
+                *(number(error / 1000) for error in by_level.loc[row.mechanism, row.epsilon]),
+                f"{row.violated:.0f}",
+                f"{row.seconds:.3g}",
+                int(row.replicates),
+            )
+            for row in means.itertuples()
+        )
+        tables[str(data)] = Table(headers, cells)
+        print(f"\n{data}\n")
+        print_table(headers, cells)
+    about = "Means over replicates; errors are L1 distances to the truth, in thousands."
+    write_charts(folder, "Group sizes: error and time against epsilon", about, charts, tables)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--data", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--epsilons", nargs="+", default=list(EPSILONS))
+    parser.add_argument("--mechanisms", nargs="+", default=None)
+    parser.add_argument("--replicates", type=int, default=0)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    rows = Rows(options.folder / "rows.csv")
+    measure(rows, options)
+    draw(rows, options.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Figures 3 to 6 of [InfTDA2024] for its six synthetic tables, as charts of all mechanisms.
+
+    .venv/bin/python -m benchmarks.trips_figures FOLDER [--data binary-sparse country ...]
+        [--epsilons 0.1 1 10] [--mechanisms inftda ...] [--replicates 10]
+
+For every table: the largest absolute error and the false discoveries by level at epsilon 1, the
+largest error of the cells against epsilon, and the processor time of a replicate against epsilon;
+means over the replicates, noise from the system's randomness, delta 1e-8. `country` is of the size
+of Italy, without `gaussian_leaves` (figure 3). The tables are generated; the authors' are not
+needed. Replicates go to rows.csv in the folder one by one, and the command continues with what is
+missing there; without --replicates it draws what there is, as figures.html and SVG files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.noise.randomness import SystemRandom
+from spineflow.tasks.pages.document import Table
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.trips.checks.replicates import replicate_errors
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+from spineflow.tasks.trips.ingest.generate_trees import DENSITIES, PARTITIONS, generate_tree
+from spineflow.tasks.trips.ingest.ingest import check_input
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.plan import make_plan
+from spineflow.tasks.trips.workload.truth import TrueTree
+
+from benchmarks.figure_rows import KEYS, Rows, chart, number, print_table, write_charts
+
+MECHANISMS = (
+    "inftda",
+    "tda_l2",
+    "tda_chebyshev",
+    "inftda_full_information",
+    "gaussian_leaves",
+    "stability_histogram",
+)
+COUNTRY = "country"
+DATA = (*(f"{partition}-{density}" for partition in PARTITIONS for density in DENSITIES), COUNTRY)
+LARGEST, FALSE, SECONDS = "max_absolute_error", "false_discovery_percent", "seconds"
+MIDDLE = "1"
+"""The epsilon of the charts by level."""
+
+
+def measure(rows: Rows, options: argparse.Namespace) -> None:
+    """Measure what is asked for and missing; kernels are compiled before on a small country."""
+    if options.replicates:
+        with tempfile.TemporaryDirectory() as folder:
+            file = generate_country(Path(folder), CountrySize(2, 4, 90, 800, 50_000))
+            list(replicates_of(file, [(mechanism, MIDDLE) for mechanism in options.mechanisms]))
+    for data in options.data:
+        wanted = [
+            (name, epsilon, replicate)
+            for epsilon in options.epsilons
+            for name in options.mechanisms
+            for replicate in range(options.replicates)
+            if not (data == COUNTRY and name == "gaussian_leaves")
+            if not rows.has(data, name, epsilon, replicate)
+        ]
+        if not wanted:
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / data
+            is_country = data == COUNTRY
+            file = (
+                generate_country(folder) if is_country else generate_tree(folder, *data.split("-"))
+            )
+            tried = replicates_of(file, [one[:2] for one in wanted])
+            for (mechanism, epsilon, replicate), found in zip(wanted, tried, strict=True):
+                of = {"data": data, "mechanism": mechanism, "epsilon": epsilon}
+                found = found.assign(**of, replicate=replicate)
+                rows.add(found[[*KEYS, LARGEST, FALSE, SECONDS]])
+                print(found.iloc[-1].to_dict(), flush=True)
+
+
+def replicates_of(file: Path, wanted: list[tuple[str, str]]) -> Iterator[pd.DataFrame]:
+    """One replicate each of mechanisms at some epsilon, on the table of a settings file."""
+    check = check_input(load_settings(TripsSettings, file, presets=file.parent)).accepted()
+    truth = TrueTree(check.shape.tree, check.leaves)
+    for name, epsilon in wanted:
+        overrides = (f"mechanism.name={name}", f'privacy.epsilon="{epsilon}"')
+        settings = load_settings(TripsSettings, file, presets=file.parent, overrides=overrides)
+        plan = make_plan(settings, truth.tree)
+        start = time.process_time()
+        errors = replicate_errors(plan, truth, settings.mechanism, SystemRandom())
+        taken = time.process_time() - start
+        found = pd.DataFrame({LARGEST: errors[LARGEST], FALSE: errors[FALSE], SECONDS: taken})
+        yield found.assign(level=range(len(found)))
+
+
+def draw(rows: Rows, folder: Path) -> None:
+    """The page, the charts, and a table for every kind of data."""
+    charts, tables = {}, {}
+    for data, every in rows.means().groupby("data", sort=False):
+        own = every[every["level"] > 0]
+        at_middle = own[own["epsilon"] == MIDDLE].astype({"level": float})
+        last = own[own["level"] == own["level"].max()].sort_values(
+            "epsilon", key=lambda epsilon: epsilon.astype(float), kind="stable"
+        )
+        charts[str(data)] = {
+            "Error by level": chart(
+                at_middle,
+                "level",
+                LARGEST,
+                f"Largest error by level, epsilon {MIDDLE}",
+                "largest absolute error",
+            ),
+            "False by level": chart(
+                at_middle,
+                "level",
+                FALSE,
+                f"False discoveries by level, epsilon {MIDDLE}",
+                "false discoveries, %",
+                log_y=False,
+            ),
+            "Error of cells": chart(
+                last, "epsilon", LARGEST, "Largest error of the cells", "largest absolute error"
+            ),
+            "Seconds": chart(
+                last, "epsilon", SECONDS, "Time of a replicate", "processor seconds of a replicate"
+            ),
+        }
+        by_level = own.pivot_table(
+            index=["mechanism", "epsilon"], columns="level", values=LARGEST, sort=False
+        )
+        headers = ("epsilon", "mechanism", *(str(level) for level in by_level.columns))
+        headers += ("false, %", "seconds", "replicates")
+        cells = tuple(
+            (
+                row.epsilon,
+                f"`{row.mechanism}`",
+                *(number(error) for error in by_level.loc[row.mechanism, row.epsilon]),
+                f"{row.false_discovery_percent:.1f}",
+                f"{row.seconds:.3g}",
+                int(row.replicates),
+            )
+            for row in last.itertuples()
+        )
+        tables[str(data)] = Table(headers, cells)
+        print(f"\n{data}\n")
+        print_table(headers, cells)
+    about = "Means over replicates of generated tables, delta 1e-8."
+    write_charts(folder, "Trips: errors, false discoveries and time", about, charts, tables)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--epsilons", nargs="+", default=["0.1", "1", "10"])
+    parser.add_argument("--mechanisms", nargs="+", choices=MECHANISMS, default=list(MECHANISMS))
+    parser.add_argument("--replicates", type=int, default=0)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    rows = Rows(options.folder / "rows.csv")
+    measure(rows, options)
+    draw(rows, options.folder)
+
+
+if __name__ == "__main__":
+    main()
