@@ -56,9 +56,9 @@ def measure(rows: Rows, options: argparse.Namespace) -> None:
     for data in options.data:
         wanted = [
             (name, epsilon, replicate)
+            for replicate in range(options.replicates)
             for epsilon in options.epsilons
             for name in options.mechanisms
-            for replicate in range(options.replicates)
             if not (data == COUNTRY and name == "gaussian_leaves")
             if not rows.has(data, name, epsilon, replicate)
         ]
