@@ -5,11 +5,12 @@
 
 The data are those of `group_size_mechanisms.py`: taxi-like, 13,282 groups in 3,973 zones of six
 boroughs, N = 13,282, and census-like, 117.6 million groups in 3,144 counties, N = 1,000, without
-the relaxed programs, which do not end there; and small ones of both kinds with them. Tables have
-the mean with the smallest and the largest replicate, and below it what the paper published.
-Replicates go to rows.csv in the folder one by one, and the command continues with what is missing
-there; without --replicates it draws what there is, as figures.html and SVG files. Noise is the
-product's own, seeded; seconds are processor time of the estimation alone, on one thread.
+the relaxed programs, which do not end there; the census-like with group quarters besides; and
+small ones of both kinds with the relaxed programs. Tables have the mean with the smallest and the
+largest replicate, and below it what the paper published. Replicates go to rows.csv in the folder
+one by one, and the command continues with what is missing there; without --replicates it draws what
+there is, as figures.html and SVG files. Noise is the product's own, seeded; seconds are processor
+time of the estimation alone, on one thread.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ from group_size_mechanisms import (
 )
 from published_figures import GROUP_SIZES
 from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT
-from spineflow.tasks.group_sizes.ingest.generate import census_like, taxi_like
+from spineflow.tasks.group_sizes.ingest.generate import (
+    GROUP_QUARTERS_SHARE,
+    census_like,
+    taxi_like,
+)
 from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.pages.document import Table
@@ -43,6 +48,7 @@ EPSILONS = ("0.1", "0.5", "1.0")
 CASES = {
     "census": lambda: Case(census_like()),
     "taxi": lambda: Case(taxi_like(zones=PAPER_ZONES)),
+    "census with group quarters": lambda: Case(census_like(group_quarters=GROUP_QUARTERS_SHARE)),
     "small census": lambda: small_cases()[1],
     "small taxi": lambda: small_cases()[0],
 }

@@ -3,9 +3,9 @@
 Run `python tests/benchmarks/trips_accuracy.py [--data complete|sparse|country] [--replicates N]
 [--epsilons E ...] [--mechanisms NAME ...]` from the repository's root. Prints, for each epsilon at
 delta 1e-8, the mean over replicates of the largest absolute error of every level, and of the
-false discovery rate and the false negative rate at the last one. `inftda, rho/2` is InfTDA with
-half the budget, which is what the authors' program spends: it divides rho by twice the number of
-levels. `inftda, tight` takes the tight conversion; with --root the areas have a root row, which
+false discovery rate and the false negative rate at the last one. `rho/2` is a mechanism with half
+the budget, which is what the authors' program spends: it divides rho by twice the number of levels.
+`inftda, tight` takes the tight conversion; with --root the areas have a root row, which
 `inftda, root measured` spends on, as version 0.1.0 did.
 """
 
@@ -31,7 +31,9 @@ VARIANTS: dict[str, dict[str, str]] = {
     "inftda, tight": {"name": "inftda"},
     "inftda, optimised": {"name": "inftda", "shares": "optimised"},
     "tda_l2": {"name": "tda_l2"},
+    "tda_l2, rho/2": {"name": "tda_l2"},
     "tda_chebyshev": {"name": "tda_chebyshev"},
+    "tda_chebyshev, rho/2": {"name": "tda_chebyshev"},
     "full": {"name": "inftda_full_information"},
     "full, optimised": {"name": "inftda_full_information", "shares": "optimised"},
     "full, selected": {"name": "inftda_full_information", "most_nodes": "1"},
