@@ -4,6 +4,10 @@ Run `.venv/bin/python -m benchmarks.error_by_rho [--replicates N] [--persons N] 
 from the repository's root. More budget must never cost accuracy: with a rounder that looks at
 cells alone there is an intermediate range of rho in which it does. The county is generated; the
 noise is that of the product under fixed seeds.
+
+With `--ablate` one table of what the parts of the estimation do: production's passes of the least
+squares and of the rounder, and the same with one of them left out, at production's rho and at
+multiples of it (`--times 1 30`), all on the same noise.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -41,59 +46,123 @@ estimator = "{estimator}"
 rho = "{rho}"
 """
 
+TOTAL_FIRST = [["total"], ["all but total"]]
+CHAIN = ["hhgq", "hhgq * hispanic", "hhgq * hispanic * cenrace", "detailed"]
+ABLATIONS: Mapping[str, tuple[list[list[str]], list[list[str]]] | None] = {
+    "production": None,
+    "least squares in one pass": ([["all"]], [["total"], CHAIN]),
+    "rounder in one pass": (TOTAL_FIRST, [["total", *CHAIN]]),
+    "both in one pass": ([["all"]], [["total", *CHAIN]]),
+    "rounder of total, then cells": (TOTAL_FIRST, [["total"], ["detailed"]]),
+    "rounder of cells alone": (TOTAL_FIRST, [["detailed"]]),
+}
+"""Passes of the least squares and of the rounder from the states to block groups; the root and the
+blocks have the rounder's queries too, in one pass as in production."""
 
-def main() -> None:
-    """Print the tables; see the module's docstring."""
+
+def passes_of(ablation: str) -> str:
+    """The settings of an ablation's passes; nothing for those of production."""
+    chosen = ABLATIONS[ablation]
+    if chosen is None:
+        return ""
+    least_squares, rounder = chosen
+    once = [["all"]], [[query for queries in rounder for query in queries]]
+    sections = {"US": once, "Block": once, "other": (least_squares, rounder)}
+    return "".join(
+        f"[workload.persons.passes.{geolevel}]\nleast_squares = {ls}\nrounder = {r}\n"
+        for geolevel, (ls, r) in sections.items()
+    )
+
+
+def errors_of(choices: Mapping[str, str], replicates: int, persons: int) -> pd.DataFrame:
+    """Errors of every replicate of settings, whose texts lack the folder of the input."""
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study
     from spineflow.tasks.topdown.ingest.generate import generate_county
     from spineflow.tasks.topdown.settings import TopdownSettings
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        generate_county(folder / "county", persons=persons, seed=1)
+        settings = {}
+        for number, (choice, text) in enumerate(choices.items()):
+            path = folder / f"{number}.toml"
+            path.write_text(text.replace("{folder}", str(folder / "county")))
+            presets = REPOSITORY / "flows" / "settings"
+            settings[choice] = load_settings(TopdownSettings, path, presets=presets)
+        return pd.concat(study(settings, range(replicates), folder / "study"))
+
+
+def settings_text(times: int | None, estimator: str, ablation: str = "production") -> str:
+    """Settings of a multiple of production's rho; None is no noise."""
+    own = SETTINGS.format(
+        folder="{folder}",
+        estimator=estimator,
+        rho=PRODUCTION * (times or 1),
+        infinite="false" if times else "true",
+    )
+    return own + passes_of(ablation)
+
+
+def table(
+    frame: pd.DataFrame, query: str, choices: Sequence[str], label: str
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Print errors of a query by geolevel, and yield those of every choice by seed."""
+    errors = frame[frame["query"] == query]
+    geolevels = list(dict.fromkeys(errors["geolevel"]))
+    print(f"\n{query}\n\n| {label} | {' | '.join(geolevels)} |\n|---|{'---|' * len(geolevels)}")
+    for choice in choices:
+        of_choice = errors[errors["choice"] == choice]
+        wide = of_choice.pivot(index="seed", columns="geolevel", values="mean_absolute_error")
+        wide = wide[geolevels]
+        deviation = wide.std(ddof=1) / np.sqrt(len(wide))
+        shown = (f"{m:.4f} ± {s:.4f}" for m, s in zip(wide.mean(), deviation, strict=True))
+        print(f"| {choice} | {' | '.join(shown)} |")
+        yield choice, wide
+
+
+def by_rho(asked: argparse.Namespace) -> None:
+    """Tables by multiples of production's rho, and how often an error rose with it."""
+    names = {f"{times} times" if times else "no noise": times for times in (*TIMES, None)}
+    choices = {name: settings_text(times, asked.estimator) for name, times in names.items()}
+    frame = errors_of(choices, asked.replicates, asked.persons)
+    rises = 0
+    for query in QUERIES:
+        before = None
+        for _, wide in table(frame, query, list(choices), "rho"):
+            if before is not None:
+                step = wide - before
+                rises += int((step.mean() > 2 * step.std(ddof=1) / np.sqrt(len(wide))).sum())
+            before = wide
+    print(f"\nsteps on which an error rose by more than two standard errors: {rises}")
+
+
+def by_ablation(asked: argparse.Namespace) -> None:
+    """Tables by what is left out, at every multiple of production's rho."""
+    choices = {
+        f"{times} times, {ablation}": settings_text(times, asked.estimator, ablation)
+        for times in asked.times
+        for ablation in ABLATIONS
+    }
+    frame = errors_of(choices, asked.replicates, asked.persons)
+    for query in QUERIES:
+        list(table(frame, query, list(choices), "rho and passes"))
+
+
+def main() -> None:
+    """Print the tables; see the module's docstring."""
     from spineflow.tasks.topdown.workload.sections import ESTIMATORS
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=20)
     parser.add_argument("--persons", type=int, default=20_000)
     parser.add_argument("--estimator", choices=ESTIMATORS, default="topdown")
+    parser.add_argument("--ablate", action="store_true", help="leave out parts of the estimation")
+    parser.add_argument("--times", type=int, nargs="+", default=[1, 30], help="of rho, ablated")
     asked = parser.parse_args()
 
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        generate_county(folder / "county", persons=asked.persons, seed=1)
-        choices = {}
-        for times in (*TIMES, None):
-            path = folder / f"{times}.toml"
-            path.write_text(
-                SETTINGS.format(
-                    folder=folder / "county",
-                    estimator=asked.estimator,
-                    rho=PRODUCTION * (times or 1),
-                    infinite="false" if times else "true",
-                )
-            )
-            presets = REPOSITORY / "flows" / "settings"
-            choice = f"{times} times" if times else "no noise"
-            choices[choice] = load_settings(TopdownSettings, path, presets=presets)
-        frame = pd.concat(study(choices, range(asked.replicates), folder / "study"))
-
-    rises = 0
-    for query in QUERIES:
-        errors = frame[frame["query"] == query]
-        geolevels = list(dict.fromkeys(errors["geolevel"]))
-        print(f"\n{query}\n\n| rho | {' | '.join(geolevels)} |\n|---|{'---|' * len(geolevels)}")
-        before = None
-        for choice in choices:
-            of_choice = errors[errors["choice"] == choice]
-            wide = of_choice.pivot(index="seed", columns="geolevel", values="mean_absolute_error")
-            wide = wide[geolevels]
-            deviation = wide.std(ddof=1) / np.sqrt(len(wide))
-            shown = (f"{m:.4f} ± {s:.4f}" for m, s in zip(wide.mean(), deviation, strict=True))
-            print(f"| {choice} | {' | '.join(shown)} |")
-            if before is not None:
-                step = wide - before
-                rises += int((step.mean() > 2 * step.std(ddof=1) / np.sqrt(len(wide))).sum())
-            before = wide
-    print(f"\nsteps on which an error rose by more than two standard errors: {rises}")
+    (by_ablation if asked.ablate else by_rho)(asked)
     print(f"{asked.replicates} replicates in {time.perf_counter() - started:.0f} s")
 
 

@@ -46,13 +46,21 @@ class Rows:
         self.table = rows if self.table is None else pd.concat([self.table, rows])
 
     def means(self) -> pd.DataFrame:
-        """Means over replicates by data, mechanism, epsilon and level, and how many there were."""
+        """Means over replicates by data, mechanism, epsilon and level, and how many there were.
+
+        Every figure also has its smallest and its largest value: `error`, `error_min`, `error_max`.
+        """
         if self.table is None:
             raise SystemExit(f"{self.path} has no rows yet.")
         keys = [key for key in KEYS if key != "replicate"]
-        by_key = self.table.groupby(keys, sort=False)
-        means = by_key.mean(numeric_only=True).drop(columns="replicate")
-        return means.join(by_key.size().rename("replicates")).reset_index()
+        by_key = self.table.drop(columns="replicate").groupby(keys, sort=False)
+        figures = [
+            by_key.mean(),
+            by_key.min().add_suffix("_min"),
+            by_key.max().add_suffix("_max"),
+            by_key.size().rename("replicates"),
+        ]
+        return pd.concat(figures, axis=1).reset_index()
 
 
 def chart(
@@ -95,6 +103,13 @@ def write_charts(
 def number(value: float) -> str:
     """A figure of a table, in four digits or, from a thousand on, whole."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def with_range(mean: float, smallest: float, largest: float) -> str:
+    """A mean with the smallest and the largest of its replicates, if they differ."""
+    if smallest == largest:
+        return number(mean)
+    return f"{number(mean)} ({number(smallest)}–{number(largest)})"
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -3,28 +3,37 @@
     .venv/bin/python -m benchmarks.group_size_figures FOLDER [--data taxi ...] [--epsilons 0.1 ...]
         [--mechanisms chain_dp ...] [--replicates 10]
 
-The data are those of `group_size_mechanisms.py`: taxi-like, 13,282 groups in 3,973 zones of six
+The data are those of `group_size_mechanisms.py`: taxi-like, 13,282 groups in 263 zones of six
 boroughs, N = 13,282, and census-like, 117.6 million groups in 3,144 counties, N = 1,000, without
-the relaxed programs, which do not end there; and small ones of both kinds with them. Replicates go
-to rows.csv in the folder one by one, and the command continues with what is missing there; without
---replicates it draws what there is, as figures.html and SVG files. Noise is the product's own,
-seeded; seconds are processor time of the estimation alone, on one thread.
+the relaxed programs, which do not end there; besides the former with the 3,973 leaves that the
+paper speaks of, too, and the latter with group quarters; and small ones of both kinds with the
+relaxed programs. Tables have the mean with the smallest and the
+largest replicate, and below it what the paper published. Replicates go to rows.csv in the folder
+one by one, and the command continues with what is missing there; without --replicates it draws what
+there is, as figures.html and SVG files. Noise is the product's own, seeded; seconds are processor
+time of the estimation alone, on one thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
 from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT
-from spineflow.tasks.group_sizes.ingest.generate import census_like, taxi_like
+from spineflow.tasks.group_sizes.ingest.generate import (
+    GROUP_QUARTERS_SHARE,
+    census_like,
+    taxi_like,
+)
+from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.pages.document import Table
 
-from benchmarks.figure_rows import KEYS, Rows, chart, number, print_table, write_charts
+from benchmarks.figure_rows import KEYS, Rows, chart, print_table, with_range, write_charts
 from benchmarks.group_size_mechanisms import (
     FAST,
     MECHANISMS,
@@ -34,12 +43,16 @@ from benchmarks.group_size_mechanisms import (
     shown,
     small_cases,
 )
+from benchmarks.published_figures import GROUP_SIZES
 
-PAPER_ZONES = 3973
+LEAVES = 3973
+"""Of the taxis' hierarchy in the paper, whose levels end with 263 zones."""
 EPSILONS = ("0.1", "0.5", "1.0")
 CASES = {
     "census": lambda: Case(census_like()),
-    "taxi": lambda: Case(taxi_like(zones=PAPER_ZONES)),
+    "taxi": lambda: Case(taxi_like()),
+    "taxi with 3,973 zones": lambda: Case(taxi_like(zones=LEAVES)),
+    "census with group quarters": lambda: Case(census_like(group_quarters=GROUP_QUARTERS_SHARE)),
     "small census": lambda: small_cases()[1],
     "small taxi": lambda: small_cases()[0],
 }
@@ -73,9 +86,9 @@ def measure(rows: Rows, options: argparse.Namespace) -> None:
         chosen = MECHANISMS if data.startswith("small") else FAST
         wanted = [
             (pair, epsilon, replicate)
+            for replicate in range(options.replicates)
             for epsilon in options.epsilons
             for pair in chosen
-            for replicate in range(options.replicates)
             if options.mechanisms is None or pair[0] in options.mechanisms
             if not rows.has(data, shown(*pair), epsilon, replicate)
         ]
@@ -92,41 +105,57 @@ def draw(rows: Rows, folder: Path) -> None:
     """The page, the charts, and a table for every kind of data."""
     charts, tables = {}, {}
     for data, own in rows.means().groupby("data", sort=False):
-        keys = ["mechanism", "epsilon"]
-        by_level = own.pivot_table(index=keys, columns="level", values="error", sort=False)
-        whole = own.groupby(keys, sort=False).agg(
-            error=("error", "sum"),
-            violated=("violated", "first"),
-            seconds=("seconds", "first"),
-            replicates=("replicates", "first"),
+        whole = own.groupby(["mechanism", "epsilon"], sort=False, as_index=False).agg(
+            error=("error", "sum"), seconds=("seconds", "first")
         )
         whole["error"] /= 1000
-        means = whole.reset_index().sort_values("epsilon", key=lambda e: e.astype(float))
         charts[str(data)] = {
             "Error": chart(
-                means, "epsilon", "error", "Error, all levels", "error of all levels, thousands"
+                whole, "epsilon", "error", "Error, all levels", "error of all levels, thousands"
             ),
             "Seconds": chart(
-                means, "epsilon", "seconds", "Time of an estimation", "seconds of an estimation"
+                whole, "epsilon", "seconds", "Time of an estimation", "seconds of an estimation"
             ),
         }
-        headers = ("epsilon", "mechanism", *by_level.columns, "violated", "seconds", "replicates")
-        cells = tuple(
-            (
-                row.epsilon,
-                f"`{row.mechanism}`",
-                *(number(error / 1000) for error in by_level.loc[row.mechanism, row.epsilon]),
-                f"{row.violated:.0f}",
-                f"{row.seconds:.3g}",
-                int(row.replicates),
-            )
-            for row in means.itertuples()
-        )
+        levels = own["level"].unique()
+        headers = ("epsilon", "mechanism", *levels, "violated", "seconds", "replicates")
+        cells = tuple(cells_of(str(data), own))
         tables[str(data)] = Table(headers, cells)
         print(f"\n{data}\n")
         print_table(headers, cells)
     about = "Means over replicates; errors are L1 distances to the truth, in thousands."
     write_charts(folder, "Group sizes: error and time against epsilon", about, charts, tables)
+
+
+def cells_of(data: str, means: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+    """Rows of a table by epsilon, each followed by what the paper published of its mechanism."""
+    order = {name: place for place, name in enumerate(shown(*pair) for pair in MECHANISMS)}
+    published = GROUP_SIZES.get(data, {})
+    means = means.sort_values(
+        ["epsilon", "mechanism"],
+        key=lambda values: (
+            values.map(order) if values.name == "mechanism" else values.astype(float)
+        ),
+        kind="stable",
+    )
+    for (epsilon, name), own in means.groupby(["epsilon", "mechanism"], sort=False):
+        first = own.iloc[0]
+        errors = (
+            with_range(row.error / 1000, row.error_min / 1000, row.error_max / 1000)
+            for row in own.itertuples()
+        )
+        yield (
+            epsilon,
+            f"`{name}`",
+            *errors,
+            f"{first.violated:.0f}",
+            f"{first.seconds:.3g}",
+            int(first.replicates),
+        )
+        # The paper's chain is the one with the paper's calibration.
+        paper = "" if name == shown("chain_dp", PROVEN) else str(name).removesuffix(" (published)")
+        if (str(epsilon), paper) in published:
+            yield (epsilon, "*the paper*", *published[str(epsilon), paper], "", "")
 
 
 def main() -> None:

@@ -1,24 +1,21 @@
-"""Error and time of all group-size mechanisms, on generated data of the paper's two kinds.
+"""Time of all group-size mechanisms, and errors by kind of noise, on generated data.
 
 Run from the repository's root, all parts or one of them:
 
     .venv/bin/python -m benchmarks.group_size_mechanisms [--part PART ...]
 
-error    error by level at full size, of the mechanisms that can be run there
-small    the same at a size at which the relaxed programs can be run too, with violated sums
-zcdp     the same sizes, epsilon of discrete Laplace noise beside the rho of discrete Gaussian noise
-         that costs as much in the ledger, epsilon^2 / 2, and persons who count up to four times
+zcdp     epsilon of discrete Laplace noise beside the rho of discrete Gaussian noise that costs as
+         much in the ledger, epsilon^2 / 2, and persons who count up to four times
 once     levels with the same regions: measured each, as version 0.1.0 did, and measured once
 sizes    seconds by the number of sizes N, at the regions of the taxi-like data
 regions  seconds by the number of counties, at N = 16
 rows     error and seconds where the counties' numbers of groups are public
 release  seconds and memory from noise to the release's files, of the default mechanism
 
-Errors are L1 distances to the truth, summed over a level's regions and sizes, in thousands, mean
-over replicates; noise is the product's own, seeded. Times are of the estimation alone, in seconds
-of one thread, the best of three, compiled before. A relaxed program that passes `--limit` seconds
-is not tried at larger sizes. `chain_dp (published)` is calibrated as the paper has it and is NOT
-PRIVATE.
+Errors are L1 distances to the truth, summed over a level's regions and sizes, mean over replicates;
+noise is the product's own, seeded. Times are of the estimation alone, in seconds of one thread, the
+best of three, compiled before. A relaxed program that passes `--limit` seconds is not tried at
+larger sizes. The errors of all mechanisms beside those of the paper: `group_size_figures.py`.
 """
 
 from __future__ import annotations
@@ -135,29 +132,6 @@ def l1_error(estimated: list[np.ndarray], truth: list[np.ndarray]) -> list[int]:
 
 def shown(mechanism: str, calibration: str) -> str:
     return f"{mechanism} (published)" if calibration == PUBLISHED else mechanism
-
-
-def errors(cases: list[Case], mechanisms, replicates: int, limit: float) -> Iterator[str]:
-    """A table in the paper's shape: levels by dataset, mechanisms by epsilon."""
-    names = [f"{case.name}: {name}" for case in cases for name in (*case.hierarchy.names, "#CV")]
-    yield f"| epsilon | mechanism | {' | '.join(names)} |"
-    yield f"| ---: | --- | {' | '.join(['---:'] * len(names))} |"
-    for epsilon in EPSILONS:
-        for mechanism, calibration in mechanisms:
-            cells = []
-            for case in cases:
-                plan = case.plan(mechanism, calibration, epsilon)
-                found, wrong = [], []
-                for replicate in range(replicates):
-                    # One noise for all mechanisms that measure the same vector alike.
-                    key = (case.name, plan.vector, calibration, str(epsilon), str(replicate))
-                    noisy = case.noisy(plan, SeededRandom(1, *key))
-                    levels = case.estimate(plan, noisy, limit)
-                    found.append(l1_error(levels, case.truth))
-                    wrong.append(case.violations(levels))
-                means = np.mean(found, axis=0) / 1000
-                cells += [f"{mean:.4g}" for mean in means] + [f"{np.mean(wrong):.0f}"]
-            yield (f"| {float(epsilon)} | {shown(mechanism, calibration)} | {' | '.join(cells)} |")
 
 
 def by_noise(cases: list[Case], replicates: int) -> Iterator[str]:
@@ -306,7 +280,7 @@ def small_cases() -> list[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parts = ("error", "small", "zcdp", "once", "sizes", "regions", "rows", "release")
+    parts = ("zcdp", "once", "sizes", "regions", "rows", "release")
     parser.add_argument("--part", choices=parts, action="append", help="default: all of them")
     parser.add_argument("--replicates", type=int, default=10)
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds a relaxed program")
@@ -318,12 +292,7 @@ def main() -> None:
         seconds(compile_first, name, 1.0)
     for part in options.part or parts:
         start = time.perf_counter()
-        if part == "error":
-            cases = [Case(taxi_like()), Case(census_like())]
-            lines = errors(cases, FAST, options.replicates, options.limit)
-        elif part == "small":
-            lines = errors(small_cases(), MECHANISMS, options.replicates, options.limit)
-        elif part == "zcdp":
+        if part == "zcdp":
             lines = by_noise(small_cases(), options.replicates)
         elif part == "once":
             lines = measured_once(options.replicates)

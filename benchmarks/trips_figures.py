@@ -5,10 +5,12 @@
 
 For every table: the largest absolute error and the false discoveries by level at epsilon 1, the
 largest error of the cells against epsilon, and the processor time of a replicate against epsilon;
-means over the replicates, noise from the system's randomness, delta 1e-8. `country` is of the size
-of Italy, without `gaussian_leaves` (figure 3). The tables are generated; the authors' are not
-needed. Replicates go to rows.csv in the folder one by one, and the command continues with what is
-missing there; without --replicates it draws what there is, as figures.html and SVG files.
+means over the replicates, noise from the system's randomness, delta 1e-8. Tables also have the
+smallest and the largest replicate, the bound of Theorem 4 or Proposition 1 at probability 0.95, and
+the false discoveries that the authors published. `country` is of the size of Italy, without
+`gaussian_leaves` (figure 3). The tables are generated; the authors' are not needed. Replicates go
+to rows.csv in the folder one by one, and the command continues with what is missing there; without
+--replicates it draws what there is, as figures.html and SVG files.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ from spineflow.tasks.trips.checks.replicates import replicate_errors
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.generate_trees import DENSITIES, PARTITIONS, generate_tree
 from spineflow.tasks.trips.ingest.ingest import check_input
+from spineflow.tasks.trips.release.error_bound import BOUND_OF, error_bounds
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.truth import TrueTree
 
-from benchmarks.figure_rows import KEYS, Rows, chart, number, print_table, write_charts
+from benchmarks.figure_rows import KEYS, Rows, chart, number, print_table, with_range, write_charts
+from benchmarks.published_figures import FALSE_DISCOVERIES
 
 MECHANISMS = (
     "inftda",
@@ -44,6 +48,7 @@ MECHANISMS = (
 COUNTRY = "country"
 DATA = (*(f"{partition}-{density}" for partition in PARTITIONS for density in DENSITIES), COUNTRY)
 LARGEST, FALSE, SECONDS = "max_absolute_error", "false_discovery_percent", "seconds"
+BOUND = "error_bound"
 MIDDLE = "1"
 """The epsilon of the charts by level."""
 
@@ -57,9 +62,9 @@ def measure(rows: Rows, options: argparse.Namespace) -> None:
     for data in options.data:
         wanted = [
             (name, epsilon, replicate)
+            for replicate in range(options.replicates)
             for epsilon in options.epsilons
             for name in options.mechanisms
-            for replicate in range(options.replicates)
             if not (data == COUNTRY and name == "gaussian_leaves")
             if not rows.has(data, name, epsilon, replicate)
         ]
@@ -75,7 +80,7 @@ def measure(rows: Rows, options: argparse.Namespace) -> None:
             for (mechanism, epsilon, replicate), found in zip(wanted, tried, strict=True):
                 of = {"data": data, "mechanism": mechanism, "epsilon": epsilon}
                 found = found.assign(**of, replicate=replicate)
-                rows.add(found[[*KEYS, LARGEST, FALSE, SECONDS]])
+                rows.add(found[[*KEYS, LARGEST, BOUND, FALSE, SECONDS]])
                 print(found.iloc[-1].to_dict(), flush=True)
 
 
@@ -91,6 +96,7 @@ def replicates_of(file: Path, wanted: list[tuple[str, str]]) -> Iterator[pd.Data
         errors = replicate_errors(plan, truth, settings.mechanism, SystemRandom())
         taken = time.process_time() - start
         found = pd.DataFrame({LARGEST: errors[LARGEST], FALSE: errors[FALSE], SECONDS: taken})
+        found[BOUND] = error_bounds(plan, truth.leaves.total) or float("nan")
         yield found.assign(level=range(len(found)))
 
 
@@ -126,27 +132,50 @@ def draw(rows: Rows, folder: Path) -> None:
                 last, "epsilon", SECONDS, "Time of a replicate", "processor seconds of a replicate"
             ),
         }
-        by_level = own.pivot_table(
-            index=["mechanism", "epsilon"], columns="level", values=LARGEST, sort=False
+        levels = (str(level) for level in sorted(own["level"].unique()))
+        headers = (
+            "epsilon",
+            "mechanism",
+            *levels,
+            "false, %",
+            "published",
+            "seconds",
+            "replicates",
         )
-        headers = ("epsilon", "mechanism", *(str(level) for level in by_level.columns))
-        headers += ("false, %", "seconds", "replicates")
-        cells = tuple(
-            (
-                row.epsilon,
-                f"`{row.mechanism}`",
-                *(number(error) for error in by_level.loc[row.mechanism, row.epsilon]),
-                f"{row.false_discovery_percent:.1f}",
-                f"{row.seconds:.3g}",
-                int(row.replicates),
-            )
-            for row in last.itertuples()
-        )
+        cells = tuple(cells_of(str(data), own))
         tables[str(data)] = Table(headers, cells)
         print(f"\n{data}\n")
         print_table(headers, cells)
     about = "Means over replicates of generated tables, delta 1e-8."
     write_charts(folder, "Trips: errors, false discoveries and time", about, charts, tables)
+
+
+def cells_of(data: str, means: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+    """Rows of a table by epsilon, each followed by the bound that holds for its mechanism."""
+    published = FALSE_DISCOVERIES.get(data, {})
+    order = {name: place for place, name in enumerate(MECHANISMS)}
+    means = means.sort_values(
+        ["epsilon", "mechanism", "level"],
+        key=lambda own: own.map(order) if own.name == "mechanism" else own.astype(float),
+    )
+    for (epsilon, name), own in means.groupby(["epsilon", "mechanism"], sort=False):
+        last = own.iloc[-1]
+        known = published.get((str(name), str(epsilon)))
+        yield (
+            epsilon,
+            f"`{name}`",
+            *(
+                with_range(*of)
+                for of in own[[LARGEST, f"{LARGEST}_min", f"{LARGEST}_max"]].to_numpy()
+            ),
+            f"{last[FALSE]:.1f}",
+            "" if known is None else f"{known:.1f}",
+            f"{last[SECONDS]:.3g}",
+            int(last.replicates),
+        )
+        if str(name) in BOUND_OF:
+            bounds = (number(bound) for bound in own[BOUND])
+            yield (epsilon, f"*{BOUND_OF[str(name)]}*", *bounds, "", "", "", "")
 
 
 def main() -> None:

@@ -1,9 +1,11 @@
 """Generated datasets of the kinds that [GroupSizes2021] evaluates on, as histograms of group sizes.
 
-`census_like`: households of nation, states and counties. Sizes 1 to 5 have the shares of the 2010
-census (Summary File 1, table H13, rounded); the ratio of the households of 7 and more to those of 6
-and more is continued beyond, as the paper does. Group quarters add a heavy tail, and a few outliers
-lie anywhere up to the largest size.
+`census_like`: households of nation, states and counties, by the paper's construction (section 11).
+Sizes 1 to 5 have the shares of the 2010 census (Summary File 1, table H13, rounded); from 6 on the
+ratio of consecutive sizes is one, as large as the households of 7 and more are to those of 6 and
+more, and a few outliers lie anywhere up to the largest size. The paper adds nothing else. On demand
+a share of the groups are group quarters, whose sizes have a heavy tail: at the size of the paper
+every state then has a few groups of nearly all sizes, and states' errors are nine times as large.
 
 `taxi_like`: taxis of a city, its boroughs and zones; a taxi's size is the number of its trips.
 
@@ -32,9 +34,12 @@ HOUSEHOLD_SHARES = (0.267, 0.328, 0.161, 0.134, 0.065, 0.045)
 RATIO = 0.42
 """Of the households of any size from 6 on, those that are larger."""
 GROUP_QUARTERS_SHARE = 0.0016
+"""Of all groups in the 2010 census, those that are group quarters; the paper's data have none."""
 GROUP_QUARTERS_EXPONENT = 1.6
 """The number of group quarters of size s falls as (s + 4) to minus this."""
 OUTLIERS = 50
+"""Groups of any size from `SMALLEST_OUTLIER` to the largest; the paper does not say how many."""
+SMALLEST_OUTLIER = 10
 
 TAXI_GROUPS = 13_282
 TAXI_LARGEST = 13_282
@@ -88,13 +93,21 @@ def census_like(
     counties: int = CENSUS_COUNTIES,
     states: int = CENSUS_STATES,
     largest: int = CENSUS_LARGEST,
+    group_quarters: float = 0.0,
     seed: int = 1,
 ) -> GroupDataset:
-    """Households and group quarters of a nation of `groups` in all.
+    """Households of a nation of `groups` in all, of which a share may be group quarters.
 
     Counties differ in their number of groups and in how large households are. `largest` is at
     least 8, `states` at most 99, since codes are made as FIPS codes are.
+
+    Raises ValueError if `group_quarters` is no share.
+
+    >>> int(census_like(groups=900, counties=4, states=2, largest=9).sizes["count"].sum())
+    900
     """
+    if not 0 <= group_quarters <= 1:
+        raise ValueError(f"group_quarters is a share from 0 to 1, not {group_quarters}")
     rng = np.random.default_rng(seed)
     per_state = 1 + rng.multinomial(counties - states, rng.dirichlet(np.full(states, 2.0)))
     state = np.repeat(np.arange(states), per_state)
@@ -104,12 +117,16 @@ def census_like(
     tilt = np.exp(rng.normal(0, 0.1, counties)[:, None] * np.log(size))
     households = _household_distribution(largest) * tilt
     quarters = (size + 4.0) ** -GROUP_QUARTERS_EXPONENT
-    mixture = households / households.sum(axis=1, keepdims=True) * (1 - GROUP_QUARTERS_SHARE)
-    mixture += GROUP_QUARTERS_SHARE * quarters / quarters.sum()
+    mixture = households / households.sum(axis=1, keepdims=True) * (1 - group_quarters)
+    mixture += group_quarters * quarters / quarters.sum()
     weight = rng.lognormal(0, 1.3, counties)
     of_county = rng.multinomial(groups - OUTLIERS, weight / weight.sum())
     counts = rng.multinomial(of_county, mixture)
-    outlying = (rng.integers(0, counties, OUTLIERS), rng.integers(8, largest + 1, OUTLIERS) - 1)
+    smallest = min(SMALLEST_OUTLIER, largest)
+    outlying = (
+        rng.integers(0, counties, OUTLIERS),
+        rng.integers(smallest, largest + 1, OUTLIERS) - 1,
+    )
     np.add.at(counts, outlying, 1)
     state_codes = [f"{s + 1:02d}" for s in range(states)]
     links = {
@@ -189,9 +206,21 @@ def main() -> None:
     parser.add_argument("dataset", choices=("census", "taxi"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--group-quarters",
+        type=float,
+        nargs="?",
+        const=GROUP_QUARTERS_SHARE,
+        default=0.0,
+        metavar="SHARE",
+        help="group quarters among the groups of the census, which the paper's data have not",
+    )
     options = parser.parse_args()
-    make = census_like if options.dataset == "census" else taxi_like
-    print(write_dataset(options.folder, make(seed=options.seed)))
+    if options.dataset == "taxi":
+        dataset = taxi_like(seed=options.seed)
+    else:
+        dataset = census_like(group_quarters=options.group_quarters, seed=options.seed)
+    print(write_dataset(options.folder, dataset))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 For every level: the largest and the mean absolute error, the share of released nodes that are
 empty in truth (false discovery rate) and the share of nodes with trips that were not released
-(false negative rate), in percent, and the bound of [InfTDA2024], Theorem 4,
-where it holds. For estimates that combine all levels also their bias: the mean error of the
+(false negative rate), in percent, and the bound of [InfTDA2024], Theorem 4 or Proposition 1,
+where one holds. For estimates that combine all levels also their bias: the mean error of the
 least-squares estimates of the measured nodes, before the integer pass, which is what
 selecting nodes by noisy counts brings.
 """
@@ -21,7 +21,7 @@ from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
 from ..measurement.files import NodeValues
 from ..paths import leaves_file
-from ..release.error_bound import theorem_4
+from ..release.error_bound import proposition_1, theorem_4
 from ..release.table import released_level
 from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION
@@ -41,13 +41,16 @@ def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
     """Write the errors of a released run into the confidential folder."""
     plan, truth = plan_of(run, settings), read_truth(run)
     rows = []
-    bounds = theorem_4(plan)
+    bounds = {
+        "theorem_4_bound": theorem_4(plan),
+        "proposition_1_bound": proposition_1(plan, truth.leaves.total),
+    }
     biases = selection_bias(run, plan, truth) if plan.mechanism == FULL_INFORMATION else None
     for level in range(plan.tree.depth + 1):
         released = released_level(run.release, plan.tree, level)
         row = {"level": level, "areas": plan.tree.level_name(level)}
         row |= level_errors(truth.levels[level], released)
-        row["theorem_4_bound"] = None if bounds is None else bounds[level]
+        row |= {name: None if own is None else own[level] for name, own in bounds.items()}
         row["bias"] = None if biases is None else biases[level]
         rows.append(row)
     table = pa.Table.from_pylist(rows)

@@ -20,7 +20,7 @@ from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan
 from .certificate import exact_of
-from .error_bound import BETA, theorem_4
+from .error_bound import BETA, BOUND_OF, error_bounds
 from .false_cells import false_cells
 from .front_page import overview
 from .statements import (
@@ -37,8 +37,9 @@ from .table import n_released, n_trips
 def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Document:
     """The report as a document."""
     plan = plan_of(run, settings)
-    exact = exact_section(exact_of(plan, read_tree(run).total))
-    sections = [_release(run, settings, plan), exact, _levels(run, plan)]
+    total = read_tree(run).total
+    exact = exact_section(exact_of(plan, total))
+    sections = [_release(run, settings, plan), exact, _levels(run, plan, total)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     sections.append(noise_section(settings, plan))
@@ -70,8 +71,8 @@ def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:
     return Section("The release", tuple(blocks))
 
 
-def _levels(run: RunDirectory, plan: Plan) -> Section:
-    bounds, released = theorem_4(plan), n_released(run.release)
+def _levels(run: RunDirectory, plan: Plan, total: int | None) -> Section:
+    bounds, released = error_bounds(plan, total), n_released(run.release)
     rows = []
     for level in range(plan.tree.depth + 1):
         rows.append(
@@ -87,7 +88,8 @@ def _levels(run: RunDirectory, plan: Plan) -> Section:
     if bounds is not None:
         texts.append(
             f"With probability {1 - BETA:g} no count of a level is further from the truth than the "
-            "bound, Theorem 4 of InfTDA with its constants; typical errors are far smaller."
+            f"bound, {BOUND_OF[plan.mechanism]} of InfTDA with its constants; typical errors are "
+            "far smaller."
         )
     headers = ("level", "areas", "nodes", "released", "error bound")
     return Section("Levels", (*texts, Table(headers, tuple(rows), "error bound")))
@@ -99,12 +101,18 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         "areas": "areas",
         "max_absolute_error": "largest error",
         "theorem_4_bound": "error bound",
+        "proposition_1_bound": "error bound",
         "mean_absolute_error": "mean error",
         "false_discovery_percent": "false discoveries, %",
         "false_negative_percent": "false negatives, %",
         "bias": "bias of the combined estimates",
     }
-    known = {name: text for name, text in columns.items() if accuracy[name].notna().all()}
+    # Older runs have no bound by Proposition 1.
+    known = {
+        name: text
+        for name, text in columns.items()
+        if name in accuracy and accuracy[name].notna().all()
+    }
     rows = tuple(
         tuple(value.item() if hasattr(value, "item") else value for value in row)
         for row in accuracy[list(known)].itertuples(index=False)

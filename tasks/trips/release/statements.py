@@ -158,5 +158,5 @@ def _shown(epsilon: float | str) -> str:
 
 
 def bound_cell(bounds: list[float] | None, level: int) -> float | str:
-    """The bound of [InfTDA2024], Theorem 4, at a level, or a dash where it does not hold."""
+    """The bound of a level, or a dash where none holds."""
     return NONE if bounds is None else bounds[level]

@@ -70,6 +70,14 @@ class Tree:
         """Number of nodes of a level, empty ones included."""
         return int(np.prod([1, *self.sizes(level)], dtype=object))
 
+    def most_leaves(self, level: int) -> int:
+        """The most leaves below one node of a level, empty ones included."""
+        below = (
+            np.bincount(dimension.ancestors(depth)).max()
+            for dimension, depth in zip(self.dimensions, self.depths[level], strict=True)
+        )
+        return int(np.prod([1, *below], dtype=object))
+
     def level_name(self, level: int) -> str:
         """The level's areas in words: the level that each refined dimension has reached.
 

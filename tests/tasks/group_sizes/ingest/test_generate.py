@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-from spineflow.tasks.group_sizes.ingest.generate import census_like, taxi_like, write_dataset
+import pytest
+from spineflow.tasks.group_sizes.ingest.generate import (
+    GROUP_QUARTERS_SHARE,
+    OUTLIERS,
+    RATIO,
+    SMALLEST_OUTLIER,
+    census_like,
+    taxi_like,
+    write_dataset,
+)
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
 from spineflow.tasks.group_sizes.ingest.read import check_groups
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
@@ -17,16 +27,49 @@ def regions_of(dataset):
     return hierarchy_of_rows(dataset.regions, RuleTally({"regions": "regions"}))
 
 
-def test_census_like_dataset_has_the_sizes_of_the_paper() -> None:
-    dataset = census_like()
-    assert regions_of(dataset).n_regions == (1, 52, 3144)
-    assert dataset.sizes["count"].sum() == 117_630_445
-    assert 1000 * 0.95 < dataset.sizes["size"].max() <= 1000
-    people = (dataset.sizes["size"] * dataset.sizes["count"]).sum()
-    assert 290e6 < people < 330e6
-    by_size = dataset.sizes.groupby("size")["count"].sum()
-    assert 0.40 < by_size[7] / by_size[6] < 0.44
-    assert 0.40 < by_size[9] / by_size[8] < 0.46
+@pytest.fixture(scope="module")
+def census():
+    return census_like()
+
+
+def test_census_like_dataset_has_the_sizes_of_the_paper(census) -> None:
+    assert regions_of(census).n_regions == (1, 52, 3144)
+    assert census.sizes["count"].sum() == 117_630_445
+    assert 1000 * 0.95 < census.sizes["size"].max() <= 1000
+    # The paper counts 305,276,358 individuals.
+    people = (census.sizes["size"] * census.sizes["count"]).sum()
+    assert people == pytest.approx(305_276_358, rel=0.01)
+
+
+def test_census_like_dataset_is_the_papers_construction(census) -> None:
+    by_size = census.sizes.groupby("size")["count"].sum().reindex(range(1, 1001), fill_value=0)
+    # One ratio of consecutive sizes from 6 on; from 10 on outliers may add to them.
+    for size in range(7, 13):
+        assert by_size[size] / by_size[size - 1] == pytest.approx(RATIO, rel=0.03)
+    # At that ratio fewer than one group is expected from 26 on: what is there are outliers.
+    far = by_size[26:]
+    assert OUTLIERS - 8 <= far.sum() <= OUTLIERS
+    assert np.array_equal(far[far > 0].index >= SMALLEST_OUTLIER, [True] * (far > 0).sum())
+    outliers = np.repeat(far.index, far)
+    assert abs(np.mean(outliers) - 505) < 3 * 286 / np.sqrt(len(outliers))
+
+
+def test_group_quarters_are_added_on_demand_alone(census) -> None:
+    with_quarters = census_like(group_quarters=GROUP_QUARTERS_SHARE)
+    far, far_without = (
+        dataset.sizes.loc[dataset.sizes["size"] > 25, "count"].sum()
+        for dataset in (with_quarters, census)
+    )
+    sizes = np.arange(1, 1001)
+    tail = (sizes + 4.0) ** -1.6
+    expected = GROUP_QUARTERS_SHARE * 117_630_445 * tail[25:].sum() / tail.sum()
+    assert far - far_without == pytest.approx(expected, rel=0.05)
+    assert with_quarters.sizes["count"].sum() == 117_630_445
+
+
+def test_a_share_of_group_quarters_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="a share from 0 to 1"):
+        census_like(groups=100, counties=2, states=1, largest=9, group_quarters=1.5)
 
 
 def test_taxi_like_dataset_has_the_sizes_of_the_paper() -> None:

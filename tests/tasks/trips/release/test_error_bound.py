@@ -1,4 +1,5 @@
-"""Theorem 4 with its constants: it holds in nearly all replicates, and is not absurdly far."""
+"""Theorem 4 and Proposition 1 with their constants: they hold in nearly all replicates, and are not
+absurdly far."""
 
 from __future__ import annotations
 
@@ -8,23 +9,46 @@ import numpy as np
 import pytest
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.trips.checks.replicates import replicate_errors
 from spineflow.tasks.trips.estimation.projection import chebyshev_projection
 from spineflow.tasks.trips.measurement.measure import with_noise
-from spineflow.tasks.trips.release.error_bound import theorem_4
+from spineflow.tasks.trips.release.error_bound import error_bounds, proposition_1, theorem_4
+from spineflow.tasks.trips.settings import TripsMechanism
 from spineflow.tasks.trips.workload.budget import level_budget, measured_levels, uniform_shares
 from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
-from spineflow.tasks.trips.workload.mechanisms import INFTDA, TDA_L2
+from spineflow.tasks.trips.workload.mechanisms import (
+    GAUSSIAN_LEAVES,
+    INFTDA,
+    STABILITY_HISTOGRAM,
+    TDA_L2,
+)
 from spineflow.tasks.trips.workload.neighbors import Contribution
 from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.tree import od_tree
+from spineflow.tasks.trips.workload.stability import StabilityHistogram, stability_histogram
+from spineflow.tasks.trips.workload.tree import Tree, od_tree
 from spineflow.tasks.trips.workload.truth import TrueTree, summed
 
 
-def plan_for(contribution: Contribution, mechanism: str = INFTDA) -> Plan:
+def tree_of(n_towns: list[int]) -> Tree:
+    """Trips between the towns of regions that have so many."""
     regions = np.array(["a", "b", "c"])
-    towns = np.array([f"{region}{i}" for region in regions for i in range(5)])
+    towns = np.array([f"{r}{i}" for r, n in zip(regions, n_towns, strict=True) for i in range(n)])
     levels = [("region", regions, None), ("town", towns, np.array([t[0] for t in towns]))]
-    tree = od_tree(hierarchy_of_links("from", levels), hierarchy_of_links("to", levels))
+    return od_tree(hierarchy_of_links("from", levels), hierarchy_of_links("to", levels))
+
+
+def leaves_plan(mechanism: str, n_towns: list[int]) -> Plan:
+    """A mechanism that measures leaves alone, at rho 1/50 or epsilon 1 and delta 1e-8."""
+    tree, contribution = tree_of(n_towns), Contribution()
+    if mechanism == STABILITY_HISTOGRAM:
+        histogram = stability_histogram(Fraction(1), Fraction(1, 10**8), contribution)
+        return Plan(mechanism, tree, None, None, histogram, False)
+    budget = level_budget(tree, contribution, Fraction(1, 50), {tree.depth: Fraction(1)})
+    return Plan(mechanism, tree, None, budget, None, True)
+
+
+def plan_for(contribution: Contribution, mechanism: str = INFTDA) -> Plan:
+    tree = tree_of([5, 5, 5])
     shares = uniform_shares(measured_levels(tree, contribution))
     budget = level_budget(tree, contribution, Fraction(1, 50), shares)
     return Plan(mechanism, tree, None, budget, None, False)
@@ -58,6 +82,50 @@ def test_bound_holds_in_replicates(contribution: Contribution) -> None:
     assert (np.diff(bounds) > 0).all()
 
 
+@pytest.mark.parametrize("mechanism", [GAUSSIAN_LEAVES, STABILITY_HISTOGRAM])
+def test_proposition_1_holds_in_replicates_of_what_measures_leaves(mechanism: str) -> None:
+    plan = leaves_plan(mechanism, [7, 2, 4])
+    random = np.random.default_rng(1)
+    keys = np.arange(plan.tree.n_nodes(plan.tree.depth))
+    truth = TrueTree(plan.tree, summed(keys, random.poisson(20, size=keys.size)))
+    bounds = np.array(proposition_1(plan, truth.leaves.total))
+    settings = TripsMechanism(name=mechanism)
+    found = [replicate_errors(plan, truth, settings, SeededRandom(i)) for i in range(200)]
+    largest = np.array([errors["max_absolute_error"] for errors in found])
+    # What is bounded at a level fails there with probability 0.05 at most.
+    assert (largest > bounds).mean(axis=0).max() <= 0.05
+    # The root's mean error is 0.8 standard deviations, its bound sqrt(2 log 40) = 2.7 of them.
+    assert (largest.mean(axis=0) > bounds / 4).all()
+
+
+def test_proposition_1_counts_the_leaves_of_the_largest_node() -> None:
+    plan = leaves_plan(GAUSSIAN_LEAVES, [7, 2, 4])
+    tree = plan.tree
+    assert [tree.most_leaves(level) for level in range(5)] == [169, 91, 49, 7, 1]
+    at_root, *_, at_leaves = proposition_1(plan)
+    # sigma^2 = 2 / (2 / 50) = 50, one root and 169 leaves, beta 0.05.
+    assert at_root == pytest.approx(np.sqrt(2 * 50 * 169 * np.log(40)))
+    assert at_leaves == pytest.approx(np.sqrt(2 * 50 * np.log(2 * 169 / 0.05)))
+
+
+def test_proposition_1_counts_no_more_leaves_than_trips() -> None:
+    plan = leaves_plan(STABILITY_HISTOGRAM, [7, 2, 4])
+    # Scale 2, threshold 37: 10 occupied leaves at most reach noise of k = 12 with P <= 0.05.
+    assert 10 * 2 * np.exp(-12 / 2) / (1 + np.exp(-1 / 2)) <= 0.05
+    assert 10 * 2 * np.exp(-11 / 2) / (1 + np.exp(-1 / 2)) > 0.05
+    assert proposition_1(plan, 10) == [10.0 * 47, 10.0 * 47, 10.0 * 47, 7.0 * 47, 47.0]
+    assert proposition_1(plan)[0] > 169 * 47
+    assert proposition_1(plan, 0) == [0.0] * 5
+    exact = Plan(STABILITY_HISTOGRAM, plan.tree, None, None, StabilityHistogram(None, 1), False)
+    assert proposition_1(exact, 10) == [0.0] * 5
+
+
 def test_no_bound_where_the_theorem_does_not_hold() -> None:
     assert theorem_4(plan_for(Contribution(), TDA_L2)) is None
     assert theorem_4(plan_for(Contribution()))[0] == 0
+    assert proposition_1(plan_for(Contribution())) is None
+    assert error_bounds(plan_for(Contribution(), TDA_L2), 100) is None
+    for mechanism in (GAUSSIAN_LEAVES, STABILITY_HISTOGRAM):
+        plan = leaves_plan(mechanism, [2, 2, 2])
+        assert theorem_4(plan) is None
+        assert error_bounds(plan, 100) == proposition_1(plan, 100)
