@@ -27,7 +27,7 @@ UNKNOWN = -1
 """The level of a code that no level has."""
 
 FIRST_REFUSED = -2
-"""Level of what is refused by the first of a recode's `refused`; one less by the next, and so on."""
+"""Level of what the first of a recode's `refused` refuses; one less of the next, and so on."""
 
 NO_AGE = "\0"
 """What a date of birth tells that is none."""
