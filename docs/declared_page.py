@@ -25,6 +25,7 @@ PLACES = {
     "EntityColumns": "`[census.geography.entities.<level>]`",
     "AttributeDeclaration": "`[census.attributes.<name>]`",
     "LevelRule": "An entry of `rules`",
+    "RefusedCodes": "An entry of `refused`",
     "CodeRange": "A range among the codes of a level",
     "CoarseningDeclaration": "`[census.coarsenings.<name>]`",
     "UniverseDeclaration": "`[census.universes.<name>]`",

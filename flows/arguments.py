@@ -83,6 +83,7 @@ def parser(commands: Mapping[str, Callable[[argparse.Namespace], int]]) -> argpa
         _add_measurements,
         _add_budgets,
         _add_design,
+        _add_spine,
         _add_ledger,
         _add_servers,
         _add_installation,
@@ -365,6 +366,25 @@ def _add_design(add: Add) -> None:
         "--out", metavar="FILE", help="settings to write (default: SETTINGS-designed.toml)"
     )
     design.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_spine(add: Add) -> None:
+    spine = add(
+        "spine",
+        "show how far named entities are from the spine, from public data alone",
+        "Work out the off-spine distance of every entity of the categories that a topdown spine "
+        "targets, such as places: the fewest geounits that are added and subtracted to make it up. "
+        "Reads the geography and declared invariants, no person and no ledger, and spends nothing.",
+    )
+    spine.add_argument("settings", metavar="SETTINGS.toml", help="settings of a topdown run")
+    _with_overrides(spine, "override one setting")
+    spine.add_argument(
+        "--entities",
+        metavar="FILE",
+        help="also areas of your own: CSV or Parquet with the columns area and block",
+    )
+    spine.add_argument("--page", metavar="FILE.html", help="also write a page of all entities")
+    spine.add_argument("--csv", metavar="FILE.csv", help="also write all entities as CSV")
 
 
 def _add_ledger(add: Add) -> None:

@@ -216,6 +216,13 @@ def _design(options: argparse.Namespace) -> int:
     return 0
 
 
+def _spine(options: argparse.Namespace) -> int:
+    from .spines import show_spine
+
+    show_spine(options)
+    return 0
+
+
 def _ledger(options: argparse.Namespace) -> int:
     from ..tasks.ledger.listed import forget_ledger, listed_ledgers
     from ..tasks.ledger.store import open_ledger, refuse_unreachable
@@ -305,6 +312,7 @@ COMMANDS = {
     "check": _check,
     "budget": _budget,
     "design": _design,
+    "spine": _spine,
     "ledger": _ledger,
     "serve": _serve,
     "deploy": _deploy,

@@ -50,10 +50,16 @@ def off_spine_distances(spine: Spine, category: Category) -> np.ndarray:
     An entity that no block of the spine belongs to has distance 0; one whose extent equals a
     geounit's has distance 1.
     """
-    entries = block_entries(category.entity[spine.block_row])
+    return distances(spine, block_entries(category.entity[spine.block_row]), len(category))
+
+
+def distances(spine: Spine, entries: Entries, n_entities: int) -> np.ndarray:
+    """(n_entities,) int64 off-spine entity distance of entities, which may overlap, from the
+    entries of the spine's blocks; 0 of those without a block.
+    """
     for above, below in zip(spine.geolevels[-2::-1], spine.geolevels[:0:-1], strict=True):
-        entries, _ = fold(entries, child_offsets(below.parent, len(above)), len(category))
-    distance = np.zeros(len(category), dtype=np.int64)
+        entries, _ = fold(entries, child_offsets(below.parent, len(above)), n_entities)
+    distance = np.zeros(n_entities, dtype=np.int64)
     distance[entries.entity] = entries.inside()
     return distance
 
@@ -71,6 +77,18 @@ def blocks_in_several_entities(entities: np.ndarray) -> Entries:
         entity=entities.astype(np.int32).reshape(-1),
         x=np.ones(n_blocks * n, dtype=np.int32),
         y=np.zeros(n_blocks * n, dtype=np.int32),
+    )
+
+
+def listed_entries(n_blocks: int, block: np.ndarray, entity: np.ndarray) -> Entries:
+    """Entries of blocks from distinct pairs (p,) of a block and an entity that it belongs to."""
+    order = np.lexsort((entity, block))
+    ones = np.ones(len(order), dtype=np.int32)
+    return Entries(
+        offsets=np.searchsorted(block[order], np.arange(n_blocks + 1)).astype(np.int64),
+        entity=entity[order].astype(np.int32),
+        x=ones,
+        y=np.zeros_like(ones),
     )
 
 

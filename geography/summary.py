@@ -62,9 +62,9 @@ def summarise_spines(
                 continue
             head = {"spine": label, "category": category.name, "entities": int(targeted.sum())}
             distance = off_spine_distances(spine, category)[targeted]
-            distances.append(head | _statistics(distance))
+            distances.append(head | statistics(distance))
             deviation = np.sqrt(entity_variances(spine, category, totals)[targeted])
-            deviations.append(head | _statistics(deviation))
+            deviations.append(head | statistics(deviation))
     return SpineSummary(
         geounits=_labelled({label: geounit_counts(spine) for label, spine in spines.items()}),
         fan_out=_labelled({label: fan_out(spine) for label, spine in spines.items()}),
@@ -106,7 +106,8 @@ def _labelled(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames, names=["spine"]).reset_index("spine").reset_index(drop=True)
 
 
-def _statistics(values: np.ndarray) -> dict[str, float]:
+def statistics(values: np.ndarray) -> dict[str, float]:
+    """Mean, quantiles and maximum of some values, by the names of a summary's columns."""
     quantiles = np.quantile(values, QUANTILES)
     return {
         "mean": float(values.mean()),

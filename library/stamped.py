@@ -1,7 +1,7 @@
 """Tables of a release as data frames, whether they are stamped `NOT PRIVATE` or not.
 
-A text file of a run that is not private begins with the line `# NOT PRIVATE`, before the header;
-a Parquet file has the stamp in its metadata.
+A text file of a run that is not private begins with the line `# NOT PRIVATE`, before the header,
+after which a download of a page tells why; a Parquet file has the stamp in its metadata.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def _read_text(file: Path) -> tuple[pd.DataFrame, bool]:
     with file.open(encoding="utf-8", newline="") as lines:
         first = lines.readline().rstrip("\r\n")
-        is_stamped = first == f"# {NOT_PRIVATE}"
+        is_stamped = first.startswith(f"# {NOT_PRIVATE}")
         header = lines.readline().rstrip("\r\n") if is_stamped else first
     frame = pd.read_csv(
         file,

@@ -94,6 +94,18 @@ class LevelRule(Part):
     `<name>.column` of occupants."""
 
 
+class RefusedCodes(Part):
+    """Codes that columns may not have together; a record with them is refused, whatever level the
+    rules would give it."""
+
+    where: dict[str, Codes] = Field(min_length=1)
+    """By column, as in `rules`."""
+    statement: str
+    """What must hold instead, as a clause with "must" that names no value of a record."""
+    remedy: str
+    """What to do about it, as an imperative."""
+
+
 class AttributeDeclaration(Part):
     """How the records of a table are told apart: one column recoded, or rules over several."""
 
@@ -132,6 +144,8 @@ class AttributeDeclaration(Part):
     """How those dates are written, such as `DD.MM.YYYY`; by default `YYYY-MM-DD`."""
     rules: tuple[LevelRule, ...] | None = None
     """The level of a record is that of the first rule that fits."""
+    refused: tuple[RefusedCodes, ...] | None = None
+    """Of `rules`: combinations of codes that are refused with sentences of their own."""
 
     @field_validator("age_at", mode="before")
     @classmethod
@@ -184,6 +198,7 @@ class AttributeDeclaration(Part):
             "among": (kind == "contains", "contains has"),
             "missing": (kind != "rules", "a single column has"),
             "blank": (kind != "rules", "a single column has"),
+            "refused": (kind == "rules", "rules have"),
             "age_at": (kind in ("levels", "numbers", "bins"), "levels, numbers and bins have"),
             "date_format": (self.age_at is not None, "age_at has"),
         }

@@ -189,6 +189,15 @@ def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
         )
     for recode in universe.recodes.values():
         columns = ", ".join(recode.columns)
+        for number, refused in enumerate(recode.refused):
+            yield _never(
+                name,
+                declared.table,
+                ", ".join(refused.where),
+                f"refused_{recode.attribute}_{number}",
+                refused.statement,
+                refused.remedy,
+            )
         yield _never(
             name,
             declared.table,

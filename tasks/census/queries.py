@@ -41,6 +41,19 @@ def spelt_like(name: str, names: Iterable[str]) -> str:
     return spelt_as(normalize_query_name(name), names)
 
 
+def in_schema_order(schema: Schema, name: str) -> str:
+    """The normalised name with its factors in the order of the schema's attributes, in which
+    answers stand; names that `marginal_query` refuses come back as they are, normalised.
+    """
+    parts = normalize_query_name(name).split(" * ")
+    coarsenings = {part: schema.coarsening(part) for part in parts}
+    of = [part if (one := coarsenings[part]) is None else one.attribute for part in parts]
+    if not set(of) <= set(schema.attributes):
+        return " * ".join(parts)
+    places = [schema.attributes.index(attribute) for attribute in of]
+    return " * ".join(part for _, part in sorted(zip(places, parts, strict=True)))
+
+
 @dataclass(frozen=True)
 class MarginalQuery:
     """A query group: `factors[i]` gives the coarse level of each level of attribute i.

@@ -15,10 +15,19 @@ from functools import cache
 import numpy as np
 
 from ..tables.columns import CodedColumn
-from .attribute_declarations import DATE_PARTS, AttributeDeclaration, CodeRange, Codes
+from .attribute_declarations import (
+    DATE_PARTS,
+    AttributeDeclaration,
+    CodeRange,
+    Codes,
+    RefusedCodes,
+)
 
 UNKNOWN = -1
 """The level of a code that no level has."""
+
+FIRST_REFUSED = -2
+"""Level of what the first of a recode's `refused` refuses; one less of the next, and so on."""
 
 NO_AGE = "\0"
 """What a date of birth tells that is none."""
@@ -106,14 +115,16 @@ class Reading:
 class Recode:
     """How an attribute is told: `rules` of levels and the codes that columns must have for them.
 
-    The first rule that fits tells the level of a record. A recode of one column may have a reading
-    of its cells.
+    The first rule that fits tells the level of a record; those of what is `refused`, with levels
+    from `FIRST_REFUSED` down, stand before all others. A recode of one column may have a reading of
+    its cells.
     """
 
     attribute: str
     levels: tuple[str, ...]
     rules: tuple[tuple[int, Mapping[str, Condition]], ...]
     reading: Reading | None = None
+    refused: tuple[RefusedCodes, ...] = ()
     _level_of: dict[str | None, int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -125,7 +136,7 @@ class Recode:
         return tuple(dict.fromkeys(name for _, where in self.rules for name in where))
 
     def level_of(self, value: str | None) -> int:
-        """Level of one value of a recode of one column; -1 where no level has it."""
+        """Level of one value of a recode of one column; negative where no level has it."""
         known = self._level_of.get(value)
         if known is not None:
             return known
@@ -137,7 +148,8 @@ class Recode:
         return UNKNOWN
 
     def evaluate(self, columns: Mapping[str, CodedColumn], n_rows: int) -> np.ndarray:
-        """Level of every row, shape `(n_rows,)`, int16; -1 where no level fits."""
+        """Level of every row, shape `(n_rows,)`, int16; -1 where no level fits, and less where the
+        codes are refused."""
         names = self.columns
         if len(names) == 1 and all(where for _, where in self.rules):
             return columns[names[0]].lookup(self.level_of, np.int16)
@@ -206,14 +218,14 @@ def compiled_recode(
     """
     if declared.rules is not None:
         labels = tuple(dict.fromkeys(rule.level for rule in declared.rules))
+        refused = declared.refused or ()
+        entries = [(FIRST_REFUSED - number, entry.where) for number, entry in enumerate(refused)]
+        entries += [(labels.index(rule.level), rule.where) for rule in declared.rules]
         rules = tuple(
-            (
-                labels.index(rule.level),
-                {column: CodeSet.of(codes) for column, codes in rule.where.items()},
-            )
-            for rule in declared.rules
+            (level, {column: CodeSet.of(codes) for column, codes in where.items()})
+            for level, where in entries
         )
-        return Recode(name, labels, rules)
+        return Recode(name, labels, rules, refused=refused)
     if declared.column is None:
         raise ValueError(f"attribute {name!r} has no column")
     labels, conditions = _conditions(name, declared, rounds_down)

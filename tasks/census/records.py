@@ -22,7 +22,7 @@ from .declarations import Step
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
 from .raw_columns import RawColumns, identity_columns
-from .recodes import UNKNOWN, CodeSet, whole_number
+from .recodes import FIRST_REFUSED, UNKNOWN, CodeSet, whole_number
 from .schema import Schema
 
 NUMBER = "number"
@@ -99,11 +99,14 @@ def count_universe(
         levels = {}
         for recode in recodes:
             level = recode.evaluate(columns, n_rows)
-            is_unknown = level == UNKNOWN
+            is_told = is_member.copy()
             if any(_is_joined(column, steps) for column in recode.columns):
-                is_unknown &= placed.row >= 0
-            evidence.add_mask(name, f"unknown_{recode.attribute}", is_unknown[is_member])
-            is_known &= level != UNKNOWN
+                is_told &= placed.row >= 0
+            for number in range(len(recode.refused)):
+                is_refused = level[is_told] == FIRST_REFUSED - number
+                evidence.add_mask(name, f"refused_{recode.attribute}_{number}", is_refused)
+            evidence.add_mask(name, f"unknown_{recode.attribute}", level[is_told] == UNKNOWN)
+            is_known &= level >= 0
             levels[recode.attribute] = level
         cell = schema.cells({n: level[is_known] for n, level in levels.items()})
         is_counted = count[is_known] > 0

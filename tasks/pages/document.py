@@ -1,14 +1,19 @@
 """Small documents of headings, paragraphs, tables and figures, as Markdown and as one HTML file.
 
 The HTML is made by the templates beside this module, in `templates/`. Whatever a document says is
-escaped there; the one exception is the markup of figures, which `figures` makes and escapes.
+escaped there; the one exception is the markup of figures, which `figures` makes and escapes. Every
+table has a link beside it that holds the same table as CSV, so that the file needs no other.
 """
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from io import StringIO
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -123,6 +128,24 @@ def to_markdown(document: Document) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def to_csv(table: Table, stamp: str | None = None) -> str:
+    """A table as CSV, with the stamp before the header as a line after "# ".
+
+    Numbers have up to six digits and no separators between thousands; where there is none, the
+    field is empty. Of links the text stays.
+
+    >>> to_csv(Table(("level", "n"), (("a, b", 12345), ("c", NONE))))
+    'level,n\\r\\n"a, b",12345\\r\\nc,\\r\\n'
+    """
+    text = StringIO()
+    if stamp:
+        text.write(f"# {stamp}\r\n")
+    rows = csv.writer(text)
+    rows.writerow(table.headers)
+    rows.writerows(map(_csv_field, row) for row in table.rows)
+    return text.getvalue()
+
+
 def to_html(document: Document) -> str:
     """The document as one HTML file that needs nothing else."""
     return _templates().get_template("document.html.j2").render(document=document)
@@ -146,6 +169,8 @@ def _templates() -> Environment:
     templates.filters["numeric_columns"] = _numeric_columns
     templates.filters["classes"] = _classes
     templates.filters["drawing"] = Markup
+    templates.filters["csv_name"] = _csv_name
+    templates.filters["csv_link"] = _csv_link
     return templates
 
 
@@ -161,6 +186,28 @@ def _markdown(block: Block) -> str:
     if isinstance(block, Details):
         return "\n\n".join([f"**{block.summary}**", *map(_markdown, block.blocks)])
     return f"*{block.caption}*" if isinstance(block, Figure) else block
+
+
+def _csv_field(cell: Cell) -> str | int:
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    text = cell.text if isinstance(cell, Link) else cell
+    return "" if text == NONE else text
+
+
+def _csv_name(table: Table, title: str) -> str:
+    """What a table is called once downloaded: after its section and its first column."""
+    words = re.findall(r"[a-z0-9]+", f"{title} {table.headers[0]}".lower())
+    return f"{'-'.join(words)[:80] or 'table'}.csv"
+
+
+def _csv_link(table: Table, stamp: str | None) -> Markup:
+    """The table as an address that holds it; quoting leaves no character that ends an attribute."""
+    return Markup(f"data:text/csv;charset=utf-8,{quote(to_csv(table, stamp), safe=_PLAIN)}")
+
+
+_PLAIN = ",;:/()*!@$+="
+"""Characters that stand for themselves in the address of a download."""
 
 
 def _shown(cell: Cell) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from ...validation.outcome import CHECKS_FILE
 from ..pages.document import (
+    NONE,
     Block,
     Details,
     Document,
@@ -24,6 +28,9 @@ from .gate import CERTIFICATE, warnings_of
 
 MOST_PARTS = 9
 """Kinds of stages that the bar of time tells apart; shorter ones are taken together."""
+
+MOST_COUNTS = 8
+"""Released counts of a table that stand on the front page."""
 
 KINDS = (
     "summary",
@@ -55,12 +62,14 @@ class Overview:
     guarantee : what is guaranteed, in one sentence.
     panels : the budget, and how accurate the release is or what the budget implies of that.
     links : pages of the product's own, besides the certificate and the released files.
+    counts : the first of the released counts, which a withheld release does not show.
     """
 
     released: str
     guarantee: str
     panels: tuple[Section, ...]
     links: tuple[Link, ...] = ()
+    counts: tuple[Block, ...] = ()
 
 
 def report_document(
@@ -69,7 +78,9 @@ def report_document(
     """The report of a run: its front page, the product's own sections, checks, seconds, digests."""
     passed, n_checks = passed_and_all(run)
     verdict = f"Released: all {n_checks} independent checks of the result passed."
+    first = (Section("The first released counts", overview.counts),) if overview.counts else ()
     if passed < n_checks:
+        first = ()
         verdict = f"Withheld: {n_checks - passed} of {n_checks} independent checks failed."
     return Document(
         f"Report: {settings.PRODUCT} of {settings.privacy.dataset}",
@@ -80,7 +91,7 @@ def report_document(
             verdict,
             passed == n_checks,
             overview.guarantee,
-            (*overview.panels, time_panel(stage_seconds(run))),
+            (*first, *overview.panels, time_panel(stage_seconds(run))),
             (*certificate_links(run), *overview.links, *_file_links(run)),
         ),
         provenance(run),
@@ -108,6 +119,21 @@ def bars_panel(
     shown = [group.replace("_", " ") for group in groups]
     svg = bar_chart(shown, series, title=title, value_label=value_label)
     return Section(title, (Figure(svg, words),))
+
+
+def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block, ...]:
+    """The first rows of a released Parquet table as it stands, for `Overview.counts`; by default
+    of all columns. Nothing of a release that was withheld.
+    """
+    if not file.exists():
+        return ()
+    with pq.ParquetFile(file) as table:
+        n_rows, names = table.metadata.num_rows, columns or table.schema_arrow.names
+        batches = table.iter_batches(batch_size=MOST_COUNTS, columns=list(names))
+        found = next(batches).select(names).to_pylist() if n_rows else []
+    words = f"{file.name} has {n_rows:,} rows; the first of them:"
+    rows = tuple(tuple(NONE if cell is None else cell for cell in row.values()) for row in found)
+    return words, Table(tuple(name.replace("_", " ") for name in names), rows, names[-1])
 
 
 def time_panel(seconds: Mapping[str, float]) -> Section:

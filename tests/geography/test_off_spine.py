@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spineflow.geography.categories import Category
-from spineflow.geography.off_spine import off_spine_distances
+from spineflow.geography.off_spine import distances, listed_entries, off_spine_distances
 
 
 def category_of(entity: np.ndarray, n_entities: int) -> Category:
@@ -61,9 +61,9 @@ def test_distance_is_the_smallest_signed_sum(make_spine, parents, data):
     spine = make_spine(parents, [[Fraction(1, len(parents))] * len(level) for level in parents])
     blocks = st.lists(st.integers(0, 2), min_size=spine.n_blocks, max_size=spine.n_blocks)
     entity = np.array(data.draw(blocks))
-    distances = off_spine_distances(spine, category_of(entity, 3))
+    found = off_spine_distances(spine, category_of(entity, 3))
     for number in range(3):
-        assert distances[number] == fewest_geounits(spine, entity == number)
+        assert found[number] == fewest_geounits(spine, entity == number)
 
 
 def test_distances_of_known_entities(make_spine):
@@ -80,3 +80,17 @@ def test_rows_follow_the_geography_frame(make_spine):
     spine = make_spine(parents, [[Fraction(1, 3)] * len(level) for level in parents])
     spine.block_row[:] = [3, 1, 0, 2]
     assert off_spine_distances(spine, category_of([0, 1, 0, 1], 2)).tolist() == [1, 1]
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(parents=parents_of_small_tree(), data=st.data())
+def test_areas_that_overlap_are_as_far_as_each_alone(make_spine, parents, data):
+    spine = make_spine(parents, [[Fraction(1, len(parents))] * len(level) for level in parents])
+    blocks = st.lists(st.integers(0, 1), min_size=spine.n_blocks, max_size=spine.n_blocks)
+    inside = np.array(data.draw(st.lists(blocks, min_size=1, max_size=4)))
+    area, block = np.nonzero(inside)
+    found = distances(spine, listed_entries(spine.n_blocks, block, area), len(inside))
+    alone = [off_spine_distances(spine, category_of(one, 2))[1] for one in inside]
+    assert found.tolist() == alone

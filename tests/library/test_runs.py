@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -50,6 +52,65 @@ def test_labels_have_the_order_of_their_levels(exact_town: spineflow.Run) -> Non
         name for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)
     ]
     assert labelled and all(frame[name].cat.ordered for name in labelled)
+
+
+def test_every_frame_with_labels_has_them_in_declared_order(
+    town_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(town_folder / "run", tmp_path / "run")
+    run = spineflow.open_run(tmp_path / "run")
+    frames = {
+        "measurements": run.measurements(query="sex * age"),
+        "estimates": run.estimates("section"),
+        "table": run.table("AGE_SEX"),
+        "margins": run.margins("AGE_SEX"),
+        "microdata": run.microdata(),
+        "intervals": run.make_intervals("sex * age", "region"),
+    }
+    for name, frame in frames.items():
+        for column, labels in (("sex", ["female", "male"]), ("age", list(AGES))):
+            assert list(frame[column].cat.categories) == labels, name
+            assert frame[column].cat.ordered, name
+    assert (frames["table"]["age"] > "child").any()
+
+
+def test_a_query_is_the_same_however_its_name_is_written(town_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(town_folder / "run", tmp_path / "run")
+    run = spineflow.open_run(tmp_path / "run")
+    measured = run.measurements(query="sex * age")
+    for name in ("age*sex", "age * sex", "sex*age", " age  *sex"):
+        pd.testing.assert_frame_equal(run.measurements(query=name), measured)
+    made = run.make_intervals("sex * age", "region")
+    pd.testing.assert_frame_equal(run.make_intervals("age*sex", "region"), made)
+
+
+def test_intervals_of_own_areas_are_those_of_their_parts_together(
+    town_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(town_folder / "run", tmp_path / "run")
+    run = spineflow.open_run(tmp_path / "run")
+    own = pd.DataFrame({"area": ["mixed", "mixed", "one"], "block": ["N1", "S2", "N3"]})
+    found = run.make_intervals("total", areas=own).set_index("geocode")
+    sections = run.make_intervals("total", "section").set_index("geocode")["estimate"]
+    code = {path.rpartition(".")[2]: value for path, value in sections.items()}
+    assert found.loc["mixed", "estimate"] == pytest.approx(code["N1"] + code["S2"])
+    assert found.loc["one", "estimate"] == pytest.approx(code["N3"])
+    with pytest.raises(spineflow.SpineflowError, match="no block"):
+        run.make_intervals("total", areas=own.assign(block="N9"))
+
+
+def test_the_report_begins_with_the_first_released_counts(exact_town: spineflow.Run) -> None:
+    page = exact_town.report.read_text(encoding="utf-8")
+    assert page.index("The first released counts") < page.index("<h2>The budget</h2>")
+    link = re.search(r'download="the-first-released-counts[^"]*" href="data:[^,]*,([^"]*)"', page)
+    assert link is not None
+    stamp, *lines = unquote(link[1]).split("\r\n")
+    assert stamp.startswith("# NOT PRIVATE")
+    truth = towns.true_counts(towns.residents())
+    rows = {"total": towns.RESIDENTS}
+    for name, labels in (("sex", ["female", "male"]), ("age", AGES)):
+        rows |= {f"{name}: {label}": int(truth.xs(label, level=name).sum()) for label in labels}
+    assert lines == ['"residents, country",count', *(f"{k},{v}" for k, v in rows.items()), ""]
 
 
 def test_a_notebook_shows_what_a_run_is(exact_town: spineflow.Run) -> None:

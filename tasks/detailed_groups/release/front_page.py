@@ -8,16 +8,22 @@ import numpy as np
 import pandas as pd
 
 from ...pages.document import Section
-from ...products.reports import Overview, bars_panel
+from ...products.reports import Overview, bars_panel, first_rows
 from ...products.statement import in_one_sentence
+from ...runs.directory import RunDirectory
 from ..settings import DetailedGroupsSettings
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import shown_percent
 from .budget import LevelFigures
 from .certificate import statement_of
+from .files import TIDY_FILE
+
+FIRST_COLUMNS = ("region_name", "iteration_name", "sex", "age_start", "age_end", "margin", "count")
+"""Columns of the first released counts."""
 
 
 def overview(
+    run: RunDirectory,
     settings: DetailedGroupsSettings,
     parameters: MechanismParameters,
     figures: Sequence[LevelFigures],
@@ -33,6 +39,7 @@ def overview(
         "adaptive mechanism SafeTab-P",
         in_one_sentence(statement_of(settings, parameters)),
         (_budget(parameters), shown),
+        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
     )
 
 

@@ -79,7 +79,7 @@ def report(
         sections.append(_coterminous(run, settings, parameters))
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    front = overview(settings, parameters, figures, accuracy)
+    front = overview(run, settings, parameters, figures, accuracy)
     return report_document(run, settings, front, sections)
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import pandas as pd
 
 from ...pages.document import Section
-from ...products.reports import Overview, bars_panel
+from ...products.reports import Overview, bars_panel, first_rows
 from ...products.statement import in_one_sentence
+from ...runs.directory import RunDirectory
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from .certificate import statement_of
+from .tables import GROUP_SIZES
 
 
-def overview(settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None) -> Overview:
+def overview(
+    run: RunDirectory, settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None
+) -> Overview:
     """The front page; `accuracy` is given for inputs that are not confidential."""
     noise = noise_plan(plan)
     implied = f"Noise in each value of the measured vector, {plan.vector.replace('_', ' ')}."
@@ -25,6 +29,7 @@ def overview(settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | 
             noise.budget_panel("Part of the loss that each level's measurements cost."),
             noise.noise_panel(implied) if accuracy is None else _errors(accuracy),
         ),
+        counts=first_rows(run.release / f"{GROUP_SIZES}.parquet"),
     )
 
 

@@ -41,7 +41,7 @@ def report(
     sections = [_release(plan), exact_section(exact_of(plan)), noise_section(plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    front = overview(settings, plan, accuracy)
+    front = overview(run, settings, plan, accuracy)
     return report_document(run, settings, front, [*sections, _sums(run)])
 
 

@@ -111,6 +111,21 @@ def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame
     return found.areas.frame, multiples_frame(replace(found, multiples=multiples))
 
 
+def public_geography(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What spines are built of: the frames of the geography and of the addresses of the census of
+    2020, whose numbers are declared to be public; of a declared census the table of areas alone,
+    and no invariants.
+
+    Raises InputRefused as `public_tables` does.
+    """
+    if not settings.is_declared:
+        return public_tables(settings)
+    census, table = settings.compiled_census, settings.compiled_census.areas.table
+    check = check_declared_input(census, {}, {table: settings.input.paths()[table]})
+    found = check.accepted(with_counts=not settings.input.confidential)
+    return found.areas.frame, pd.DataFrame()
+
+
 def _own_tables(settings: TopdownSettings) -> dict[str, str]:
     """Paths of the tables of a declared census, without the earlier releases it is held to."""
     releases = settings.compiled_census.earlier_releases

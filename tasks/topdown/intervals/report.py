@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ...census.invariants import read_geography
-from ...census.queries import MarginalQuery, marginal_query
+from ...census.queries import MarginalQuery, in_schema_order, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
@@ -143,6 +143,6 @@ def _listed(
 
 def _query(schema: Schema, name: str) -> MarginalQuery:
     try:
-        return marginal_query(schema, name)
+        return marginal_query(schema, in_schema_order(schema, name))
     except ValueError as error:
         raise InputRefused(f"{error}.") from None

@@ -16,6 +16,7 @@ from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report
 from .certificate import facts_of
+from .first_counts import first_counts
 
 ACCURACY_PAGE = "accuracy.html"
 """The public report of accuracy, beside the run's report where the input is public."""
@@ -44,6 +45,7 @@ def overview(
         in_one_sentence(facts_of(settings).statement),
         (_budget(settings), shown),
         tuple(links),
+        first_counts(run, settings),
     )
 
 

@@ -57,31 +57,36 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     if summary.distances.empty:
         blocks.append("No off-spine entity is targeted in this geography.")
         return Section(f"The spine of {universe}", tuple(blocks))
-    names = {} if settings.is_declared else CATEGORY_NAMES_2020
     distances, deviations = (
-        frame.assign(category=[names.get(name, name) for name in frame["category"]])
+        with_category_names(settings, frame)
         for frame in (summary.distances, summary.standard_deviations)
     )
     blocks += [
         "Off-spine distance: the fewest geounits that must be added and subtracted to make up an "
         f"entity, over the entities of each category. Fewer is better. The {before} spine is what "
         f"the same geography gives without optimised groups.{moved}",
-        _statistics(distances),
-        *_means_chart(
+        statistics_table(distances),
+        *means_chart(
             distances,
             "mean off-spine distance (geounits)",
             f"Mean off-spine distance by category, {universe}",
         ),
         f"Predicted standard deviation of an entity's {counted}, if all measurements are combined "
         f"by weighted least squares, before {imposed}.{noise}",
-        _statistics(deviations),
-        *_means_chart(
+        statistics_table(deviations),
+        *means_chart(
             deviations,
             f"mean standard deviation ({counted})",
             f"Predicted standard deviation by category, {universe}",
         ),
     ]
     return Section(f"The spine of {universe}", tuple(blocks))
+
+
+def with_category_names(settings: TopdownSettings, frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame whose categories are called as people call them."""
+    names = {} if settings.is_declared else CATEGORY_NAMES_2020
+    return frame.assign(category=[names.get(name, name) for name in frame["category"]])
 
 
 def _of(frame: pd.DataFrame, spine: str) -> pd.DataFrame:
@@ -126,7 +131,8 @@ def _fan_out_chart(fan_out: pd.DataFrame, universe: str) -> list[Figure]:
     return [Figure(svg, "Fan-out: how many children the geounits of each geolevel have.")]
 
 
-def _statistics(frame: pd.DataFrame) -> Table:
+def statistics_table(frame: pd.DataFrame) -> Table:
+    """The statistics of a summary's frame, a row for each category and spine."""
     rows = []
     for category in dict.fromkeys(frame["category"]):
         for row in frame[frame["category"] == category].to_dict("records"):
@@ -142,7 +148,7 @@ def _statistics(frame: pd.DataFrame) -> Table:
     return Table(("category", "entities", "spine", *STATISTICS.values()), tuple(rows))
 
 
-def _means_chart(frame: pd.DataFrame, label: str, title: str) -> list[Figure]:
+def means_chart(frame: pd.DataFrame, label: str, title: str) -> list[Figure]:
     """Bars of the means by category, one for each spine; none where a mean is infinite."""
     means = frame.pivot(index="category", columns="spine", values="mean")
     means = means.loc[frame["category"].unique(), frame["spine"].unique()]

@@ -170,6 +170,13 @@ def universe_categories(
         )
 
 
+def spine_geography(
+    settings: TopdownSettings, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> pd.DataFrame:
+    """The rows of the geography that `Spine.block_row` and the categories' entities number."""
+    return geography if settings.is_declared else _inhabited("", geography, invariants)[0]
+
+
 def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRules:
     """The rules of the spines of a declared census.
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import pandas as pd
 
 from ...pages.document import Section
-from ...products.reports import Overview, bars_panel
+from ...products.reports import Overview, bars_panel, first_rows
 from ...products.statement import in_one_sentence
+from ...runs.directory import RunDirectory
 from ..settings import TripsSettings
 from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from .certificate import statement_of
+from .table import TABLE
 
 
-def overview(settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None) -> Overview:
+def overview(
+    run: RunDirectory, settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None
+) -> Overview:
     """The front page; `accuracy` is given for inputs that are not confidential."""
     return Overview(
         f"Trips of the dataset {settings.privacy.dataset}, by the mechanism {plan.mechanism}",
@@ -24,6 +28,7 @@ def overview(settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None)
             if accuracy is None
             else _errors(accuracy),
         ),
+        counts=first_rows(run.release / f"{TABLE}.parquet"),
     )
 
 

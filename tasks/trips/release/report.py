@@ -46,7 +46,7 @@ def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | 
     by_epsilon = _by_epsilon(settings, plan)
     if by_epsilon is not None:
         sections.append(by_epsilon)
-    return report_document(run, settings, overview(settings, plan, accuracy), sections)
+    return report_document(run, settings, overview(run, settings, plan, accuracy), sections)
 
 
 def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import tomllib
 from fnmatch import fnmatch
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+import spineflow
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.pages import document as document_module
@@ -81,7 +85,7 @@ def test_no_text_becomes_markup() -> None:
     page = Outline(to_html(full(NASTY)))
     assert not page.all("script")
     assert "".join(page.texts).count(NASTY) >= 5 * 9
-    assert page.all("a")[-1]["href"] == NASTY
+    assert [a for a in page.all("a") if "download" not in a][-1]["href"] == NASTY
 
 
 @pytest.mark.slow
@@ -95,6 +99,52 @@ def test_the_page_needs_no_other_file() -> None:
     page = to_html(full("words"))
     assert not re.search(r"""(src|href)=["'](?!data:|#|words")""", page)
     assert "@import" not in page and "url(" not in page and "<script" not in page
+
+
+def downloads(page: str) -> list[tuple[str | None, str]]:
+    """Names of the downloads of a page, and what they hold."""
+    found = [a for a in Outline(page).all("a") if "download" in a]
+    begin = "data:text/csv;charset=utf-8,"
+    assert all((a["href"] or "").startswith(begin) for a in found)
+    return [(a["download"], unquote((a["href"] or "").removeprefix(begin))) for a in found]
+
+
+def test_beside_every_table_is_what_it_holds_as_csv() -> None:
+    rows = (("County, north", 1234567, 12345.678), (Link("tracts", "t.html"), NONE, 0.5))
+    table = Table(("geolevel", "n", "sigma"), rows)
+    panel = Section("The budget", (table,))
+    front = FrontPage("Good.", True, "", (panel,), ())
+    section = Section("Noise of all", (table, Details("more", (table,))))
+    found = downloads(to_html(Document("t", (), (section,), None, front)))
+    names = ["the-budget-geolevel.csv", "noise-of-all-geolevel.csv", "more-geolevel.csv"]
+    assert [name for name, _ in found] == names
+    for _, text in found:
+        assert list(csv.reader(StringIO(text))) == [
+            ["geolevel", "n", "sigma"],
+            ["County, north", "1234567", "12345.7"],
+            ["tracts", "", "0.5"],
+        ]
+
+
+def test_a_download_has_the_stamp_of_its_page(tmp_path: Path) -> None:
+    stamp = "NOT PRIVATE: a seed makes the noise repeatable; for testing only"
+    page = to_html(Document("t", (), (Section("s", (TABLE,)),), stamp))
+    ((_, text),) = downloads(page)
+    assert text.splitlines()[0] == f"# {stamp}"
+    (tmp_path / "s.csv").write_text(text, newline="")
+    frame = spineflow.read_table(tmp_path / "s.csv")
+    assert frame.attrs["privacy"] == "NOT PRIVATE" and list(frame["geolevel"]) == [
+        "County",
+        "tracts",
+    ]
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=20))
+def test_any_text_comes_back_from_a_download(text: str) -> None:
+    link = str(document_module._csv_link(Table((text, "n"), ((text, 1),)), None))
+    assert not set(link) & set("\"'<>& \n")
+    header, row = csv.reader(StringIO(unquote(link.partition(",")[2]), newline=""))
+    assert (header, row) == ([text, "n"], [text if text != NONE else "", "1"])
 
 
 def test_equal_documents_are_equal_bytes() -> None:
@@ -154,7 +204,7 @@ def test_no_text_of_the_front_page_becomes_markup() -> None:
     front = FrontPage(NASTY, True, NASTY, (Section(NASTY, (NASTY,)),), (Link(NASTY, NASTY),))
     page = Outline(to_html(Document("T", (), (), None, front, (NASTY,))))
     assert not page.all("script") and "".join(page.texts).count(NASTY) == 6
-    assert page.all("a")[-1]["href"] == NASTY
+    assert [a for a in page.all("a") if "download" not in a][-1]["href"] == NASTY
 
 
 def test_the_deciding_column_is_marked_throughout() -> None:

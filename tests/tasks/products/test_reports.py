@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.pages.document import Document, Section, to_markdown
-from spineflow.tasks.products.reports import Overview, report_document, time_panel
+from spineflow.tasks.pages.document import Block, Document, Section, to_markdown
+from spineflow.tasks.products.reports import Overview, first_rows, report_document, time_panel
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import ProductSettings
 
@@ -46,11 +48,12 @@ class Settings(ProductSettings):
     PRODUCT = "trips"
 
 
-def document(run: RunDirectory) -> Document:
+def document(run: RunDirectory, counts: tuple[Block, ...] = ()) -> Document:
     settings = Settings.model_validate(
         {"privacy": {"dataset": "somewhere", "ledger": "l.db"}, "input": {}}
     )
-    overview = Overview("Trips", "Guarantee.", (Section("The budget", ("bars",)),))
+    budget = Section("The budget", ("bars",))
+    overview = Overview("Trips", "Guarantee.", (budget,), counts=counts)
     return report_document(run, settings, overview, [Section("Own", ("words",))])
 
 
@@ -62,6 +65,27 @@ def test_the_verdict_counts_the_checks(run: RunDirectory) -> None:
     front = document(run).front
     assert front is not None and not front.is_good
     assert front.verdict == "Withheld: 1 of 3 independent checks failed."
+
+
+def test_the_first_released_counts_come_first_unless_the_release_is_withheld(
+    run: RunDirectory,
+) -> None:
+    file = run.release / "trips.parquet"
+    assert first_rows(file) == ()
+    run.release.mkdir(exist_ok=True)
+    rows = [{"origin": f"M{n}", "destination": None, "count": 1000 * n} for n in range(20)]
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    words, table = first_rows(file)
+    assert words == "trips.parquet has 20 rows; the first of them:"
+    assert table.headers == ("origin", "destination", "count")
+    assert table.rows == tuple((f"M{n}", "–", 1000 * n) for n in range(8))
+    assert first_rows(file, ("count", "origin"))[1].rows[1] == (1000, "M1")
+    front = document(run, first_rows(file)).front
+    assert front is not None and front.panels[0].title == "The first released counts"
+    assert table in front.panels[0].blocks
+    write_checks(run, True, False)
+    front = document(run, first_rows(file)).front
+    assert front is not None and front.panels[0].title == "The budget"
 
 
 def test_stages_of_a_kind_are_one_part_of_the_bar(run: RunDirectory) -> None:

@@ -5,10 +5,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from spineflow.tasks.census.census import preset_census
+from spineflow.tasks.census.declared_input import check_declared_input
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.topdown.ingest.generate import generate_county
+
+from tests.tasks.topdown.dhc_input import write_edited
 
 FACTS = Path("../shared/facts/dhc_2020_production.toml")
 PERSONS = preset_census("dhc_persons_2020").universes["persons"]
@@ -92,3 +97,63 @@ def test_budgets_and_passes_are_those_of_production(facts, land):
     for kind in ("least_squares", "rounder"):
         assert passes[kind] == [[ours(name) for name in one] for one in production[kind]]
     assert passes["interleaved"] and own["workload"]["persons"]["on_demand"]
+
+
+CHANGED = {
+    "RELSHIP must be from 20 to 38 in every row": {"RELSHIP": ["19", "39", ""]},
+    "whoever has a QGQTYP (group quarters) must have RELSHIP 37 or 38": {
+        "RELSHIP": ["20", "25", "36"],
+        "QGQTYP": ["101", "501", "904"],
+    },
+    "whoever has RELSHIP 37 or 38 (group quarters) must have a QGQTYP": {
+        "RELSHIP": ["37", "38", "38"],
+        "QGQTYP": ["", "", ""],
+    },
+    "the unit of every householder (RELSHIP 20) must have FINAL_POP of 1 or more": {
+        "RELSHIP": ["20", "20", "20"],
+        "QGQTYP": ["", "", ""],
+        "FINAL_POP": [0, 0, 0],
+    },
+}
+"""What is refused as production refuses it, and what the first persons have instead."""
+
+
+@pytest.fixture(scope="module")
+def county(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("county")
+    generate_county(folder / "raw", persons=500, seed=3, state="35")
+    write_edited(folder / "raw", folder)
+    return folder
+
+
+@pytest.mark.parametrize("statement", CHANGED)
+def test_relationships_that_production_refuses_are_refused(
+    county: Path, tmp_path: Path, statement: str
+) -> None:
+    tables = {name: pd.read_parquet(county / f"{name}.parquet") for name in ("persons", "units")}
+    persons, units = tables["persons"], tables["units"].set_index("MAFID")
+    is_alone = ~persons["MAFID"].duplicated(keep=False)
+    rows = persons.index[is_alone][:3]
+    for column, values in CHANGED[statement].items():
+        if column == "FINAL_POP":
+            units.loc[persons.loc[rows, "MAFID"], column] = values
+        else:
+            persons.loc[rows, column] = values
+    for name, table in {"persons": persons, "units": units.reset_index()}.items():
+        table.to_parquet(tmp_path / f"{name}.parquet")
+    paths = {name: str(tmp_path / f"{name}.parquet") for name in ("persons", "units")}
+    paths["geography"] = str(county / "grfc.txt")
+    census, schemas = preset_census("dhc_persons_2020"), {"persons": PERSONS.schema}
+    found = check_declared_input(census, schemas, paths).findings[0]
+    assert found.rule.startswith(statement) and found.count == 3 and found.remedy
+    refused = found.sentence(with_counts=True)
+    assert "(3 rows break this); " in refused and refused.startswith("persons.parquet: ")
+    assert "3 rows" not in found.sentence()
+
+
+def test_a_county_as_production_has_it_is_accepted(county: Path) -> None:
+    paths = {name: str(county / f"{name}.parquet") for name in ("persons", "units")}
+    paths["geography"] = str(county / "grfc.txt")
+    census, schemas = preset_census("dhc_persons_2020"), {"persons": PERSONS.schema}
+    counted = check_declared_input(census, schemas, paths).accepted().histograms["persons"]
+    assert counted.sum() == len(pd.read_parquet(county / "persons.parquet"))

@@ -14,6 +14,7 @@ from spineflow.tasks.census.inputs import read_addresses
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
 from spineflow.tasks.topdown.checks.replicate import (
@@ -24,9 +25,11 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_seed,
 )
 from spineflow.tasks.topdown.design.allocation import allocation_of
+from spineflow.tasks.topdown.design.facts import PublicFacts
 from spineflow.tasks.topdown.design.problem import UniverseProblem
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.ingest import public_tables
 from spineflow.tasks.topdown.intervals.answers import ProductAnswers
 from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
@@ -234,6 +237,21 @@ def test_what_cannot_be_designed_is_refused_in_one_sentence(
     out, error = capsys.readouterr()
     assert sentence in error and error.count("\n") == 1 and not out
     assert not (county / "refused-designed.toml").exists()
+
+
+def test_geounits_of_the_spine_may_be_named_as_such_whatever_they_are_called_else(
+    county: Path,
+) -> None:
+    path = written(county, "spelt", f"{HEAD}{TARGETS}")
+    settings = load_settings(DesignSettings, path, presets=PRESETS).settled()
+    facts = PublicFacts.of(settings, "persons", *public_tables(settings))
+    blocks = facts.area_of("block", "design")
+    assert (facts.area_of("block of the spine", "design") == blocks).all()
+    assert (facts.area_of("Block_of_the spine", "design") == blocks).all()
+    tracts = facts.area_of("tract of the spine", "design")
+    assert (tracts == facts.spine.ancestors("Tract")).all()
+    with pytest.raises(InputRefused, match="did you mean 'block'"):
+        facts.area_of("blok", "design")
 
 
 EXACT = """\

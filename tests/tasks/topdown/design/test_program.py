@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from spineflow.tasks.topdown.design.allocation import ShareLimit, as_fractions
 from spineflow.tasks.topdown.design.kinds import Asked
 from spineflow.tasks.topdown.design.program import (
     LimitsContradict,
@@ -132,6 +133,28 @@ def test_limits_are_held_and_cost_something() -> None:
     assert held.gap < 1e-3
     assert held.values.max() > free.values.max() * 1.01
     assert held.values.max() == pytest.approx(by_scipy(dense_criteria(case), limits), rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 15, 38])
+def test_many_limits_that_some_allocation_meets_are_met(seed: int) -> None:
+    """Limits of geolevels and of queries, down to millionths, drawn about an allocation."""
+    rng, shape = np.random.default_rng(seed), EVERYWHERE.shape
+    inside = np.maximum(np.exp(rng.normal(0, 4, shape)), 1e-5)
+    inside /= inside.sum()
+    places = [(slice(None), q) for q in range(shape[1])] + [(level,) for level in range(shape[0])]
+    limits = []
+    for place in rng.permutation(len(places))[:5]:
+        chosen = np.zeros(shape, dtype=bool)
+        chosen[places[place]] = True
+        most = Fraction(float(inside[chosen].sum()) * 1.05 + 2e-6)
+        limits.append(ShareLimit(chosen, Fraction(0), min(most, Fraction(1))))
+    rows = np.array([limit.chosen.ravel() for limit in limits], dtype=float)
+    program = problem(small(1), (rows, np.array([float(limit.at_most) for limit in limits])))
+    found = optimum(program, random_allocation(seed), 1e-2)
+    parts = np.array(as_fractions(found.allocation, 10**6, limits))
+    assert parts.sum() == 1 and found.gap < 0.02
+    assert all(parts[limit.chosen].sum() <= limit.at_most for limit in limits)
 
 
 def test_limits_that_contradict_each_other_are_refused() -> None:

@@ -1,0 +1,56 @@
+"""What the command `spine` does: off-spine distances of named entities, as table, page and CSV."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from ..tasks.products.registry import product
+from ..tasks.runs.files import replacing, write_page
+from ..tasks.topdown.ingest.ingest import public_geography
+from ..tasks.topdown.intervals.area_lists import read_areas
+from ..tasks.topdown.release.spine_distances import SpineDistances, spine_distances
+from ..tasks.topdown.release.spine_page import (
+    category_statistics,
+    entity_tables,
+    spine_document,
+)
+from ..tasks.topdown.release.spine_section import statistics_table
+from ..tasks.topdown.settings import TopdownSettings
+from .console import page, print_block
+
+FARTHEST = 5
+"""Entities of every category that are printed."""
+
+
+def show_spine(options: Namespace) -> None:
+    """Work out the distances of a settings file of topdown, print them, and write page and CSV.
+
+    Reads the geography, and of the census of 2020 the units, whose numbers are public by
+    declaration: no person, and no ledger.
+    """
+    settings = product(TopdownSettings.PRODUCT).load(options.settings, options.overrides)
+    assert isinstance(settings, TopdownSettings)
+    listed = None if options.entities is None else read_areas(Path(options.entities))
+    found = spine_distances(settings, *public_geography(settings), listed)
+    print_distances(settings, found)
+    if options.csv is not None:
+        write_csv(Path(options.csv), found)
+        print(f"entities: {options.csv}")
+    if options.page is not None:
+        print(f"page: {write_page(Path(options.page), spine_document(settings, found))}")
+
+
+def print_distances(settings: TopdownSettings, found: SpineDistances) -> None:
+    """Statistics of every category, and the entities that are farthest."""
+    for universe in settings.run.universes:
+        page().print(f"\n[bold]{universe}[/bold]: off-spine distances (geounits)")
+        print_block(statistics_table(category_statistics(settings, found, universe)))
+        for table in entity_tables(settings, found, universe, FARTHEST):
+            print_block(table)
+
+
+def write_csv(file: Path, found: SpineDistances) -> None:
+    """Write the distances of all entities, a row for each entity and spine."""
+    with replacing(file) as part:
+        found.entities.to_csv(part, index=False, lineterminator="\n")

@@ -1,0 +1,155 @@
+"""How far named entities are from the spines of settings, from what is public.
+
+The entities are those of the off-spine categories that the spine of a universe targets, and areas
+that somebody lists. What each of them costs is its off-spine distance
+(`geography.off_spine`): the fewest geounits that are added and subtracted to make it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from ....geography.categories import GROUP_QUARTERS, Category
+from ....geography.levels import Spine
+from ....geography.off_spine import distances, listed_entries, off_spine_distances
+from ....geography.summary import geounit_counts, statistics
+from ...runs.errors import InputRefused
+from ..intervals.area_lists import KnownBlocks, NamedAreas
+from ..settings import TopdownSettings
+from ..spine.build import aian_spine, spine_geography, universe_categories, universe_spine
+
+LISTED = "listed areas"
+"""Category of the areas that somebody lists."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpineDistances:
+    """Off-spine distances of all entities of a run's settings, as frames.
+
+    entities : universe, category, entity, name, blocks, spine, distance; a row for each entity and
+        spine. `entity` is its code, `name` what it is called, empty where no table says, `blocks`
+        how many of the spine's blocks it has.
+    statistics : universe, spine, category, entities, mean, q50, q90, q99, max.
+    geounits : universe, spine, geolevel, geounits, of the spines of the settings and of those that
+        they are compared with.
+    """
+
+    entities: pd.DataFrame
+    statistics: pd.DataFrame
+    geounits: pd.DataFrame
+
+
+def spine_distances(
+    settings: TopdownSettings,
+    geography: pd.DataFrame,
+    invariants: pd.DataFrame,
+    listed: pd.DataFrame | None = None,
+) -> SpineDistances:
+    """Distances on the spine of each universe, and on the AIAN or conventional one beside it.
+
+    `geography` and `invariants` are those of `ingest.public_geography`; `listed` has further areas,
+    which may overlap, as `area_lists.read_areas` gives them.
+
+    Raises InputRefused for a geography or rules that make no spine, for listed blocks that are not
+    known, and where there is no entity at all.
+    """
+    frames: list[pd.DataFrame] = []
+    geounits: list[pd.DataFrame] = []
+    before = "conventional" if settings.is_declared else "aian"
+    blocks = spine_geography(settings, geography, invariants)
+    for universe in settings.run.universes:
+        kind: str = settings.geography.spine
+        spines = {kind: universe_spine(settings, universe, geography, invariants)}
+        if kind != before:
+            other = aian_spine(settings, universe, geography, invariants)
+            spines = {before: other} | spines
+        categories = universe_categories(settings, universe, geography, invariants)
+        for name, spine in spines.items():
+            own = [_of_category(settings, spine, category, blocks) for category in categories]
+            if listed is not None:
+                own.append(_of_listed(settings, spine, geography, listed))
+            frames += [frame.assign(universe=universe, spine=name) for frame in own if len(frame)]
+            geounits.append(geounit_counts(spine).assign(universe=universe, spine=name))
+    if not frames:
+        raise InputRefused(
+            "This geography has no entity off its spine; name columns of the geography as "
+            "geography.categories, or list areas with --entities."
+        )
+    columns = ["universe", "category", "entity", "name", "blocks", "spine", "distance"]
+    entities = pd.concat(frames, ignore_index=True)[columns]
+    rows = [
+        dict(zip(("universe", "category", "spine"), key, strict=True))
+        | {"entities": len(own)}
+        | statistics(own["distance"].to_numpy())
+        for key, own in entities.groupby(["universe", "category", "spine"], sort=False)
+    ]
+    counts = pd.concat(geounits, ignore_index=True)[["universe", "spine", "geolevel", "geounits"]]
+    return SpineDistances(entities, pd.DataFrame(rows), counts)
+
+
+def _of_category(
+    settings: TopdownSettings, spine: Spine, category: Category, blocks: pd.DataFrame
+) -> pd.DataFrame:
+    """The targeted entities of a category, in the order of their codes."""
+    kept = category.targeted()
+    n_blocks = np.bincount(category.entity[spine.block_row], minlength=len(category))
+    return pd.DataFrame(
+        {
+            "category": category.name,
+            "entity": category.label[kept],
+            "name": _names(settings, category, blocks)[kept],
+            "blocks": n_blocks[kept],
+            "distance": off_spine_distances(spine, category)[kept],
+        }
+    )
+
+
+def _of_listed(
+    settings: TopdownSettings, spine: Spine, geography: pd.DataFrame, listed: pd.DataFrame
+) -> pd.DataFrame:
+    """The listed areas, by name."""
+    last = settings.compiled_census.geolevels[-1] if settings.is_declared else None
+    areas = NamedAreas.listed(listed, spine.block_geocode, KnownBlocks.of(geography, last))
+    pairs, n_areas = areas.blocks, len(areas.names)
+    entries = listed_entries(spine.n_blocks, pairs.block, pairs.area)
+    return pd.DataFrame(
+        {
+            "category": LISTED,
+            "entity": areas.names,
+            "name": "",
+            "blocks": np.bincount(pairs.area, minlength=n_areas),
+            "distance": distances(spine, entries, n_areas),
+        }
+    )
+
+
+def _names(settings: TopdownSettings, category: Category, blocks: pd.DataFrame) -> np.ndarray:
+    """(n_entities,) what the entities of a category are called, as the geography tells."""
+    column = next((name for name in _name_columns(settings, category) if name in blocks), None)
+    if column is None or category.name == GROUP_QUARTERS:
+        return np.full(len(category), "", dtype=object)
+    first = np.unique(category.entity, return_index=True)[1]
+    return blocks[column].fillna("").to_numpy(dtype=object)[first]
+
+
+def _name_columns(settings: TopdownSettings, category: Category) -> Iterator[str]:
+    """Columns that may have the names of a category's entities: the one that is declared for it,
+    and the one beside a code of the census of 2020, such as PLACE_NAME.
+    """
+    census = settings.compiled_census
+    declared = census.geography
+    column = category.name
+    if declared is not None and category.name in declared.categories:
+        column = declared.categories[category.name].column
+    if declared is not None:
+        for level in (category.name, column):
+            entry = declared.entities.get(level)
+            if entry is not None and entry.name is not None:
+                yield entry.name
+    for part, code in census.code_parts.items():
+        if code.column == column:
+            yield f"{part}_NAME"
