@@ -7,7 +7,7 @@ areas and referred columns. Every condition on a record is worked out once for e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..tables.columns import CodedColumn, KeyColumn, canonical_keys, is_blank_ke
 from ..tables.mapped import GrowingArray
 from ..tables.readers import Batch
 from ..tables.sources import InputFile
-from .areas import AreaIndex, Areas, text_layout
+from .areas import AreaIndex, Areas, shaped
 from .census import Universe
 from .counting import Counted, RecordCounter, Weights, count_files
 from .declarations import Step
@@ -337,21 +337,6 @@ def _columns_of(universe: Universe, table: str) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(name.removeprefix(prefix) for name in names if name.startswith(prefix))
     )
-
-
-def shaped(
-    files: Sequence[InputFile],
-    texts: Sequence[str],
-    keys: Sequence[str],
-    evidence: EvidenceTally,
-) -> tuple[InputFile, ...]:
-    """The files of a declared table with the layout of the columns that are read; the evidence gets
-    how they are written.
-    """
-    layout = text_layout(files[0].table, texts, keys)
-    found = tuple(replace(file, layout=layout) for file in files)
-    evidence.add_formats(found)
-    return found
 
 
 def _count(value: str | None) -> int:
