@@ -117,10 +117,7 @@ def load_areas(
     own = [column_of[name] for name in below if name != _formed(declared)]
     required = (*own, *sorted(set(further) - set(own)))
     parts: list[dict[str, np.ndarray]] = []
-    layout = text_layout(table, tuple(column_of.values()))
-    shaped = [replace(file, layout=layout) for file in files]
-    evidence.add_formats(shaped)
-    for file in shaped:
+    for file in shaped(files, tuple(column_of.values()), (), evidence):
         for batch in read_batches(file, Selection(required, with_others=True)):
             parts.append(
                 {
@@ -170,8 +167,22 @@ def _formed(declared: CensusGeography) -> str | None:
     return declared.geolevels[-2] if len(declared.geolevels) > 2 else None
 
 
-def text_layout(table: str, columns: Sequence[str], keys: Sequence[str] = ()) -> TableLayout:
-    """The layout of a declared table: columns of codes, and identifiers."""
-    names = dict.fromkeys((*columns, *keys))
-    fields = [Field(name, "key" if name in keys else "code") for name in names]
-    return TableLayout(table, tuple(fields), column_names="expected")
+def shaped(
+    files: Sequence[InputFile],
+    columns: Sequence[str],
+    keys: Sequence[str],
+    evidence: EvidenceTally,
+) -> tuple[InputFile, ...]:
+    """The files of a declared table with its layout: columns of codes, identifiers, and those that
+    its declaration places; the evidence gets how the files are written.
+    """
+    told = files[0].format
+    places, length = (told.places, told.line_length) if told is not None else ({}, None)
+    fields = [
+        Field(name, "key" if name in keys else "code", *places.get(name, (None, None)))
+        for name in dict.fromkeys((*columns, *keys, *places))
+    ]
+    layout = TableLayout(files[0].table, tuple(fields), length, column_names="expected")
+    found = tuple(replace(file, layout=layout) for file in files)
+    evidence.add_formats(found)
+    return found

@@ -78,6 +78,31 @@ class FilesDeclaration(Part):
     missing: Codes | None = None
     """Codes that stand for a blank in every column, such as `["NA", "-9"]`; of identifiers, those
     that are no ranges."""
+    columns: dict[str, tuple[int, int]] | None = Field(default=None, min_length=1)
+    """Places of columns in the lines of a text of fixed width without a header: the first character
+    of each, counted from 0, and the one after its last. The text must be ASCII."""
+    line_length: int | None = Field(default=None, ge=1)
+    """Characters of each such line; left out, up to the end of the last column."""
+
+    @model_validator(mode="after")
+    def _has_places_in_the_line(self) -> FilesDeclaration:
+        if self.columns is None:
+            if self.line_length is not None:
+                raise ValueError("has line_length, which does nothing without columns; remove it")
+            return self
+        if self.separator is not None:
+            raise ValueError("places columns in lines, so that separator does nothing; remove it")
+        for name, (start, end) in self.columns.items():
+            if not 0 <= start < end:
+                raise ValueError(
+                    f"places the column {name} from {start} to {end}; give its first character, "
+                    "counted from 0, and the one after its last"
+                )
+            if self.line_length is not None and end > self.line_length:
+                raise ValueError(
+                    f"places the column {name} beyond the {self.line_length} characters of a line"
+                )
+        return self
 
 
 DATE_PARTS = ("YYYY", "MM", "DD")

@@ -48,9 +48,9 @@ def cef_schema(universe: str, attributes: tuple[str, ...]) -> Schema:
 
 
 def person_columns(attributes: tuple[str, ...]) -> tuple[str, ...]:
-    """Columns of the persons table that a schema's attributes and the checks need."""
+    """Columns of the persons table that a schema's attributes and the checks need, as codes."""
     needed = [column for name in attributes for column in recode_of("persons", name).columns]
-    return tuple(dict.fromkeys(["MAFID", TYPE_COLUMN, *needed]))
+    return tuple(dict.fromkeys([TYPE_COLUMN, *needed]))
 
 
 def person_levels(attribute: str, columns: Mapping[str, CodedColumn]) -> np.ndarray:

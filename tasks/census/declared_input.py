@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,16 +18,24 @@ from scipy import sparse
 from ...validation.expectations import readable, run_suites
 from ...validation.outcome import Outcome
 from ..ledger.recognition import RecordColumn
-from ..tables.findings import InputCheck, UnreadableInput
-from ..tables.sources import input_files
+from ..tables.findings import Finding, InputCheck, UnreadableInput
+from ..tables.sources import InputFile, input_files
 from .areas import Areas, load_areas
 from .census import Bound, Census, Universe
+from .counting import Counted
 from .declared_rules import declared_rules
 from .entities import needed_columns
 from .evidence import EvidenceTally
+from .kept import keep_areas, keep_ways, kept_areas, kept_ways
 from .queries import marginal_query
-from .raw_columns import RawColumns, identity_columns
-from .records import count_universe
+from .records import (
+    UniverseCounter,
+    count_universe,
+    read_ways,
+    records_of,
+    tally_contributions,
+    tally_counted,
+)
 from .schema import Schema
 
 
@@ -50,55 +59,169 @@ class DeclaredInput:
 
 
 def check_declared_input(
-    census: Census, schemas: Mapping[str, Schema], paths: Mapping[str, str]
+    census: Census,
+    schemas: Mapping[str, Schema],
+    paths: Mapping[str, str],
+    scratch: Path | None = None,
 ) -> InputCheck[DeclaredInput]:
     """Read the tables of a census, evaluate every rule and count the universes of `schemas`.
 
-    `paths` are files, folders of partitions, globs or fsspec URLs, by the names of the tables.
+    `paths` are files, folders of partitions, globs or fsspec URLs, by the names of the tables. What
+    is large is kept in temporary files in the folder `scratch`, by default the system's; they hold
+    confidential rows.
     """
-    files = {
-        name: tuple(
-            replace(file, format=census.formats.get(name)) for file in input_files(name, path)
+    return DeclaredTables.of(census, schemas, paths).check(scratch)
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredTables:
+    """The tables of a declared census; see `tasks.census.partitions.CensusReading`."""
+
+    census: Census
+    schemas: Mapping[str, Schema]
+    files: Mapping[str, tuple[InputFile, ...]]
+
+    @classmethod
+    def of(
+        cls, census: Census, schemas: Mapping[str, Schema], paths: Mapping[str, str]
+    ) -> DeclaredTables:
+        """The tables at these paths; see `check_declared_input`."""
+        files = {
+            name: tuple(
+                replace(file, format=census.formats.get(name)) for file in input_files(name, path)
+            )
+            for name, path in paths.items()
+        }
+        return cls(census, schemas, files)
+
+    @property
+    def records(self) -> Mapping[str, tuple[InputFile, ...]]:
+        """By universe that is counted, the files of its records."""
+        return {
+            name: self.files[self.census.universes[name].declared.table]
+            for name in _needed(self.census, self.schemas)
+        }
+
+    def check(self, scratch: Path | None) -> InputCheck[DeclaredInput]:
+        """The check of the whole, universe by universe."""
+        evidence, counted = EvidenceTally(), dict[str, Counted]()
+        subject = ""
+        try:
+            areas = self._areas(evidence)
+            for subject in self.records:
+                universe, schema = self.census.universes[subject], self._schema(subject)
+                is_recognised = subject in self.schemas
+                counted[subject] = count_universe(
+                    self.files,
+                    universe,
+                    schema,
+                    areas,
+                    evidence,
+                    scratch,
+                    is_recognised=is_recognised,
+                )
+        except UnreadableInput as error:
+            return self.unreadable(subject, error.finding, tuple(counted), evidence)
+        return self._checked(areas, counted, evidence)
+
+    def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
+        """Read and keep the areas, and what the records of each universe refer to."""
+        subject = ""
+        try:
+            areas = self._areas(evidence)
+            keep_areas(folder / "areas", areas)
+            for subject in self.records:
+                universe = self.census.universes[subject]
+                ways = read_ways(self.files, universe, areas, evidence, folder)
+                keep_ways(folder / "ways" / subject, ways)
+                tally_contributions(self.files, universe, evidence, folder)
+        except UnreadableInput as error:
+            return subject, error.finding
+        return None
+
+    def counter(
+        self, folder: Path, universe: str, scratch: Path | None, evidence: EvidenceTally
+    ) -> tuple[UniverseCounter, tuple[InputFile, ...]]:
+        """What counts a part of a universe's records, and their files, from what was kept."""
+        told, areas = self.census.universes[universe], self._kept_areas(folder)
+        counter = UniverseCounter(
+            told,
+            self._schema(universe),
+            kept_ways(folder / "ways" / universe, told, areas),
+            len(areas),
+            scratch,
+            is_recognised=universe in self.schemas,
+            of_part=True,
         )
-        for name, path in paths.items()
-    }
-    evidence = EvidenceTally()
-    read: list[Outcome] = []
-    counts: dict[str, sparse.csr_array] = {}
-    raw: dict[str, RawColumns] = {}
-    table = census.areas.table
-    try:
-        areas = load_areas(
-            files[table], census.areas, evidence, needed_columns(census.areas, census.tables)
-        )
-        read.append(readable(table, True))
-        for name in _needed(census, schemas):
-            universe = census.universes[name]
-            table = universe.declared.table
-            schema = schemas.get(name, universe.schema)
-            recognised = identity_columns(universe, schema) if name in schemas else ()
-            raw[name] = RawColumns(recognised, len(areas))
-            counts[name] = count_universe(files, universe, schema, areas, evidence, raw[name])
-            read.append(readable(table, True))
-    except UnreadableInput as error:
-        read.append(readable(table, False))
-        return InputCheck(tuple(read), (error.finding,), None, evidence.formats)
-    multiples = _multiples(census, schemas, counts)
-    _tally_constraints(census, schemas, counts, multiples, evidence)
-    rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
-    outcomes = run_suites(rules, evidence.suites)
-    findings = evidence.findings(rules, files, outcomes)
-    outcomes = (*read, *outcomes)
-    if findings:
-        return InputCheck(outcomes, findings, None, evidence.formats)
-    histograms = {name: counts[name] for name in schemas}
-    totals = {
-        name: invariant_totals(census.universes[name], schemas[name], areas, histograms[name])
-        for name in schemas
-    }
-    columns = {name: raw[name].columns() for name in schemas}
-    result = DeclaredInput(areas, histograms, multiples, totals, columns, outcomes)
-    return InputCheck(outcomes, (), result, evidence.formats)
+        return counter, records_of(self.files, told, counter, evidence)
+
+    def put_together(
+        self,
+        folder: Path,
+        counted: Mapping[str, Counted],
+        evidence: EvidenceTally,
+        scratch: Path | None,
+    ) -> InputCheck[DeclaredInput]:
+        """The check of all that was kept and counted."""
+        areas = self._kept_areas(folder)
+        for name, of_universe in counted.items():
+            universe = self.census.universes[name]
+            ways = kept_ways(folder / "ways" / name, universe, areas)
+            tally_counted(universe, ways, of_universe, evidence, scratch)
+        return self._checked(areas, counted, evidence)
+
+    def unreadable(
+        self,
+        subject: str,
+        finding: Finding,
+        before: Sequence[str] = (),
+        evidence: EvidenceTally | None = None,
+    ) -> InputCheck[DeclaredInput]:
+        """The check that ended at a universe, or at the areas (""), after those `before`."""
+        is_read = dict.fromkeys(before, True) | ({subject: False} if subject else {})
+        read = [readable(self.census.areas.table, bool(subject))]
+        read += [
+            readable(self.census.universes[name].declared.table, passed)
+            for name, passed in is_read.items()
+        ]
+        formats = evidence.formats if evidence is not None else {}
+        return InputCheck(tuple(read), (finding,), None, formats)
+
+    def _schema(self, universe: str) -> Schema:
+        return self.schemas.get(universe, self.census.universes[universe].schema)
+
+    def _areas(self, evidence: EvidenceTally) -> Areas:
+        declared = self.census.areas
+        further = needed_columns(declared, self.census.tables)
+        return load_areas(self.files[declared.table], declared, evidence, further)
+
+    def _kept_areas(self, folder: Path) -> Areas:
+        return kept_areas(folder / "areas", self.census.areas)
+
+    def _checked(
+        self, areas: Areas, counted: Mapping[str, Counted], evidence: EvidenceTally
+    ) -> InputCheck[DeclaredInput]:
+        """The check of tables that have been read: every rule is evaluated on the evidence."""
+        census, schemas = self.census, self.schemas
+        read = [readable(census.areas.table, True)]
+        read += [readable(census.universes[name].declared.table, True) for name in counted]
+        counts = {name: of_universe.totals[name] for name, of_universe in counted.items()}
+        multiples = _multiples(census, schemas, counts)
+        _tally_constraints(census, schemas, counts, multiples, evidence)
+        rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
+        outcomes = run_suites(rules, evidence.suites)
+        findings = evidence.findings(rules, self.files, outcomes)
+        outcomes = (*read, *outcomes)
+        if findings:
+            return InputCheck(outcomes, findings, None, evidence.formats)
+        histograms = {name: counts[name] for name in schemas}
+        totals = {
+            name: invariant_totals(census.universes[name], schemas[name], areas, histograms[name])
+            for name in schemas
+        }
+        columns = {name: counted[name].raw for name in schemas}
+        result = DeclaredInput(areas, histograms, multiples, totals, columns, outcomes)
+        return InputCheck(outcomes, (), result, evidence.formats)
 
 
 def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:

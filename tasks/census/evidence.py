@@ -62,6 +62,7 @@ class EvidenceTally:
                 total = self.suites.setdefault(suite, {}).setdefault(column, {})
                 for value, rows in counts.items():
                     total[value] = total.get(value, 0) + rows
+        self.formats |= other.formats
         for where, file in other._first_file.items():
             self._first_file[where] = min(file, self._first_file.get(where, file))
 

@@ -25,6 +25,11 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
             f"files names {unknown[0]!r}, which is no table; there are "
             f"{', '.join(dict.fromkeys(tables))}, and {OTHER!r} for all that are not named"
         )
+    if OTHER in files and files[OTHER].columns is not None:
+        raise ValueError(
+            f"files.{OTHER} places columns, which are those of one table; give every table of "
+            "fixed width a section of its own"
+        )
     numbers = _number_columns(declared)
     found = {}
     for table in dict.fromkeys(tables):
@@ -39,6 +44,8 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
             missing.texts,
             numbers,
             key,
+            places := told.columns or {},
+            told.line_length or max((end for _, end in places.values()), default=None),
         )
     return found
 

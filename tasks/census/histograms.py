@@ -69,6 +69,15 @@ class HistogramSum:
         if self._size > max(_FEWEST_HELD, self._sum.nnz // 8):
             self._sum_up()
 
+    def add_part(
+        self, first: int, offsets: np.ndarray, cells: np.ndarray, counts: np.ndarray
+    ) -> None:
+        """Add a part as `joined` has it."""
+        row = first + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        for start in range(0, len(cells), _FEWEST_HELD):
+            own = slice(start, start + _FEWEST_HELD)
+            self.add(row[own], cells[own], counts[own])
+
     def total(self) -> sparse.csr_array:
         """The sum so far, int64, cells ascending in every row, zeros not stored.
 
@@ -155,11 +164,8 @@ def joined(
     ends = [first + len(offsets) - 1 for first, offsets, *_ in parts]
     if any(end > start for end, start in zip(ends, starts[1:], strict=False)):
         sums = HistogramSum(n_rows, n_cells, folder)
-        for first, offsets, cells, counts in parts:
-            row = first + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-            for start in range(0, len(cells), _FEWEST_HELD):
-                part = slice(start, start + _FEWEST_HELD)
-                sums.add(row[part], cells[part], counts[part])
+        for part in parts:
+            sums.add_part(*part)
         return sums.total()
     in_row = np.zeros(n_rows + 1, dtype=np.int64)
     found = GrowingArray(np.int32, folder), GrowingArray(np.int64, folder)

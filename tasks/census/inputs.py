@@ -15,18 +15,22 @@ from ...validation.census.input_rules import applicable_rules
 from ...validation.expectations import readable, run_suites
 from ...validation.outcome import Outcome
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
+from ..tables.mapped import zeros
 from ..tables.sources import InputFile, input_files
 from .cef_2020 import PERSONS, UNITS
+from .counting import Counted, count_files
+from .evidence import EvidenceTally
 from .histograms import HistogramSum
 from .invariants import block_invariants, state_totals
+from .joins import JoinedTable
+from .kept import keep_facts, keep_frame, keep_table, kept_facts, kept_frame, kept_table
 from .schema import Schema
 from .tables import (
-    EvidenceTally,
-    PersonSums,
-    UnitsTable,
+    PersonCounter,
     load_geography,
     load_units,
-    sum_persons,
+    tally_empty_facilities,
+    unit_codes,
 )
 
 _UNITS_AT_ONCE = 1 << 20
@@ -78,52 +82,131 @@ def check_inputs(
     in temporary files in the folder `scratch`, by default the system's; they hold confidential
     rows.
     """
-    files = table_files({"geography": geography, "units": units, "persons": persons}, names)
-    evidence = EvidenceTally()
-    try:
+    paths = {"geography": geography, "units": units, "persons": persons}
+    return CefTables(table_files(paths, names), person_schema, unit_schema).check(scratch)
+
+
+@dataclass(frozen=True, eq=False)
+class CefTables:
+    """The tables of the Census Edited File; see `tasks.census.partitions.CensusReading`."""
+
+    files: Mapping[str, tuple[InputFile, ...]]
+    person_schema: Schema | None
+    unit_schema: Schema | None
+
+    @property
+    def records(self) -> Mapping[str, tuple[InputFile, ...]]:
+        """Persons alone are counted in parts."""
+        return {"persons": self.files["persons"]}
+
+    def check(self, scratch: Path | None) -> InputCheck[IngestResult]:
+        """The check of the whole."""
+        evidence, table = EvidenceTally(), "geography"
+        try:
+            blocks = load_geography(self.files[table], evidence, scratch)
+            table = "units"
+            units = load_units(self.files[table], blocks, evidence, scratch)
+            table, files = "persons", self.files["persons"]
+            counter = PersonCounter(units, len(blocks.frame), self.person_schema, scratch)
+            count_files(counter, files, range(len(files)), evidence)
+        except UnreadableInput as error:
+            return self.unreadable(table, error.finding)
+        return self._checked(blocks.frame, units, counter.counted(), evidence, scratch)
+
+    def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
+        """Read and keep geography and units."""
         table = "geography"
-        blocks = load_geography(files[table], evidence, scratch)
-        table = "units"
-        unit_table = load_units(files[table], blocks, evidence, scratch)
-        table = "persons"
-        sums = sum_persons(
-            files[table],
-            unit_table,
-            n_blocks=len(blocks.frame),
-            schema=person_schema,
-            evidence=evidence,
-            scratch=scratch,
+        try:
+            blocks = load_geography(self.files[table], evidence, folder)
+            table = "units"
+            units = load_units(self.files[table], blocks, evidence, folder)
+        except UnreadableInput as error:
+            return table, error.finding
+        keep_table(folder / "units", units)
+        keep_frame(folder / "geography.parquet", blocks.frame)
+        keep_facts(folder / "n_blocks.json", len(blocks.frame))
+        return None
+
+    def counter(
+        self, folder: Path, universe: str, scratch: Path | None, evidence: EvidenceTally
+    ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
+        """What counts a part of the persons, and their files, from what was kept."""
+        units, n_blocks = kept_table(folder / "units"), kept_facts(folder / "n_blocks.json")
+        counter = PersonCounter(units, n_blocks, self.person_schema, scratch, of_part=True)
+        return counter, self.files[universe]
+
+    def put_together(
+        self,
+        folder: Path,
+        counted: Mapping[str, Counted],
+        evidence: EvidenceTally,
+        scratch: Path | None,
+    ) -> InputCheck[IngestResult]:
+        """The check of all that was kept and counted."""
+        frame, units = kept_frame(folder / "geography.parquet"), kept_table(folder / "units")
+        return self._checked(frame, units, counted["persons"], evidence, scratch)
+
+    def unreadable(
+        self, subject: str, finding: Finding, before: Sequence[str] = ()
+    ) -> InputCheck[IngestResult]:
+        """The check that ended at a table that cannot be read; the tables before it could be."""
+        read = (readable(name, True) for name in _TABLES[: _TABLES.index(subject)])
+        return InputCheck((*read, readable(subject, False)), (finding,), None)
+
+    def _checked(
+        self,
+        geography: pd.DataFrame,
+        units: JoinedTable,
+        persons: Counted,
+        evidence: EvidenceTally,
+        scratch: Path | None,
+    ) -> InputCheck[IngestResult]:
+        """The check of tables that have been read: every rule is evaluated on the evidence."""
+        tally_empty_facilities(evidence, units, persons.references)
+        rules = applicable_rules(evidence.suites)
+        judged = run_suites(rules, evidence.suites)
+        findings = evidence.findings(rules, self.files, judged)
+        outcomes = (*(readable(name, True) for name in _TABLES), *judged)
+        if findings:
+            return InputCheck(outcomes, findings, None)
+        kind, vacancy, occupied = unit_counts(geography, units, self.unit_schema, scratch)
+        histograms: dict[str, sparse.csr_array] = {}
+        if self.person_schema:
+            histograms["persons"] = persons.totals["histogram"]
+        if occupied is not None:
+            histograms["units"] = occupied
+        geocode, identity = geography["block_geocode"], persons.totals["identity"]
+        result = IngestResult(
+            geography=geography,
+            invariants=block_invariants(geocode, units.area, kind),
+            state_totals=state_totals(geocode, identity.sum(axis=1)),
+            histograms=histograms,
+            identity=identity,
+            unit_block=units.area,
+            unit_population=persons.references,
+            unit_vacancy=vacancy,
+            outcomes=outcomes,
         )
-    except UnreadableInput as error:
-        return unreadable_input(table, error.finding)
-    frame = blocks.frame
-    return checked(evidence, files, frame, unit_table, sums, person_schema, unit_schema, scratch)
+        return InputCheck(outcomes, (), result)
 
 
-def unreadable_input(table: str, finding: Finding) -> InputCheck[IngestResult]:
-    """The check that ended at a table that cannot be read; the tables before it could be."""
-    before = _TABLES[: _TABLES.index(table)]
-    read = (*(readable(name, True) for name in before), readable(table, False))
-    return InputCheck(read, (finding,), None)
-
-
-def checked(
-    evidence: EvidenceTally,
-    files: Mapping[str, Sequence[InputFile]],
-    geography: pd.DataFrame,
-    units: UnitsTable,
-    sums: PersonSums,
-    person_schema: Schema | None,
-    unit_schema: Schema | None,
-    scratch: Path | None,
-) -> InputCheck[IngestResult]:
-    """The check of tables that have been read: every rule is evaluated on the evidence."""
-    outcomes, findings = _evaluate(evidence, files)
-    outcomes = (*(readable(name, True) for name in _TABLES), *outcomes)
-    if findings:
-        return InputCheck(outcomes, findings, None)
-    result = _assemble(geography, units, sums, person_schema, unit_schema, outcomes, scratch)
-    return InputCheck(outcomes, (), result)
+def unit_counts(
+    geography: pd.DataFrame, units: JoinedTable, schema: Schema | None, scratch: Path | None
+) -> tuple[np.ndarray, np.ndarray, sparse.csr_array | None]:
+    """Of units: their kinds and vacancies `(n_units,)` as `UnitCodes` has them, and the housing
+    units by block and cell of a schema, if any.
+    """
+    kind, vacancy = (zeros(len(units), np.int8, scratch) for _ in range(2))
+    summed = None if schema is None else HistogramSum(len(geography), schema.n_cells, scratch)
+    for start in range(0, len(units), _UNITS_AT_ONCE):
+        rows = slice(start, start + _UNITS_AT_ONCE)
+        codes = unit_codes(units, rows)
+        kind[rows], vacancy[rows] = codes.kind, codes.vacancy
+        if summed is not None and schema is not None:
+            is_housing_unit = ~codes.is_facility
+            cells = schema.cells({"occupancy": codes.occupancy[is_housing_unit]})
+            summed.add(units.area[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
+    return kind, vacancy, None if summed is None else summed.total()
 
 
 def read_addresses(
@@ -147,7 +230,8 @@ def read_addresses(
     if findings := evidence.findings(applicable_rules(evidence.suites), files):
         raise refusal(findings, with_counts=with_counts)
     geocode = blocks.frame["block_geocode"]
-    return blocks.frame, block_invariants(geocode, unit_table.block, unit_table.kind)
+    kind, _, _ = unit_counts(blocks.frame, unit_table, None, None)
+    return blocks.frame, block_invariants(geocode, unit_table.area, kind)
 
 
 def table_files(
@@ -158,46 +242,3 @@ def table_files(
         table: input_files(table, os.fspath(path), (names or {}).get(table, os.fspath(path)))
         for table, path in paths.items()
     }
-
-
-def _evaluate(
-    evidence: EvidenceTally, files: Mapping[str, Sequence[InputFile]]
-) -> tuple[tuple[Outcome, ...], tuple[Finding, ...]]:
-    """Outcomes of all rules by Great Expectations, and findings with counts by our own code."""
-    rules = applicable_rules(evidence.suites)
-    outcomes = run_suites(rules, evidence.suites)
-    return outcomes, evidence.findings(rules, files, outcomes)
-
-
-def _assemble(
-    geography: pd.DataFrame,
-    units: UnitsTable,
-    sums: PersonSums,
-    person_schema: Schema | None,
-    unit_schema: Schema | None,
-    outcomes: tuple[Outcome, ...],
-    scratch: Path | None,
-) -> IngestResult:
-    histograms: dict[str, sparse.csr_array] = {}
-    if person_schema:
-        histograms["persons"] = sums.histogram
-    if unit_schema:
-        summed = HistogramSum(len(geography), unit_schema.n_cells, scratch)
-        for start in range(0, len(units.block), _UNITS_AT_ONCE):
-            rows = slice(start, start + _UNITS_AT_ONCE)
-            is_housing_unit = ~units.is_facility[rows]
-            cells = unit_schema.cells({"occupancy": units.occupancy[rows][is_housing_unit]})
-            summed.add(units.block[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
-        histograms["units"] = summed.total()
-    block_geocode = geography["block_geocode"]
-    return IngestResult(
-        geography=geography,
-        invariants=block_invariants(block_geocode, units.block, units.kind),
-        state_totals=state_totals(block_geocode, sums.population),
-        histograms=histograms,
-        identity=sums.identity,
-        unit_block=units.block,
-        unit_population=sums.unit_population,
-        unit_vacancy=units.vacancy,
-        outcomes=outcomes,
-    )

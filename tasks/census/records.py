@@ -6,41 +6,168 @@ areas and referred columns. Every condition on a record is worked out once for e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-from scipy import sparse
 
-from ..tables.columns import CodedColumn, KeyIndex, canonical_keys, is_blank_key
-from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.columns import CodedColumn, KeyColumn, canonical_keys, is_blank_key
+from ..tables.mapped import GrowingArray
+from ..tables.readers import Batch
 from ..tables.sources import InputFile
-from .areas import AreaIndex, Areas, text_layout
+from .areas import AreaIndex, Areas, shaped
 from .census import Universe
+from .counting import Counted, RecordCounter, Weights, count_files
 from .declarations import Step
 from .evidence import EvidenceTally
-from .histograms import HistogramSum
+from .joins import (
+    ByTable,
+    JoinedTable,
+    OwnAreas,
+    Placed,
+    Placing,
+    numbers_of_alike,
+    read_coded,
+    read_joined,
+)
+from .occupants import Occupants, load_occupants
 from .raw_columns import RawColumns, identity_columns
-from .recodes import FIRST_REFUSED, UNKNOWN, CodeSet, whole_number
+from .recodes import FIRST_REFUSED, UNKNOWN, Recode, whole_number
 from .schema import Schema
-
-NUMBER = "number"
-"""Column of occupants that says how many there are."""
 
 Files = Mapping[str, Sequence[InputFile]]
 """Files of every input table."""
 
 
 @dataclass(frozen=True, eq=False)
-class JoinedTable:
-    """A table on the way to the area: keys, the area of each row (-1 if unknown), and the columns
-    that recodes read of it and of those behind it, by `table.column`.
+class Ways:
+    """What is read before the records of a universe: how they find their areas, and who belongs to
+    them, by name.
     """
 
-    index: KeyIndex
-    area: np.ndarray
-    columns: Mapping[str, CodedColumn]
+    place: Placing
+    occupants: Mapping[str, Occupants]
+
+
+def read_ways(
+    files: Files,
+    universe: Universe,
+    areas: Areas,
+    evidence: EvidenceTally,
+    scratch: Path | None = None,
+) -> Ways:
+    """Read the tables on the way to the area of a universe's records, and those of its occupants.
+
+    Raises UnreadableInput.
+    """
+    place = _placing(files, universe, areas, evidence, scratch)
+    occupants = {}
+    for name, declared in universe.declared.occupants.items():
+        columns = _columns_of(universe, name)
+        conditions = tuple(dict.fromkeys((*columns, *declared.where)))
+        own = shaped(files[declared.table], conditions, (declared.column,), evidence)
+        occupants[name] = load_occupants(
+            own, declared, name, columns, universe.name, evidence, scratch
+        )
+    return Ways(place, occupants)
+
+
+class UniverseCounter(RecordCounter):
+    """Counts the records of a declared universe.
+
+    raw : the columns by which the ledger recognises them, where they are asked for.
+    told_by : by column of the records, the keys by which occupants are found.
+    """
+
+    def __init__(
+        self,
+        universe: Universe,
+        schema: Schema,
+        ways: Ways,
+        n_areas: int,
+        scratch: Path | None = None,
+        *,
+        is_recognised: bool = True,
+        of_part: bool = False,
+    ) -> None:
+        schemas, recode_of = {universe.name: schema}, universe.recodes.__getitem__
+        super().__init__(ways.place, schemas, recode_of, n_areas, scratch, of_part=of_part)
+        self._universe, self._occupants = universe, tuple(ways.occupants.values())
+        self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
+        asked = [column for recode in self.recodes for column in recode.columns]
+        asked += [*universe.rows, *identity_columns(universe, schema)]
+        others = (*universe.declared.occupants, *(step.table for step in universe.steps))
+        told = tuple(f"{name}." for name in others)
+        own = [column for column in asked if not column.startswith(told)]
+        counted = (universe.declared.count,) if universe.declared.count else ()
+        self.texts = tuple(dict.fromkeys((*own, *ways.place.texts, *counted)))
+        self.keys = tuple(dict.fromkeys((*ways.place.keys, *(one.key for one in self._occupants))))
+        self.raw = RawColumns(
+            identity_columns(universe, schema) if is_recognised else (), n_areas, scratch
+        )
+        self.told_by = {one.key: KeyColumn(scratch) for one in self._occupants}
+
+    def tally(
+        self,
+        batch: Batch,
+        columns: dict[str, CodedColumn],
+        placed: Placed,
+        file: int,
+        evidence: EvidenceTally,
+    ) -> Weights:
+        """Hold the references, areas and numbers of a batch to rules."""
+        universe, name = self._universe, self._universe.name
+        if isinstance(self.place, ByTable):
+            column, is_blank = self.place.column, is_blank_key(batch[self.place.column])
+            evidence.add_mask(name, f"blank_{column}", is_blank, file=file)
+            is_unknown = (placed.row < 0) & ~is_blank
+            evidence.add_mask(name, f"unknown_{column}", is_unknown, file=file)
+        for key, keys in self.told_by.items():
+            keys.add(canonical_keys(batch[key]))
+        for one in self._occupants:
+            columns |= one.of(batch[one.key])
+        is_member = np.ones(len(placed.area), dtype=bool)
+        for column, codes in universe.rows.items():
+            is_member &= columns[column].lookup(codes.holds, bool)
+        if isinstance(self.place, OwnAreas):
+            evidence.add_mask(name, "unknown_area", (placed.area < 0)[is_member], file=file)
+        count = np.ones(len(placed.area), dtype=np.int64)
+        declared = universe.declared
+        if declared.count:
+            count = columns[declared.count].lookup(_count, np.int64)
+            evidence.add_mask(name, "unknown_count", (count < 0)[is_member], file=file)
+            if declared.largest_count is not None:
+                is_large = count > declared.largest_count
+                evidence.add_mask(name, "large_count", is_large, file=file)
+        self.raw.add(columns, placed.area, np.where(is_member, count, 0))
+        return Weights(count, is_member)
+
+    def tally_levels(
+        self,
+        recode: Recode,
+        level: np.ndarray,
+        placed: Placed,
+        told: Weights,
+        file: int,
+        evidence: EvidenceTally,
+    ) -> None:
+        """Every record must have a level, and none of the codes that are refused, if its row on the
+        way to the area is known.
+        """
+        is_told = np.ones(len(level), dtype=bool) if told.is_member is None else told.is_member
+        if any(_is_joined(column, self._universe.steps) for column in recode.columns):
+            is_told = is_told & (placed.row >= 0)
+        found, name = level[is_told], self._universe.name
+        for number in range(len(recode.refused)):
+            rule = f"refused_{recode.attribute}_{number}"
+            evidence.add_mask(name, rule, found == FIRST_REFUSED - number, file=file)
+        evidence.add_mask(name, f"unknown_{recode.attribute}", found == UNKNOWN, file=file)
+
+    def tally_cells(self, cell: np.ndarray, file: int, evidence: EvidenceTally) -> None:
+        """Structural zeros must be empty."""
+        for zero, mask in self._zeros:
+            evidence.add_mask(self._universe.name, f"in_{zero}", mask[cell], file=file)
 
 
 def count_universe(
@@ -49,97 +176,84 @@ def count_universe(
     schema: Schema,
     areas: Areas,
     evidence: EvidenceTally,
-    raw: RawColumns,
-) -> sparse.csr_array:
-    """Records by area and cell `(n_areas, n_cells)`, in the order of the areas.
+    scratch: Path | None = None,
+    *,
+    is_recognised: bool = True,
+) -> Counted:
+    """Read and count the records of a universe, and hold them to rules.
 
-    `raw` gets the columns by which the ledger recognises them (`identity_columns`). Records whose
-    area, count or level cannot be told are left out; the evidence then holds the rule that they
-    break.
+    Raises UnreadableInput.
     """
-    declared, name, steps = universe.declared, universe.name, universe.steps
-    place = _placing(files, universe, areas, evidence)
-    recodes = [universe.recodes[attribute] for attribute in schema.attributes]
-    asked = [column for recode in recodes for column in recode.columns] + list(universe.rows)
-    asked += identity_columns(universe, schema)
-    occupants = [load_occupants(files, universe, entry, evidence) for entry in declared.occupants]
-    told = {f"{entry}." for entry in declared.occupants} | {f"{step.table}." for step in steps}
-    own = tuple(dict.fromkeys(column for column in asked if not column.startswith(tuple(told))))
-    counted = (declared.count,) if declared.count else ()
-    texts = tuple(dict.fromkeys((*own, *place.area_columns, *counted)))
-    zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
-    sums = HistogramSum(len(areas), schema.n_cells)
-    keys = tuple(dict.fromkeys((*place.keys, *(one.key for one in occupants))))
-    told_by: dict[str, list[pa.Array]] = {one.key: [] for one in occupants}
-    referring = place.references()
-    for batch in _batches(files[declared.table], texts, keys, evidence):
-        columns = _coded(batch, texts)
-        n_rows = len(next(iter(batch.values())))
-        placed = place.of(batch, columns, evidence)
-        for key, part in told_by.items():
-            part.append(batch[key])
-        for one in occupants:
-            columns |= one.of(batch[one.key])
-        is_member = np.ones(n_rows, dtype=bool)
-        for column, codes in universe.rows.items():
-            is_member &= columns[column].lookup(codes.holds, bool)
-        if not steps:
-            evidence.add_mask(name, "unknown_area", (placed.area < 0)[is_member])
-        count = np.ones(n_rows, dtype=np.int64)
-        if declared.count:
-            count = columns[declared.count].lookup(_count, np.int64)
-            evidence.add_mask(name, "unknown_count", (count < 0)[is_member])
-            if declared.largest_count is not None:
-                evidence.add_mask(name, "large_count", count > declared.largest_count)
-        raw.add(columns, placed.area, np.where(is_member, count, 0))
-        referring += np.bincount(
-            placed.row[placed.row >= 0], np.maximum(count, 1)[placed.row >= 0], len(referring)
-        )
-        is_known = is_member & (placed.area >= 0) & (count >= 0)
-        levels = {}
-        for recode in recodes:
-            level = recode.evaluate(columns, n_rows)
-            is_told = is_member.copy()
-            if any(_is_joined(column, steps) for column in recode.columns):
-                is_told &= placed.row >= 0
-            for number in range(len(recode.refused)):
-                is_refused = level[is_told] == FIRST_REFUSED - number
-                evidence.add_mask(name, f"refused_{recode.attribute}_{number}", is_refused)
-            evidence.add_mask(name, f"unknown_{recode.attribute}", level[is_told] == UNKNOWN)
-            is_known &= level >= 0
-            levels[recode.attribute] = level
-        cell = schema.cells({n: level[is_known] for n, level in levels.items()})
-        is_counted = count[is_known] > 0
-        for zero, mask in zeros:
-            evidence.add_mask(name, f"in_{zero}", mask[cell] & is_counted)
-        area = placed.area[is_known][is_counted]
-        sums.add(area, cell[is_counted], count[is_known][is_counted])
-    if steps:
-        _tally_references(universe, 0, referring, evidence)
-    for entry, occupant in declared.occupants.items():
-        numbers = _numbers_of_alike(_whole(told_by[occupant.key]))
-        evidence.add_mask(name, f"shared_key_of_{entry}", numbers > occupant.records_per_key)
-    _tally_contributions(files, universe, evidence)
-    return sums.total()
+    ways = read_ways(files, universe, areas, evidence, scratch)
+    counter = UniverseCounter(
+        universe, schema, ways, len(areas), scratch, is_recognised=is_recognised
+    )
+    own = records_of(files, universe, counter, evidence)
+    count_files(counter, own, range(len(own)), evidence)
+    tally_contributions(files, universe, evidence, scratch)
+    counted = counter.counted()
+    tally_counted(universe, ways, counted, evidence, scratch)
+    return counted
 
 
-def _tally_references(
-    universe: Universe, depth: int, referring: np.ndarray, evidence: EvidenceTally
+def tally_counted(
+    universe: Universe,
+    ways: Ways,
+    counted: Counted,
+    evidence: EvidenceTally,
+    scratch: Path | None = None,
+) -> None:
+    """Hold the sums of all records of a universe to rules."""
+    if isinstance(ways.place, ByTable):
+        n_rows = ways.place.joined.n_rows
+        tally_references(universe, counted.references, n_rows, evidence)
+    tally_shared_keys(universe, counted.told_by, evidence, scratch)
+
+
+def records_of(
+    files: Files, universe: Universe, counter: RecordCounter, evidence: EvidenceTally
+) -> tuple[InputFile, ...]:
+    """The files of a universe's records, with the layout of what its counter reads."""
+    own = files[universe.declared.table]
+    return shaped(own, counter.texts, counter.keys, evidence)
+
+
+def tally_references(
+    universe: Universe,
+    referring: np.ndarray,
+    n_rows: np.ndarray,
+    evidence: EvidenceTally,
+    depth: int = 0,
 ) -> None:
     """Add to the evidence whether rows of the table of a step are referred to by too many
-    `(n_rows,)` records, or rows of the table before it.
+    `(n_rows,)` records, or rows of the table before it; `n_rows` are those of each file.
     """
     step = universe.steps[depth]
     if step.records_per_row is not None:
-        evidence.add_mask(
-            universe.name, f"crowded_row_of_{step.table}", referring > step.records_per_row
-        )
+        is_crowded = referring > step.records_per_row
+        evidence.add_masks(universe.name, f"crowded_row_of_{step.table}", is_crowded, n_rows)
 
 
-def _tally_contributions(files: Files, universe: Universe, evidence: EvidenceTally) -> None:
+def tally_shared_keys(
+    universe: Universe,
+    told_by: Mapping[str, KeyColumn],
+    evidence: EvidenceTally,
+    scratch: Path | None = None,
+) -> None:
+    """Add to the evidence whether too many records have one key that occupants refer to."""
+    for entry, occupant in universe.declared.occupants.items():
+        numbers = numbers_of_alike(told_by[occupant.key], scratch=scratch)
+        is_shared = numbers > occupant.records_per_key
+        evidence.add_mask(universe.name, f"shared_key_of_{entry}", is_shared)
+
+
+def tally_contributions(
+    files: Files, universe: Universe, evidence: EvidenceTally, scratch: Path | None = None
+) -> None:
     """Add to the evidence whether a person has too many records in a table that a universe reads.
 
-    In the universe's own table, a row counts for the records that it stands for.
+    In the universe's own table, a row counts for the records that it stands for. Raises
+    UnreadableInput.
     """
     declared = universe.declared
     for reach in universe.reaches:
@@ -148,185 +262,70 @@ def _tally_contributions(files: Files, universe: Universe, evidence: EvidenceTal
             continue
         is_counted = reach.table == declared.table and declared.count is not None
         texts = (declared.count,) if is_counted and declared.count else ()
-        persons: list[pa.Array] = []
-        weights = [np.empty(0, dtype=np.int64)]
-        for batch in _batches(files[reach.table], texts, (told.person,), evidence):
-            persons.append(batch[told.person])
-            weights += [column.lookup(_count, np.int64) for column in _coded(batch, texts).values()]
-        person = _whole(persons)
-        rows = np.maximum(np.concatenate(weights), 1) if is_counted else None
-        evidence.add_mask(universe.name, f"blank_person_of_{reach.table}", is_blank_key(person))
-        evidence.add_mask(
-            universe.name,
-            f"crowded_person_of_{reach.table}",
-            _numbers_of_alike(person, rows) > told.records_per_person,
-        )
-
-
-def _numbers_of_alike(keys: pa.Array, weights: np.ndarray | None = None) -> np.ndarray:
-    """How many rows have the key of a row, or the sum of their weights, `(n_rows,)`; 0 if blank."""
-    keys = canonical_keys(keys)
-    first = KeyIndex(keys).positions(keys)
-    is_told = first >= 0
-    weights = None if weights is None else weights[is_told]
-    numbers = np.bincount(first[is_told], weights, minlength=len(first))
-    return np.where(is_told, numbers[first], 0) if len(first) else numbers
-
-
-@dataclass(frozen=True, eq=False)
-class _Placed:
-    """Of a batch's records: their areas `(n_rows,)`, -1 for none, and their rows `(n_rows,)` in
-    the table on the way to the area, -1 for none.
-    """
-
-    area: np.ndarray
-    row: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class _OwnColumns:
-    """Records find their areas by columns of their own."""
-
-    area_columns: tuple[str, ...]
-    index: AreaIndex
-    keys: tuple[str, ...] = ()
-
-    def of(self, batch: Batch, columns: dict[str, CodedColumn], evidence: EvidenceTally) -> _Placed:
-        """The areas of a batch's records."""
-        area = self.index.positions([columns[column] for column in self.area_columns])
-        return _Placed(area, np.full(len(area), -1))
-
-    def references(self) -> np.ndarray:
-        """No table is referred to."""
-        return np.zeros(0)
-
-
-@dataclass(frozen=True, eq=False)
-class _ByTable:
-    """Records find their areas by a table that the first of `keys` refers to."""
-
-    universe: str
-    keys: tuple[str, ...]
-    joined: JoinedTable
-    area_columns: tuple[str, ...] = ()
-
-    def of(self, batch: Batch, columns: dict[str, CodedColumn], evidence: EvidenceTally) -> _Placed:
-        """The areas of a batch's records; `columns` gets those of the table."""
-        reference = batch[self.keys[0]]
-        row = self.joined.index.positions(reference)
-        for column, values in self.joined.columns.items():
-            columns[column] = _taken(values, row)
-        is_blank = is_blank_key(reference)
-        evidence.add_mask(self.universe, f"blank_{self.keys[0]}", is_blank)
-        evidence.add_mask(self.universe, f"unknown_{self.keys[0]}", (row < 0) & ~is_blank)
-        return _Placed(np.where(row >= 0, self.joined.area[row], -1), row)
-
-    def references(self) -> np.ndarray:
-        """None yet, of every row of the table."""
-        return np.zeros(len(self.joined.area))
+        persons, weights = KeyColumn(scratch), GrowingArray(np.int64, scratch)
+        own = shaped(files[reach.table], texts, (told.person,), evidence)
+        n_rows = np.zeros(len(own), dtype=np.int64)
+        blank = f"blank_person_of_{reach.table}"
+        for file, batch, columns in read_coded(own, texts, (told.person,)):
+            person = batch[told.person]
+            evidence.add_mask(universe.name, blank, is_blank_key(person), file=file)
+            persons.add(canonical_keys(person))
+            n_rows[file] += len(person)
+            for column in columns.values():
+                weights.append(np.maximum(column.lookup(_count, np.int64), 1))
+        rows = weights.array() if is_counted else None
+        is_crowded = numbers_of_alike(persons, rows, scratch) > told.records_per_person
+        crowded = f"crowded_person_of_{reach.table}"
+        evidence.add_masks(universe.name, crowded, is_crowded, n_rows)
 
 
 def _placing(
-    files: Files, universe: Universe, areas: Areas, evidence: EvidenceTally
-) -> _OwnColumns | _ByTable:
-    """How the records of a universe find their areas; the tables on the way are read."""
-    if universe.steps:
-        joined = load_joined(files, universe, areas, evidence)
-        return _ByTable(universe.name, (universe.steps[0].column,), joined)
-    columns = universe.area_columns
-    return _OwnColumns(columns, AreaIndex(areas, len(columns)))
+    files: Files,
+    universe: Universe,
+    areas: Areas,
+    evidence: EvidenceTally,
+    scratch: Path | None,
+    depth: int = 0,
+) -> Placing:
+    """How the records of a universe, or the rows of a table on the way, find their areas."""
+    if depth == len(universe.steps):
+        columns = universe.area_columns
+        return OwnAreas(columns, AreaIndex(areas, len(columns)))
+    joined = _joined(files, universe, areas, evidence, scratch, depth)
+    return ByTable(universe.steps[depth].column, joined)
 
 
-def load_joined(
-    files: Files, universe: Universe, areas: Areas, evidence: EvidenceTally, depth: int = 0
+def _joined(
+    files: Files,
+    universe: Universe,
+    areas: Areas,
+    evidence: EvidenceTally,
+    scratch: Path | None,
+    depth: int,
 ) -> JoinedTable:
-    """The table of a step on a universe's way to the area, with what it takes from those behind
-    it, which are read before it.
-    """
-    step, behind = universe.steps[depth], None
-    reference: tuple[str, ...] = ()
-    area_columns = universe.area_columns
-    if depth + 1 < len(universe.steps):
-        behind = load_joined(files, universe, areas, evidence, depth + 1)
-        reference, area_columns = (universe.steps[depth + 1].column,), ()
-    table = step.table
-    wanted = _columns_of(universe, table)
-    texts = tuple(dict.fromkeys((*wanted, *area_columns)))
-    keys = tuple(dict.fromkeys((step.key, *reference)))
-    parts: dict[str, list] = {name: [] for name in (*texts, *keys)}
-    for batch in _batches(files[table], texts, keys, evidence):
-        for name, part in parts.items():
-            part.append(batch[name])
-    arrays = {name: _whole(part) for name, part in parts.items()}
-    columns = _coded(arrays, texts)
-    index = KeyIndex(arrays[step.key])
-    evidence.add_mask(universe.name, f"blank_key_of_{table}", index.is_blank)
-    evidence.add_mask(universe.name, f"repeated_key_of_{table}", index.is_repeated)
-    carried = {f"{table}.{column}": columns[column] for column in wanted}
-    if behind is None:
-        coded = [columns[column] for column in area_columns]
-        area = AreaIndex(areas, len(area_columns)).positions(coded)
-        evidence.add_mask(universe.name, "unknown_area", area < 0)
-        return JoinedTable(index, area, carried)
-    row = behind.index.positions(arrays[reference[0]])
-    evidence.add_mask(universe.name, f"unknown_{reference[0]}_of_{table}", row < 0)
-    referring = np.bincount(row[row >= 0], minlength=len(behind.area))
-    _tally_references(universe, depth + 1, referring, evidence)
-    carried |= {name: _taken(column, row) for name, column in behind.columns.items()}
-    return JoinedTable(index, np.where(row >= 0, behind.area[row], -1), carried)
+    """The table of a step on a universe's way to the area."""
+    name, step = universe.name, universe.steps[depth]
+    place = _placing(files, universe, areas, evidence, scratch, depth + 1)
+    wanted = _columns_of(universe, step.table)
+    referring = np.zeros(len(place), dtype=np.int64)
 
+    def tally(batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int) -> None:
+        if isinstance(place, OwnAreas):
+            evidence.add_mask(name, "unknown_area", placed.area < 0, file=file)
+            return
+        unknown = f"unknown_{place.column}_of_{step.table}"
+        evidence.add_mask(name, unknown, placed.row < 0, file=file)
+        np.add.at(referring, placed.row[placed.row >= 0], 1)
 
-@dataclass(frozen=True, eq=False)
-class Occupants:
-    """What rows of another table tell of the records that they belong to, by `<name>.column`.
-
-    key : column of the records that `index`, of the rows' references, is asked for.
-    number : by row, how many have its reference.
-    """
-
-    key: str
-    index: KeyIndex
-    columns: Mapping[str, CodedColumn]
-    number_name: str
-    number: np.ndarray
-
-    def of(self, keys: pa.Array) -> dict[str, CodedColumn]:
-        """The columns of records with these keys."""
-        row = self.index.positions(canonical_keys(keys))
-        found = {name: _taken(column, row) for name, column in self.columns.items()}
-        number = np.where(row >= 0, self.number[row], 0) if len(self.number) else np.zeros_like(row)
-        texts = tuple(str(n) for n in range(int(number.max(initial=0)) + 1))
-        return found | {self.number_name: CodedColumn(number, texts)}
-
-
-def load_occupants(
-    files: Files, universe: Universe, name: str, evidence: EvidenceTally
-) -> Occupants:
-    """The rows of a universe's occupants.
-
-    Evidence: rows that are not alone of one record, where attributes read their columns.
-    """
-    declared = universe.declared.occupants[name]
-    conditions = {column: CodeSet.of(codes) for column, codes in declared.where.items()}
-    wanted = tuple(column for column in _columns_of(universe, name) if column != NUMBER)
-    texts, keys = tuple(dict.fromkeys((*wanted, *conditions))), (declared.column,)
-    parts: dict[str, list] = {column: [] for column in (*wanted, *keys)}
-    for batch in _batches(files[declared.table], texts, keys, evidence):
-        columns = _coded(batch, texts)
-        fits = np.ones(len(batch[declared.column]), dtype=bool)
-        for column, codes in conditions.items():
-            fits &= columns[column].lookup(codes.holds, bool)
-        for column, part in parts.items():
-            part.append(batch[column].filter(pa.array(fits)))
-    arrays = {column: _whole(part) for column, part in parts.items()}
-    references = canonical_keys(arrays[declared.column])
-    index = KeyIndex(references)
-    if wanted:
-        evidence.add_mask(universe.name, f"repeated_{name}", index.is_repeated)
-    first = index.positions(references)
-    number = np.bincount(first[first >= 0], minlength=len(first))
-    told = {f"{name}.{column}": values for column, values in _coded(arrays, wanted).items()}
-    return Occupants(declared.key, index, told, f"{name}.{NUMBER}", number)
+    texts = tuple(dict.fromkeys((*wanted, *place.texts)))
+    own = shaped(files[step.table], texts, (step.key, *place.keys), evidence)
+    columns = {f"{step.table}.{column}": column for column in wanted}
+    joined = read_joined(own, step.key, columns, place, tally, scratch)
+    for told, mask in (("blank", joined.index.is_blank), ("repeated", joined.index.is_repeated)):
+        evidence.add_masks(name, f"{told}_key_of_{step.table}", mask, joined.n_rows)
+    if isinstance(place, ByTable):
+        tally_references(universe, referring, place.joined.n_rows, evidence, depth + 1)
+    return joined
 
 
 def _is_joined(column: str, steps: Sequence[Step]) -> bool:
@@ -342,41 +341,6 @@ def _columns_of(universe: Universe, table: str) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(name.removeprefix(prefix) for name in names if name.startswith(prefix))
     )
-
-
-def _batches(
-    files: Sequence[InputFile],
-    texts: Sequence[str],
-    keys: Sequence[str],
-    evidence: EvidenceTally,
-) -> Iterator[Batch]:
-    """Batches of some columns of a table; the evidence gets how its files are written."""
-    layout = text_layout(files[0].table, texts, keys)
-    shaped = [replace(file, layout=layout) for file in files]
-    evidence.add_formats(shaped)
-    for _, batch in read_partitions(shaped, Selection(tuple(dict.fromkeys((*texts, *keys))))):
-        yield batch
-
-
-def _coded(batch: Batch, names: Sequence[str]) -> dict[str, CodedColumn]:
-    layout = text_layout("", names)
-    return {name: CodedColumn.from_arrow(batch[name], layout.field(name)) for name in names}
-
-
-def _taken(column: CodedColumn, rows: np.ndarray) -> CodedColumn:
-    """The column at some rows; blank where there is no row."""
-    values = column.values if None in column.values else (*column.values, None)
-    blank = values.index(None)
-    return CodedColumn(np.where(rows >= 0, column.codes[rows], blank), values)
-
-
-def _whole(parts: Sequence[pa.Array]) -> pa.Array:
-    """All batches of a column as one array."""
-    column = pa.chunked_array(list(parts)).unify_dictionaries()
-    if pa.types.is_string(column.type):
-        # The texts of one array of this type end at 2 GiB.
-        column = column.cast(pa.large_string())
-    return column.combine_chunks()
 
 
 def _count(value: str | None) -> int:

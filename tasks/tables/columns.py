@@ -7,7 +7,7 @@ the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from .mapped import GrowingArray, sorted_with_rows, zeros
 
 _MOST_DIGITS = 18
 """Longest run of digits that is certain to fit into 64 bits."""
+_MOST_NARROW = np.iinfo(np.int16).max
+"""Distinct values whose positions are kept in two bytes."""
 _ROWS_AT_ONCE = 1 << 20
 """Identifiers that are brought to another form at a time."""
 
@@ -56,15 +58,9 @@ class CodedColumn:
         codes = positions[indices.to_numpy(zero_copy_only=False)]
         return cls(codes, tuple(position_of))
 
-    @classmethod
-    def concatenated(cls, parts: Sequence[CodedColumn]) -> CodedColumn:
-        """The rows of some columns, one after the other."""
-        position_of: dict[str | None, int] = {}
-        codes = []
-        for part in parts:
-            positions = [position_of.setdefault(v, len(position_of)) for v in part.values]
-            codes.append(np.array(positions, dtype=np.int32)[part.codes])
-        return cls(np.concatenate(codes), tuple(position_of))
+    def at(self, rows: np.ndarray | slice) -> CodedColumn:
+        """The column at some rows."""
+        return CodedColumn(self.codes[rows], self.values)
 
     def lookup(self, function: Callable[[str | None], object], dtype: type) -> np.ndarray:
         """`function` of every row's value, evaluated once for each distinct value."""
@@ -83,6 +79,38 @@ class CodedColumn:
     def texts(self) -> np.ndarray:
         """Every row's value, shape `(n_rows,)`, object; None where blank."""
         return self.lookup(lambda value: value, object)
+
+
+class GrowingColumn:
+    """A coded column to which batches are appended; what is large goes to a file in `folder`.
+
+    Its values have a blank in any case, so that rows without a value can be told.
+
+    >>> growing = GrowingColumn()
+    >>> growing.append(CodedColumn(np.array([0, 0]), ("b",)))
+    >>> growing.column().texts().tolist(), growing.column().values
+    (['b', 'b'], (None, 'b'))
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._positions: dict[str | None, int] = {None: 0}
+        self._codes = GrowingArray(np.int16, folder)
+
+    def append(self, column: CodedColumn) -> None:
+        """Append the rows of a column."""
+        told = self._positions
+        positions = [told.setdefault(value, len(told)) for value in column.values]
+        if len(told) > _MOST_NARROW and self._codes.dtype == np.int16:
+            wide, narrow = GrowingArray(np.int32, self._folder), self._codes.array()
+            for start in range(0, len(narrow), _ROWS_AT_ONCE):
+                wide.append(narrow[start : start + _ROWS_AT_ONCE])
+            self._codes = wide
+        self._codes.append(np.array(positions, dtype=self._codes.dtype)[column.codes])
+
+    def column(self) -> CodedColumn:
+        """All rows so far."""
+        return CodedColumn(self._codes.array(), tuple(self._positions))
 
 
 def canonical_text(value: str | int | float | None, field: Field) -> str | None:
@@ -145,12 +173,16 @@ class KeyColumn:
 
     def texts(self) -> pa.Array:
         """The identifiers as texts; null where blank."""
-        parts, numbers, end = [], self.numbers(), 0
+        parts = (_texts(part) for part in self.stretches())
+        return pa.concat_arrays([pa.array([], pa.large_string()), *parts])
+
+    def stretches(self) -> Iterator[pa.Array]:
+        """The identifiers, some rows at a time; null where blank."""
+        numbers, end = self.numbers(), 0
         for plain, length in zip(self._texts, self._lengths, strict=True):
             start, end = end, end + length
             own = numbers[start:end]
-            parts.append(_texts(pa.array(own, mask=own < 0) if plain is None else plain))
-        return pa.concat_arrays([pa.array([], pa.large_string()), *parts])
+            yield pa.array(own, mask=own < 0) if plain is None or self.are_numbers else plain
 
 
 class KeyIndex:
@@ -199,16 +231,18 @@ class KeyIndex:
         self._codes, self._rows = ascending, order
 
     @classmethod
-    def of_numbers(cls, ascending: np.ndarray, rows: np.ndarray) -> KeyIndex:
-        """The index that `numbers` told of; what is blank or repeated it does not know."""
+    def of_parts(
+        cls, ascending: np.ndarray, rows: np.ndarray, texts: pa.Array | None = None
+    ) -> KeyIndex:
+        """The index that `parts` told of; what is blank or repeated it does not know."""
         index = cls.__new__(cls)
         index.is_blank = index.is_repeated = np.empty(0, dtype=bool)
-        index._texts, index._codes, index._rows = None, ascending, rows
+        index._texts, index._codes, index._rows = texts, ascending, rows
         return index
 
-    def numbers(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The identifiers, ascending, and their rows; None where they are compared as texts."""
-        return None if self._texts is not None else (self._codes, self._rows)
+    def parts(self) -> tuple[np.ndarray, np.ndarray, pa.Array | None]:
+        """Codes, ascending, and their rows; and the indexed column where texts are compared."""
+        return self._codes, self._rows, self._texts
 
     def positions(self, keys: pa.Array) -> np.ndarray:
         """Row of every identifier in the indexed column, shape `(n_keys,)`; -1 for none.

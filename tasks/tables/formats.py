@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from unicodedata import normalize
 
 import pyarrow as pa
@@ -47,6 +47,8 @@ class TextFormat:
     missing : the texts that do, which is all that identifiers are compared with.
     numbers : columns that are read as numbers, whose decimal mark counts.
     key : dotted key under which settings say it, for remedies.
+    places : of texts of fixed width, the first character of each column and the one after its last.
+    line_length : characters of each of their lines; None for any other text.
     """
 
     separator: str | None = None
@@ -56,6 +58,8 @@ class TextFormat:
     missing: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
     key: str = ""
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    line_length: int | None = None
 
     def decimal_beside(self, separator: str | None) -> str:
         """The decimal mark of numbers between such separators, or in Parquet if there are none."""

@@ -43,7 +43,7 @@ class GrowingArray:
     """
 
     def __init__(self, dtype: DTypeLike, folder: Path | None = None) -> None:
-        self._dtype, self._folder = np.dtype(dtype), folder
+        self.dtype, self._folder = np.dtype(dtype), folder
         self._chunks: list[np.ndarray] = []
         self._file: BinaryIO | None = None
         self._n_held = self._n_written = 0
@@ -53,18 +53,18 @@ class GrowingArray:
 
     def append(self, values: np.ndarray) -> None:
         """Append values (n,)."""
-        self._chunks.append(np.asarray(values, dtype=self._dtype))
+        self._chunks.append(np.asarray(values, dtype=self.dtype))
         self._n_held += len(values)
-        if self._n_held * self._dtype.itemsize > MOST_BYTES:
+        if self._n_held * self.dtype.itemsize > MOST_BYTES:
             self._write()
 
     def array(self) -> np.ndarray:
         """All values so far, shape (n,)."""
         if self._file is None:
-            self._chunks = [np.concatenate([np.empty(0, self._dtype), *self._chunks])]
+            self._chunks = [np.concatenate([np.empty(0, self.dtype), *self._chunks])]
             return self._chunks[0]
         self._write()
-        return np.asarray(np.memmap(self._file, dtype=self._dtype, mode="r", shape=(len(self),)))
+        return np.asarray(np.memmap(self._file, dtype=self.dtype, mode="r", shape=(len(self),)))
 
     def _write(self) -> None:
         if self._file is None:

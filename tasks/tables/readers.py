@@ -1,4 +1,4 @@
-"""Readers of the input tables: Parquet, delimited text with a header, fixed-width CEF.
+"""Readers of the input tables: Parquet, delimited text with a header, text of fixed width.
 
 The format is recognised from the file's content. Every reader yields batches of the wanted
 columns as Arrow arrays (integers, floats, strings, or dictionaries of these), so that a file need
@@ -223,6 +223,8 @@ def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Ite
     start = text.peek()
     if not start.strip():
         raise file.unreadable("the file is empty", "give a file that holds the table")
+    if file.format is not None and file.format.places:
+        return _read_fixed_width(file, text, selection)
     first_line = start.split(b"\n", 1)[0].rstrip(b"\r")
     has_names = any(name.encode() in first_line for name in layout.names)
     told = file.format.separator if file.format else None
@@ -318,12 +320,20 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
 def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
     layout = file.columns
     line_length = layout.fixed_length
-    columns = selection.choose(file, layout.names)
+    told = file.format if file.format is not None and file.format.places else None
+    columns = selection.choose(file, layout.names if told is None else tuple(told.places))
     line_end = b"\r\n" if text.peek().split(b"\n", 1)[0].endswith(b"\r") else b"\n"
     wrong_length = (
         f"every line must have {line_length} characters in the fixed-width CEF layout",
         "correct these lines, or give delimited text with a header of CEF column names",
     )
+    not_ascii = "a fixed-width CEF file has digits, letters and spaces only; write it again"
+    if told is not None:
+        wrong_length = (
+            f"every line must have {line_length} characters",
+            f"correct these lines, or {told.key}.columns and line_length",
+        )
+        not_ascii = "write the table as delimited text, or as Parquet"
     n_wrong = 0
     rest = b""
     at_end = False
@@ -334,7 +344,7 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
         if not data.isascii():
             raise file.unreadable(
                 "the file holds characters that are not ASCII",
-                "a fixed-width CEF file has digits, letters and spaces only; write it again",
+                not_ascii,
             )
         cut = data.rfind(b"\n") + 1
         if not cut and len(data) > _BLOCK_BYTES:
@@ -345,7 +355,8 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
         n_wrong += n_wrong_here
         if cut and not n_wrong:
             lines = characters.reshape(-1, line_length + len(line_end))
-            yield {name: _slice(lines, layout, name) for name in columns}
+            found = {name: _slice(lines, layout, name) for name in columns}
+            yield found if told is None else told.cleaned(found, told.decimal_beside(None))
     if n_wrong:
         raise file.unreadable(*wrong_length, count=n_wrong)
 
@@ -385,6 +396,9 @@ def format_of(file: InputFile) -> str:
             if magic == PARQUET_MAGIC:
                 return "Parquet"
             text = TextStream(file, stream)
+            if file.format is not None and file.format.places:
+                length = file.format.line_length
+                return f"text of {length} characters a line, {text.encoding.upper()}"
             delimiter, _ = _header(file, text, file.columns)
             decimal = file.format.decimal_beside(delimiter) if file.format else "."
             encoding = text.encoding.upper()

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 
 from ....validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_COLUMNS
+from ...census.evidence import EvidenceTally
 from ...census.invariants import block_invariants
-from ...census.tables import EvidenceTally, UnitsTable, load_geography, load_units
+from ...census.joins import JoinedTable
+from ...census.tables import load_geography, load_units, unit_codes
 from ...tables.cef_layout import PERSONS_LAYOUT
 from ...tables.columns import CodedColumn, is_blank_key
 from ...tables.readers import Selection, read_partitions
@@ -37,7 +39,7 @@ class CensusGeography:
 
     blocks: pd.DataFrame
     invariants: pd.DataFrame
-    units: UnitsTable
+    units: JoinedTable
     block_of_unit: np.ndarray
 
 
@@ -67,15 +69,16 @@ def read_geography(
     )
     is_kept = blocks["TABBLKST"].isin(set(states)).to_numpy()
     position = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
-    has_block = units.block >= 0
+    has_block = units.area >= 0
+    kind = unit_codes(units, has_block).kind
     invariants = block_invariants(
-        frame["block_geocode"], units.block[has_block], np.maximum(units.kind[has_block], 0)
+        frame["block_geocode"], units.area[has_block], np.maximum(kind, 0)
     )
     return CensusGeography(
         blocks[is_kept].reset_index(drop=True),
         invariants[is_kept].reset_index(drop=True),
         units,
-        np.where(has_block, position[units.block], -1),
+        np.where(has_block, position[units.area], -1),
     )
 
 
@@ -96,7 +99,11 @@ def read_persons(
         for suite, column, mask in (
             ("persons", "blank_mafid", is_blank),
             ("cross_table", "person_in_unknown_unit", (unit < 0) & ~is_blank),
-            ("cross_table", "person_in_vacant_unit", (unit >= 0) & (units.occupancy[unit] == 0)),
+            (
+                "cross_table",
+                "person_in_vacant_unit",
+                (unit >= 0) & (unit_codes(units, unit).occupancy == 0),
+            ),
         ):
             evidence.add_mask(suite, column, mask, file=file)
         block = np.where(unit < 0, -1, geography.block_of_unit[unit])

@@ -13,7 +13,7 @@ from ....validation.detailed_groups.input_rules import code_rules, production_ru
 from ....validation.expectations import readable, run_suites
 from ....validation.outcome import Outcome
 from ....validation.rules import Rule
-from ...census.tables import EvidenceTally
+from ...census.evidence import EvidenceTally
 from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.sources import InputFile, input_files
 from ..workload.mapping import code_positions

@@ -20,7 +20,7 @@ from ....validation.detailed_groups.input_rules import (
     unknown_code,
 )
 from ...census.cef_2020 import recode_of
-from ...census.tables import EvidenceTally
+from ...census.evidence import EvidenceTally
 from ...tables.columns import CodedColumn
 from ..workload.iterations import finest_cell
 from ..workload.mapping import NONE

@@ -19,7 +19,7 @@ from ....validation.detailed_groups.input_rules import (
     RACE_COLUMNS,
 )
 from ....validation.rules import Value
-from ...census.tables import EvidenceTally
+from ...census.evidence import EvidenceTally
 from ...tables.columns import CodedColumn
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches

@@ -15,10 +15,11 @@ from ....validation.expectations import readable
 from ....validation.group_sizes.input_rules import census_rule, numbers_rule, total_rule
 from ....validation.outcome import Outcome
 from ...census.cef_2020 import UNITS
+from ...census.evidence import EvidenceTally
 from ...census.histograms import block_histogram
 from ...census.identity import input_digests
 from ...census.inputs import IngestResult, check_inputs
-from ...census.tables import EvidenceTally, load_geography
+from ...census.tables import load_geography
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests
 from ...products.privacy_curves import with_exact

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ...census.census import Census
 from ...census.declared_input import (
     DeclaredInput,
     check_declared_input,
@@ -21,7 +19,7 @@ from ...census.declared_input import (
 )
 from ...census.histograms import write_histogram
 from ...census.identity import input_digests
-from ...census.inputs import IngestResult, check_inputs, read_addresses
+from ...census.inputs import IngestResult, read_addresses
 from ...census.invariants import write_invariants, write_state_totals
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.identity import store_identity
@@ -37,40 +35,17 @@ from ..settings import TopdownSettings
 from ..workload.state_totals import declares_state_totals
 from .earlier import HeldAnswers, held_answers, write_held
 from .parts import check_of_parts
-
-
-def run_census(settings: TopdownSettings) -> Census:
-    """The census of a run, with the structural zeros that its settings add."""
-    census = settings.compiled_census
-    universes = {
-        name: replace(universe, zeros=settings.zeros_of(name))
-        for name, universe in census.universes.items()
-    }
-    return replace(census, universes=universes)
+from .reading import IngestedInput, file_names, own_tables, reading_of
 
 
 def check_input_of(
     settings: TopdownSettings, scratch: Path | None = None
-) -> InputCheck[IngestResult] | InputCheck[DeclaredInput]:
+) -> InputCheck[IngestedInput]:
     """Read and check the tables that the settings name; messages show their file names.
 
     `scratch` is the folder for temporary files of confidential rows.
     """
-    tables = settings.input.paths()
-    if settings.is_declared:
-        tables = _own_tables(settings)
-        schemas = {name: settings.schema_of(name) for name in settings.run.universes}
-        return check_declared_input(run_census(settings), schemas, tables)
-    universes = settings.run.universes
-    return check_inputs(
-        persons=tables["persons"],
-        units=tables["units"],
-        geography=tables["geography"],
-        person_schema=settings.schema_of("persons") if "persons" in universes else None,
-        unit_schema=settings.schema_of("units") if "units" in universes else None,
-        names=_file_names(tables),
-        scratch=scratch,
-    )
+    return reading_of(settings).check(scratch)
 
 
 def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -85,7 +60,7 @@ def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame
         return read_addresses(
             units=paths["units"],
             geography=paths["geography"],
-            names=_file_names(paths),
+            names=file_names(paths),
             with_counts=with_counts,
         )
     census = settings.compiled_census
@@ -100,7 +75,7 @@ def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame
         for name, universe in census.universes.items()
     }
     per = {bound.per: census.universes[bound.per].schema for bound in bounds.values()}
-    check = check_declared_input(replace(census, universes=alone), per, _own_tables(settings))
+    check = check_declared_input(replace(census, universes=alone), per, own_tables(settings))
     found = check.accepted(with_counts=with_counts)
     multiples = {
         (name, number): multiples_of(
@@ -126,16 +101,6 @@ def public_geography(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFr
     return found.areas.frame, pd.DataFrame()
 
 
-def _own_tables(settings: TopdownSettings) -> dict[str, str]:
-    """Paths of the tables of a declared census, without the earlier releases it is held to."""
-    releases = settings.compiled_census.earlier_releases
-    return {name: path for name, path in settings.input.paths().items() if name not in releases}
-
-
-def _file_names(tables: Mapping[str, str]) -> dict[str, str]:
-    return {name: path.rpartition("/")[2] for name, path in tables.items()}
-
-
 def refuse_large_deltas(settings: TopdownSettings, n_persons: int) -> None:
     """Refuse a delta of a universe's guarantee as `refuse_large_delta` does."""
     for universe in settings.run.universes:
@@ -148,7 +113,7 @@ def refuse_large_deltas(settings: TopdownSettings, n_persons: int) -> None:
 def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the geography, the declared invariants and the confidential histograms of a run.
 
-    Where persons were counted in parts, these are put together, else the tables are read. Keyed
+    Where records were counted in parts, these are put together, else the tables are read. Keyed
     digests of the people are stored with the histograms, unless the run is not private. The
     state totals come last: where they are, all is. Raises InputRefused for input that breaks a
     rule; its counts are then in `confidential/findings.json`, and for input that is not
@@ -162,7 +127,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
 def _write_ingested(
     run: RunDirectory,
     settings: TopdownSettings,
-    check: InputCheck[IngestResult] | InputCheck[DeclaredInput],
+    check: InputCheck[IngestedInput],
 ) -> None:
     """Write what a check of the input has found."""
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
@@ -190,7 +155,7 @@ def _write_histograms(run: RunDirectory, result: IngestResult) -> None:
         write_histogram(path, histogram, result.geography["block_geocode"])
 
 
-def largest_universe(result: IngestResult | DeclaredInput) -> int:
+def largest_universe(result: IngestedInput) -> int:
     """The number of persons, or of the records of the largest universe of a declared census."""
     if isinstance(result, DeclaredInput):
         return max(int(histogram.sum()) for histogram in result.histograms.values())

@@ -9,19 +9,19 @@ from ...runs.steps import step
 from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
 from .ingest import ingest_input
-from .parts import count_parts_once, read_addresses_once
+from .parts import count_parts_once, read_before_once
 
 
 @step("read addresses", TopdownSettings, run_name="ingest-addresses")
 def read_addresses(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Read geography and units for the tasks that count persons."""
-    is_new = read_addresses_once(run, settings)
+    """Read the tables that records refer to, for the tasks that count records."""
+    is_new = read_before_once(run, settings)
     return (made if is_new else found)(run.confidential / "ingest")
 
 
 @step("count persons", TopdownSettings, run_name="ingest-persons-{number}")
 def count_persons(run: RunDirectory, settings: TopdownSettings, number: int) -> Made:
-    """Count the persons of some files, or of none where there are fewer files than tasks."""
+    """Count the records of some files, or of none where there are fewer files than tasks."""
     is_new = count_parts_once(run, settings, number)
     return (made if is_new else found)(run.confidential / "ingest")
 

@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 
 from ....geography.levels import Spine
+from ...census.evidence import EvidenceTally
 from ...census.invariants import block_invariants
-from ...census.tables import EvidenceTally, load_geography
+from ...census.tables import load_geography
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...tables.findings import UnreadableInput

@@ -15,13 +15,13 @@ from spineflow.tasks.census import histograms, partitions
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.histograms import joined
 from spineflow.tasks.census.identity import input_digests
-from spineflow.tasks.census.inputs import IngestResult, check_inputs
+from spineflow.tasks.census.inputs import CefTables, IngestResult, check_inputs, table_files
 from spineflow.tasks.census.partitions import (
-    ReadTables,
     check_parts,
     count_part,
     is_kept,
-    keep_addresses,
+    keep_before,
+    parts_of,
 )
 from spineflow.tasks.tables.findings import InputCheck
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -44,11 +44,15 @@ def paths(tmp_path: Path) -> dict[str, str]:
     return found
 
 
+def reading(paths: dict[str, str]) -> CefTables:
+    return CefTables(table_files(paths, {}), PERSONS, UNITS)
+
+
 def in_parts(paths: dict[str, str], folder: Path) -> InputCheck[IngestResult]:
-    tables = ReadTables.of(paths, {}, PERSONS, UNITS)
+    tables = reading(paths)
     folder.mkdir(exist_ok=True)
-    keep_addresses(folder, tables)
-    for number in reversed(range(len(tables.parts()))):
+    keep_before(folder, tables)
+    for number in reversed(range(len(parts_of(tables)))):
         count_part(folder, tables, number)
     found = check_parts(folder, tables)
     assert found is not None
@@ -120,24 +124,26 @@ def test_persons_without_rows_are_no_table(paths: dict[str, str], tmp_path: Path
     assert parts == whole
 
 
-def test_texts_and_missing_parts_are_left_to_the_whole(
-    paths: dict[str, str], tmp_path: Path
-) -> None:
-    tables = ReadTables.of(paths, {}, PERSONS, UNITS)
+def test_missing_parts_are_left_to_the_whole(paths: dict[str, str], tmp_path: Path) -> None:
+    tables = reading(paths)
     folder = tmp_path / "kept"
     folder.mkdir()
     count_part(folder, tables, 0)
     assert check_parts(folder, tables) is None and not is_kept(folder, 0)
-    keep_addresses(folder, tables)
+    keep_before(folder, tables)
     count_part(folder, tables, 0)
     assert is_kept(folder, 0) and check_parts(folder, tables) is None
 
-    edit(paths, "units", 1, "MAFID", "A7")
-    other = tmp_path / "texts"
-    other.mkdir()
-    keep_addresses(other, tables)
-    count_part(other, tables, 0)
-    assert check_parts(other, tables) is None
+
+def test_identifiers_may_be_texts(paths: dict[str, str], tmp_path: Path) -> None:
+    for table in ("persons", "units"):
+        for file in Path(paths[table]).glob("*.parquet"):
+            frame = pd.read_parquet(file)
+            frame["MAFID"] = "A" + frame["MAFID"].astype(str).str.strip()
+            frame.to_parquet(file, index=False)
+    whole, parts = check_inputs(**paths).accepted(), in_parts(paths, tmp_path / "kept").accepted()
+    assert parts.outcomes == whole.outcomes
+    assert input_digests(parts, b"key") == input_digests(whole, b"key")
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -175,7 +181,7 @@ class Code:
 def test_a_folder_from_elsewhere_runs_no_code(paths: dict[str, str], tmp_path: Path) -> None:
     """Whatever lies under the names of what is kept; that of earlier versions is read anew."""
     tables, folder, sign = (
-        ReadTables.of(paths, {}, PERSONS, UNITS),
+        reading(paths),
         tmp_path / "kept",
         tmp_path / "ran",
     )
@@ -183,7 +189,7 @@ def test_a_folder_from_elsewhere_runs_no_code(paths: dict[str, str], tmp_path: P
     kept = [
         path
         for path in folder.rglob("*")
-        if path.suffix not in (".npy", ".parquet") and path.is_file()
+        if path.suffix not in (".npy", ".parquet", ".arrow") and path.is_file()
     ]
     assert kept
     for path in kept:
@@ -198,7 +204,7 @@ def test_a_folder_from_elsewhere_runs_no_code(paths: dict[str, str], tmp_path: P
     assert not is_kept(folder)
     assert check_parts(folder, tables) is None
     assert in_parts(paths, folder).accepted().outcomes == wanted
-    np.save(folder / "codes.npy", np.array([Code(sign)], dtype=object))
+    np.save(folder / "units" / "codes.npy", np.array([Code(sign)], dtype=object))
     with pytest.raises(ValueError, match="[Oo]bject"):
         check_parts(folder, tables)
     assert not sign.exists()

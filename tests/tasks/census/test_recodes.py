@@ -62,5 +62,5 @@ def test_levels_number_the_cells_of_the_persons_schema():
 
 
 def test_columns_that_a_schema_needs():
-    assert person_columns(PERSONS.attributes) == ("MAFID", "QGQTYP", "QAGE", "CENHISP", "CENRACE")
-    assert person_columns(()) == ("MAFID", "QGQTYP")
+    assert person_columns(PERSONS.attributes) == ("QGQTYP", "QAGE", "CENHISP", "CENRACE")
+    assert person_columns(()) == ("QGQTYP",)

@@ -30,7 +30,6 @@ from spineflow.tasks.census.declared_rules import declared_rules
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.raw_columns import RawColumns
 from spineflow.tasks.census.records import count_universe
 from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.products.presets import PRESETS
@@ -121,10 +120,9 @@ class Reader:
         evidence = EvidenceTally()
         areas = load_areas(files["areas"], self.census.areas, evidence, ())
         universe = self.census.universes["u"]
-        raw = RawColumns((), len(areas))
-        found = count_universe(files, universe, universe.schema, areas, evidence, raw)
+        found = count_universe(files, universe, universe.schema, areas, evidence)
         rules = declared_rules(self.census, ["u"], areas.columns, evidence.suites)
-        return None if evidence.findings(rules, files) else found.toarray()
+        return None if evidence.findings(rules, files) else found.totals["u"].toarray()
 
 
 def of_rows(rows: Sequence[Row], candidates: Sequence[Row]) -> Iterator[tuple[Row, ...]]:

@@ -1,0 +1,209 @@
+"""Records counted by area and cell, batch by batch: of a whole table, or of some of its files.
+
+What a census asks of its records beside that, a counter of its own adds to the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from ..ledger.recognition import RecordColumn
+from ..tables.columns import CodedColumn, KeyColumn
+from ..tables.layouts import TableLayout
+from ..tables.mapped import zeros
+from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.sources import InputFile
+from .evidence import EvidenceTally
+from .histograms import HistogramSum
+from .joins import Placed, Placing, coded
+from .raw_columns import RawColumns
+from .recodes import Recode
+from .schema import Schema
+
+
+class References:
+    """How many records refer to each row of a table, added batch by batch.
+
+    Of a part of the records only the rows that occur are kept.
+    """
+
+    def __init__(self, n_rows: int, scratch: Path | None, *, of_part: bool) -> None:
+        self._whole = None if of_part else zeros(n_rows, np.int64, scratch)
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, row: np.ndarray, weight: np.ndarray | None) -> None:
+        """Add the rows `(n,)` that records refer to, -1 for none, and their weights, or 1."""
+        is_told = row >= 0
+        row, weight = row[is_told], None if weight is None else weight[is_told]
+        if self._whole is not None:
+            np.add.at(self._whole, row, 1 if weight is None else weight)
+        elif row.size:
+            at, inverse = np.unique(row, return_inverse=True)
+            self._parts.append((at, np.bincount(inverse, weight).astype(np.int64)))
+
+    def whole(self) -> np.ndarray:
+        """The number of every row; raises ValueError for those of a part."""
+        if self._whole is None:
+            raise ValueError("only the rows that occur are known")
+        return self._whole
+
+    def occurring(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that a part refers to, and their numbers."""
+        if not self._parts:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        at, inverse = np.unique(np.concatenate([at for at, _ in self._parts]), return_inverse=True)
+        number = np.concatenate([number for _, number in self._parts])
+        return at, np.bincount(inverse, number, minlength=len(at)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Of a batch's rows: how many records each stands for `(n_rows,)`, -1 where it cannot be told,
+    and whether they are of the universe `(n_rows,)`; None for one each, and for all.
+    """
+
+    count: np.ndarray | None = None
+    is_member: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """What was counted of the records of a universe.
+
+    totals : histograms by name.
+    references : records by row of the table on the way to their areas.
+    raw, told_by : see `RecordCounter`.
+    """
+
+    totals: Mapping[str, sparse.csr_array]
+    references: np.ndarray
+    raw: Sequence[RecordColumn] = ()
+    told_by: Mapping[str, KeyColumn] = field(default_factory=dict)
+
+
+class RecordCounter:
+    """Counts records by row of the table on the way to their areas, and by area and cell.
+
+    texts, keys : columns that are read of the records' table.
+    references : see `References`.
+    raw : columns by which the ledger recognises the records, where they are asked for.
+    told_by : by column of the records, the keys that other tables refer to.
+    n_rows : rows so far.
+    """
+
+    texts: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    def __init__(
+        self,
+        place: Placing,
+        schemas: Mapping[str, Schema],
+        recode_of: Callable[[str], Recode],
+        n_areas: int,
+        scratch: Path | None,
+        *,
+        of_part: bool,
+    ) -> None:
+        self.place, self.n_areas, self._schemas = place, n_areas, schemas
+        of_all = (name for schema in schemas.values() for name in schema.attributes)
+        self.recodes = [recode_of(attribute) for attribute in dict.fromkeys(of_all)]
+        self.references = References(len(place), scratch, of_part=of_part)
+        self.raw, self.told_by = RawColumns((), n_areas, scratch), dict[str, KeyColumn]()
+        self.n_rows = 0
+        self._sums = {
+            name: HistogramSum(n_areas, schema.n_cells, scratch) for name, schema in schemas.items()
+        }
+
+    def add(self, batch: Batch, layout: TableLayout, file: int, evidence: EvidenceTally) -> None:
+        """Count a batch of the table's file at this position.
+
+        Records whose area, number or level cannot be told are left out; the evidence then holds the
+        rule that they break.
+        """
+        columns = coded(batch, self.texts, layout)
+        placed = self.place.of(batch, columns)
+        n_rows = len(placed.area)
+        self.n_rows += n_rows
+        told = self.tally(batch, columns, placed, file, evidence)
+        weight = None if told.count is None else np.maximum(told.count, 1)
+        self.references.add(placed.row, weight)
+        is_known = placed.area >= 0
+        if told.is_member is not None:
+            is_known &= told.is_member
+        if told.count is not None:
+            is_known &= told.count > 0
+        levels = {}
+        for recode in self.recodes:
+            level = levels[recode.attribute] = recode.evaluate(columns, n_rows)
+            self.tally_levels(recode, level, placed, told, file, evidence)
+            is_known &= level >= 0
+        area, count = placed.area[is_known], np.ones(int(is_known.sum()), dtype=np.int8)
+        if told.count is not None:
+            count = told.count[is_known]
+        known = {name: level[is_known] for name, level in levels.items()}
+        for name, schema in self._schemas.items():
+            cell = schema.cells(known)
+            self.tally_cells(cell, file, evidence)
+            self._sums[name].add(area, cell, count)
+
+    def tally(
+        self,
+        batch: Batch,
+        columns: dict[str, CodedColumn],
+        placed: Placed,
+        file: int,
+        evidence: EvidenceTally,
+    ) -> Weights:
+        """Hold a batch to rules; how many records of the universe each of its rows stands for."""
+        return Weights()
+
+    def tally_levels(
+        self,
+        recode: Recode,
+        level: np.ndarray,
+        placed: Placed,
+        told: Weights,
+        file: int,
+        evidence: EvidenceTally,
+    ) -> None:
+        """Hold the levels of an attribute `(n_rows,)` to rules."""
+
+    def tally_cells(self, cell: np.ndarray, file: int, evidence: EvidenceTally) -> None:
+        """Hold the cells of the records that are counted to rules."""
+
+    def totals(self) -> dict[str, sparse.csr_array]:
+        """The histograms so far, by name."""
+        return {name: sums.total() for name, sums in self._sums.items()}
+
+    def counted(self) -> Counted:
+        """All that was counted of a whole table."""
+        references = self.references.whole()
+        return Counted(self.totals(), references, self.raw.columns(), self.told_by)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The cells of each histogram, by its name."""
+        return {name: schema.n_cells for name, schema in self._schemas.items()}
+
+
+def count_files(
+    counter: RecordCounter,
+    files: Sequence[InputFile],
+    positions: Sequence[int],
+    evidence: EvidenceTally,
+    *,
+    of_part: bool = False,
+) -> None:
+    """Count the records in the files of a table at some positions; those of a part may have none.
+
+    Raises UnreadableInput.
+    """
+    wanted = Selection(tuple(dict.fromkeys((*counter.texts, *counter.keys))))
+    own = [files[position] for position in positions]
+    for number, batch in read_partitions(own, wanted, may_be_empty=of_part):
+        counter.add(batch, own[number].columns, positions[number], evidence)

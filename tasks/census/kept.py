@@ -1,0 +1,243 @@
+"""What tasks leave for each other while an input is read in parts: arrays that others map.
+
+All of it is confidential. Nothing is kept as a pickle: whoever reads one runs what its writer
+wants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from ...geography.declared import declared_units
+from ..runs.files import replacing
+from ..runs.stamps import write_parquet
+from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
+from ..tables.findings import Finding
+from .areas import AreaIndex, Areas
+from .census import Universe
+from .declarations import CensusGeography
+from .evidence import EvidenceTally
+from .joins import ByTable, JoinedTable, OwnAreas, Placing
+from .occupants import Occupants
+from .records import Ways
+
+HistogramPart = tuple[int, np.ndarray, np.ndarray, np.ndarray]
+"""First row of a part of a histogram, offsets into its cells and counts, and these."""
+
+
+def keep_array(path: Path, values: np.ndarray) -> None:
+    """Keep an array."""
+    _write(path, lambda file: np.save(file, values))
+
+
+def kept_array(path: Path) -> np.ndarray:
+    """What `keep_array` kept, mapped."""
+    values = np.load(path, mmap_mode="r")
+    return np.asarray(values) if values.size else np.empty(0, values.dtype)
+
+
+def keep_numbers(place: Path, at: np.ndarray, number: np.ndarray) -> None:
+    """Keep rows that occur, and their numbers."""
+    keep_array(place / "at.npy", at)
+    keep_array(place / "number.npy", number)
+
+
+def kept_numbers(place: Path) -> tuple[np.ndarray, np.ndarray]:
+    """What `keep_numbers` kept."""
+    return kept_array(place / "at.npy"), kept_array(place / "number.npy")
+
+
+def keep_histogram(place: Path, histogram: sparse.csr_array) -> None:
+    """Keep the rows of a histogram from the first to the last that have entries."""
+    indptr = histogram.indptr.astype(np.int64)
+    filled = np.flatnonzero(np.diff(indptr))
+    first, last = (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
+    keep_array(place / "rows.npy", np.append(first, indptr[first : last + 1]))
+    keep_array(place / "cells.npy", histogram.indices)
+    keep_array(place / "counts.npy", histogram.data)
+
+
+def kept_histogram(place: Path) -> HistogramPart:
+    """What `keep_histogram` kept."""
+    rows, cells, counts = (
+        kept_array(place / f"{name}.npy") for name in ("rows", "cells", "counts")
+    )
+    return int(rows[0]), np.asarray(rows[1:]), cells, counts
+
+
+def keep_table(place: Path, table: JoinedTable) -> None:
+    """Keep a table that others refer to."""
+    _keep_index(place, table.index)
+    keep_array(place / "area.npy", table.area)
+    keep_array(place / "n_rows.npy", table.n_rows)
+    _keep_columns(place, table.columns)
+
+
+def kept_table(place: Path) -> JoinedTable:
+    """What `keep_table` kept; its index finds identifiers and knows no more of them."""
+    area, n_rows = (kept_array(place / f"{name}.npy") for name in ("area", "n_rows"))
+    return JoinedTable(_kept_index(place), area, _kept_columns(place), n_rows)
+
+
+def keep_occupants(place: Path, occupants: Occupants) -> None:
+    """Keep what tells of records."""
+    _keep_index(place, occupants.index)
+    keep_array(place / "number.npy", occupants.number)
+    _keep_columns(place, occupants.columns)
+    keep_facts(place / "occupants.json", [occupants.key, occupants.number_name])
+
+
+def kept_occupants(place: Path) -> Occupants:
+    """What `keep_occupants` kept."""
+    key, number_name = kept_facts(place / "occupants.json")
+    number = kept_array(place / "number.npy")
+    return Occupants(key, _kept_index(place), _kept_columns(place), number_name, number)
+
+
+def keep_ways(place: Path, ways: Ways) -> None:
+    """Keep what is read before the records of a universe."""
+    if isinstance(ways.place, ByTable):
+        keep_table(place / "table", ways.place.joined)
+    for name, occupants in ways.occupants.items():
+        keep_occupants(place / "occupants" / name, occupants)
+
+
+def kept_ways(place: Path, universe: Universe, areas: Areas) -> Ways:
+    """What `keep_ways` kept of a universe."""
+    columns = universe.area_columns
+    found: Placing
+    if universe.steps:
+        found = ByTable(universe.steps[0].column, kept_table(place / "table"))
+    else:
+        found = OwnAreas(columns, AreaIndex(areas, len(columns)))
+    declared = universe.declared.occupants
+    return Ways(found, {name: kept_occupants(place / "occupants" / name) for name in declared})
+
+
+def keep_areas(place: Path, areas: Areas) -> None:
+    """Keep the areas of a declared census."""
+    keep_frame(place / "areas.parquet", areas.frame)
+    keep_facts(place / "areas.json", [areas.columns, sorted(areas.skipped)])
+
+
+def kept_areas(place: Path, declared: CensusGeography) -> Areas:
+    """What `keep_areas` kept."""
+    frame, (columns, skipped) = (
+        kept_frame(place / "areas.parquet"),
+        kept_facts(place / "areas.json"),
+    )
+    units = declared_units(frame, declared.geolevels)
+    return Areas(frame, tuple(columns), units, frozenset(skipped))
+
+
+def keep_keys(path: Path, keys: KeyColumn) -> None:
+    """Keep identifiers."""
+    kind = pa.int64() if keys.are_numbers else pa.large_string()
+    _write_arrow(path, kind, keys.stretches())
+
+
+def kept_keys(path: Path) -> Iterator[pa.Array]:
+    """What `keep_keys` kept, some rows at a time."""
+    with pa.memory_map(str(path)) as source:
+        file = pa.ipc.open_file(source)
+        for number in range(file.num_record_batches):
+            yield file.get_batch(number).column(0)
+
+
+def keep_frame(path: Path, frame: pd.DataFrame) -> None:
+    """Keep a frame."""
+    write_parquet(path, pa.Table.from_pandas(frame, preserve_index=False))
+
+
+def kept_frame(path: Path) -> pd.DataFrame:
+    """What `keep_frame` kept."""
+    frame: pd.DataFrame = pq.read_table(path).to_pandas()
+    return frame
+
+
+def keep_mark(
+    path: Path, evidence: EvidenceTally, finding: Finding | None, told: Mapping[str, object]
+) -> None:
+    """Write the file that says that all beside it is there: evidence, why something could not be
+    read, and what else is told of it.
+    """
+    facts = {
+        "evidence": evidence.as_rows(),
+        "formats": evidence.formats,
+        "finding": None if finding is None else asdict(finding),
+        **told,
+    }
+    keep_facts(path, facts)
+
+
+def kept_mark(path: Path) -> tuple[EvidenceTally, Finding | None, dict[str, Any]]:
+    """What `keep_mark` wrote."""
+    told = kept_facts(path)
+    evidence, finding = EvidenceTally.of_rows(told["evidence"]), told["finding"]
+    evidence.formats.update(told["formats"])
+    return evidence, None if finding is None else Finding(**finding), told
+
+
+def keep_facts(path: Path, facts: object) -> None:
+    """Keep numbers and texts."""
+    content = json.dumps(facts, default=np.generic.item).encode()
+    _write(path, lambda file: file.write(content))
+
+
+def kept_facts(path: Path) -> Any:
+    """What `keep_facts` kept."""
+    return json.loads(path.read_bytes())
+
+
+def _keep_index(place: Path, index: KeyIndex) -> None:
+    codes, rows, texts = index.parts()
+    keep_array(place / "codes.npy", codes)
+    keep_array(place / "rows.npy", rows)
+    if texts is not None:
+        _write_arrow(place / "texts.arrow", pa.large_string(), [texts])
+
+
+def _kept_index(place: Path) -> KeyIndex:
+    texts, codes, rows = None, kept_array(place / "codes.npy"), kept_array(place / "rows.npy")
+    if (place / "texts.arrow").exists():
+        (texts,) = kept_keys(place / "texts.arrow")
+    return KeyIndex.of_parts(codes, rows, texts)
+
+
+def _keep_columns(place: Path, columns: Mapping[str, CodedColumn]) -> None:
+    for number, column in enumerate(columns.values()):
+        keep_array(place / f"column {number}.npy", column.codes)
+    keep_facts(place / "columns.json", [[name, c.values] for name, c in columns.items()])
+
+
+def _kept_columns(place: Path) -> dict[str, CodedColumn]:
+    return {
+        name: CodedColumn(kept_array(place / f"column {number}.npy"), tuple(values))
+        for number, (name, values) in enumerate(kept_facts(place / "columns.json"))
+    }
+
+
+def _write_arrow(path: Path, kind: pa.DataType, parts: Iterator[pa.Array] | Sequence) -> None:
+    schema = pa.schema({"keys": kind})
+
+    def write(file: BinaryIO) -> None:
+        with pa.ipc.new_file(file, schema) as writer:
+            for part in parts:
+                writer.write_batch(pa.record_batch([part.cast(kind)], schema=schema))
+
+    _write(path, write)
+
+
+def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    with replacing(path) as part, part.open("wb") as file:
+        write(file)

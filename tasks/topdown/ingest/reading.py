@@ -1,0 +1,67 @@
+"""How the tables of a run are read: as its census says, in one piece or in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ...census.census import Census
+from ...census.declared_input import DeclaredInput, DeclaredTables
+from ...census.inputs import CefTables, IngestResult, table_files
+from ..settings import TopdownSettings
+
+IngestedInput = IngestResult | DeclaredInput
+"""What an ingest needs of its input."""
+
+
+def run_census(settings: TopdownSettings) -> Census:
+    """The census of a run, with the structural zeros that its settings add."""
+    census = settings.compiled_census
+    universes = {
+        name: replace(universe, zeros=settings.zeros_of(name))
+        for name, universe in census.universes.items()
+    }
+    return replace(census, universes=universes)
+
+
+def reading_of(settings: TopdownSettings) -> CefTables | DeclaredTables:
+    """The tables of a run; messages show their file names."""
+    return _READINGS[settings.compiled_census.layout](settings)
+
+
+def _of_cef(settings: TopdownSettings) -> CefTables:
+    tables, universes = settings.input.paths(), settings.run.universes
+    paths = {name: tables[name] for name in ("geography", "units", "persons")}
+    person_schema, unit_schema = (
+        settings.schema_of(name) if name in universes else None for name in ("persons", "units")
+    )
+    return CefTables(table_files(paths, file_names(tables)), person_schema, unit_schema)
+
+
+def _of_declared(settings: TopdownSettings) -> DeclaredTables:
+    schemas = {name: settings.schema_of(name) for name in settings.run.universes}
+    return DeclaredTables.of(run_census(settings), schemas, own_tables(settings))
+
+
+_READINGS: Mapping[str, Callable[[TopdownSettings], CefTables | DeclaredTables]] = {
+    "cef": _of_cef,
+    "declared": _of_declared,
+}
+"""By layout of a census, the tables of a run."""
+
+
+def record_tables(settings: TopdownSettings) -> Sequence[str]:
+    """The tables whose records are counted, and may be counted in parts."""
+    files = reading_of(settings).records.values()
+    return tuple(dict.fromkeys(own[0].table for own in files))
+
+
+def own_tables(settings: TopdownSettings) -> dict[str, str]:
+    """Paths of the tables of a declared census, without the earlier releases it is held to."""
+    releases = settings.compiled_census.earlier_releases
+    return {name: path for name, path in settings.input.paths().items() if name not in releases}
+
+
+def file_names(tables: Mapping[str, str]) -> dict[str, str]:
+    """The names of tables in messages, by their paths."""
+    return {name: path.rpartition("/")[2] for name, path in tables.items()}
