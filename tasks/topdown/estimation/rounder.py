@@ -10,7 +10,10 @@ slopes -1 up to floor(d), 1 - 2 frac(d) for one step, then +1. Where queries, ke
 types are all nested they form a tree in each child, and every cell is summed over the children
 once: a network flow, which `flow` solves. Where they are not, HiGHS takes the linear program.
 
-Queries that cross these chains are served afterwards, where there are any, by `exchange`.
+Queries that cross these chains are served afterwards, where there are any, by `exchange`. Of many
+cells, an early pass is solved on the classes that its rows tell apart: what it leaves is its
+answers alone, whose optimum there is one of all cells if these can have it, as they nearly always
+can.
 
 The optimum need not be unique. Fractional parts are taken in units of 2^-24, far coarser than
 the error of x~, so that ties are ties on every machine and are broken by position.
@@ -18,7 +21,7 @@ the error of x~, so that ties are ties on every machine and are broken by positi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +37,7 @@ from .problem import (
     NO_BOUND,
     SiblingProblem,
     is_refined,
+    joint_classes,
     rows_on_support,
     sum_rows,
 )
@@ -109,26 +113,75 @@ def solve_passes(
     the agreement with earlier passes and the 0/1 box, never a constraint of the problem.
     """
     target = on_grid(target)
+    result = None
+    if asked and len(passes) > 1:
+        result = _solved_passes(problem, target, passes, early=_round_classes)
+    if result is None or result.x is None:
+        result = _solved_passes(problem, target, passes)
+    if result.x is None:
+        anywhere = round_anywhere(problem, target)
+        return replace(anywhere, iterations=result.iterations + anywhere.iterations)
+    chained = [rows_on_support(query, problem.cells) for queries in passes for query in queries]
+    return _with_exchange(result, problem, target, chained, asked)
+
+
+def round_pass(rounding: RoundingPass) -> RounderResult:
+    """Solve a pass as a network flow if it is one, and as a linear program if not."""
+    return round_by_flow(rounding) or round_by_highs(rounding)
+
+
+def _solved_passes(
+    problem: SiblingProblem,
+    target: np.ndarray,
+    passes: Sequence[Sequence[MarginalQuery]],
+    early: Callable[[RoundingPass], RounderResult] = round_pass,
+) -> RounderResult:
+    """The result of the last pass; of the first without a solution, if there is one.
+
+    `early` solves the passes before the last, of which the answers to their own queries count.
+    """
     held: list[tuple[np.ndarray, np.ndarray]] = []
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
     objective, iterations, solver = 0.0, 0, "flow"
-    chained: list[np.ndarray] = []
     for number, queries in enumerate(passes, 1):
         labels = [rows_on_support(query, problem.cells) for query in queries]
         rounding = RoundingPass(problem, target, labels, tuple(held))
-        chained += labels
-        result = round_by_flow(rounding) or round_by_highs(rounding)
+        is_last = number == len(passes)
+        result = round_pass(rounding) if is_last else early(rounding)
         objective += result.objective
         iterations += result.iterations
         if result.x is None:
-            anywhere = round_anywhere(problem, target)
-            return replace(anywhere, iterations=iterations + anywhere.iterations)
+            return replace(result, iterations=iterations)
         if result.solver == "highs":
             solver = "highs"
-        if number < len(passes):
+        if not is_last:
             held += [(label, sum_rows(result.x, label).astype(np.int64)) for label in labels]
-    result = replace(result, objective=objective, iterations=iterations, solver=solver)
-    return _with_exchange(result, problem, target, chained, asked)
+    return replace(result, objective=objective, iterations=iterations, solver=solver)
+
+
+def _round_classes(rounding: RoundingPass) -> RounderResult:
+    """Solve a pass on the classes of cells that its rows tell apart.
+
+    The counts of a class are those of its first cell in the result, which is no histogram.
+    """
+    problem = rounding.problem
+    held = [label for label, _ in rounding.held]
+    linear = [rows.labels() for rows in problem.rows]
+    classes = joint_classes([problem.type_of_cell, *rounding.labels, *held, *linear])
+    first = np.unique(classes, return_index=True)[1]
+    result = round_pass(
+        RoundingPass(
+            problem.coarsened(classes),
+            on_grid(sum_rows(rounding.target, classes)),
+            [label[first] for label in rounding.labels],
+            [(label[first], answers) for label, answers in rounding.held],
+        )
+    )
+    if result.x is None:
+        return result
+    x = np.zeros(rounding.target.shape, dtype=np.int64)
+    x[:, first] = result.x
+    return replace(result, x=x)
 
 
 def _with_exchange(
