@@ -66,9 +66,9 @@ LOOSE, RELATIVE, TIGHT = 1e-3, 1e-3, 1e-10
 """Largest gradient, in records, at which a round ends: of the first, relative to the last round's
 move of a cell, and the least."""
 STALLED = 1e-7
-"""Largest gradient, in records, that rounding errors may leave where steps no longer halve it."""
+"""Largest gradient, in records, that rounding errors may leave where two steps do not halve it."""
 STILL = 1e-9
-"""Largest move of a cell, in records, at which the centre stays."""
+"""Largest move of a cell or a slack, in records, at which the centre stays."""
 LEAST_FILL = 1e-2
 """The least fill by which a cell's distance is weighed, relative to the mean."""
 FORCING = 3e-2
@@ -159,7 +159,7 @@ def solve(problem: DualProblem) -> DualSolution:
         gap = float((slope * one.x).sum() + (np.abs(y) * miss).sum())
         gap += float((off_slack * gamma * np.abs(one.slack)).sum())
         centre, slack, held = one.x, one.slack, y
-        largest = float(np.abs(moved).max(initial=0.0))
+        largest = float(max(np.abs(moved).max(initial=0.0), off_slack.max(initial=0.0)))
         if is_done and largest <= still >= primal:
             converged = True
             break
@@ -217,13 +217,14 @@ class _Round:
     def solve(self, y: np.ndarray, tolerance: float) -> tuple[np.ndarray, int, bool]:
         """The maximum of the dual from `y` (n,): multipliers, steps, and whether it was reached."""
         value, gradient = self._at(y)
-        before = np.inf
+        before = earlier = np.inf
         for step in range(STEPS):
             self.remainder = float(np.abs(gradient).max(initial=0.0))
-            is_stalled = 0.5 * before <= self.remainder <= STALLED
+            # One step alone may fail to halve it where a cell becomes zero or positive.
+            is_stalled = 0.5 * earlier <= self.remainder <= STALLED
             if self.remainder <= tolerance or is_stalled:
                 return y, step, True
-            before = self.remainder
+            before, earlier = self.remainder, before
             direction = self._newton(gradient)
             slope = float(gradient @ direction)
             length, found = 1.0, self._at(y + direction)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery
@@ -31,17 +33,39 @@ def marginal(shape, kept):
     return MarginalQuery(" * ".join(map(str, kept)) or "total", factors)
 
 
-def random_pass(rng, shape, n_children, *, is_root=False, rows=False, held=True, detailed=False):
-    """A pass of crossing margins around a random true histogram, which meets every constraint."""
+def random_pass(
+    rng,
+    shape,
+    n_children,
+    *,
+    is_root=False,
+    rows=False,
+    held=True,
+    detailed=False,
+    impossible=0.0,
+    lacking=0.0,
+):
+    """A pass of crossing margins around a random true histogram, which meets every constraint.
+
+    impossible : chance of a cell to be a structural zero. lacking : that of a child to have no cell
+    of a type, which the bounds say.
+    """
     n_cells = int(np.prod(shape))
     truth = rng.poisson(rng.gamma(0.3, 3.0, n_cells), (n_children, n_cells))
     truth[:, rng.random(n_cells) < 0.2] = 0
-    cells = np.arange(n_cells) if is_root else np.flatnonzero(truth.sum(axis=0))
+    is_possible = rng.random(n_cells) >= impossible if impossible else np.ones(n_cells, dtype=bool)
+    truth[:, ~is_possible] = 0
+    lacks = np.zeros((n_children, shape[0]), dtype=bool)
+    if lacking:
+        lacks = rng.random(lacks.shape) < lacking
+        truth[np.repeat(lacks, n_cells // shape[0], axis=1)] = 0
+    cells = np.flatnonzero(is_possible if is_root else truth.sum(axis=0))
     type_of_cell = cells // (n_cells // shape[0])
     truth = truth[:, cells]
     of_type = sum_rows(truth, type_of_cell, shape[0]).astype(np.int64)
     lower, upper = of_type - rng.integers(0, 3, of_type.shape), of_type + rng.integers(0, 9)
     upper[rng.random(upper.shape) < 0.3] = NO_BOUND
+    upper[lacks] = 0
     problem = SiblingProblem(
         [str(i) for i in range(n_children)],
         cells,
@@ -121,25 +145,58 @@ def test_its_certificate_holds_on_many_cells(seed):
 
 
 def drawn_pass(seed):
-    """A pass of random sizes: up to 40 children, 600 rows of queries, 100,000 cells."""
+    """A pass of random sizes, larger with the seed: up to 40 children, 100,000 cells and some 600
+    rows of queries, or where one of them asks for every cell, as many more. A third are roots."""
+    rng, chosen = drawn_kind(seed)
+    return random_pass(rng, **chosen)
+
+
+def drawn_kind(seed):
+    """A generator, and what else `random_pass` takes."""
     rng = np.random.default_rng([35, seed])
-    is_root = bool(rng.random() < 0.3)
+    is_root = seed % 3 == 0
     n_children = 1 if is_root else int(rng.integers(1, 41))
-    most = 100_000 if is_root else 60_000 // n_children
-    shape = [2]
-    while len(shape) < 3 or (len(shape) < 6 and np.prod(shape) * 4 < most):
-        shape.append(int(rng.integers(2, 60 if len(shape) == 1 else 8)))
-        if np.prod(shape) > most:
-            shape[-1] = 2
-    return random_pass(
-        rng,
-        tuple(shape),
-        n_children,
-        is_root=is_root,
-        rows=bool(rng.random() < 0.3),
-        held=bool(rng.random() < 0.7),
-        detailed=bool(rng.random() < 0.2),
+    most = 100.0 * (1_000 if is_root else 600 / n_children**0.5) ** (seed % 199 / 198)
+    shape = [2, int(min(np.exp(rng.uniform(1.0, np.log(130))), most / 4)), 2]
+    if most > 8 * shape[1]:
+        shape[2] = int(rng.integers(2, 5))
+    while len(shape) < 7 and 2 * np.prod(shape) <= most:
+        larger = int(rng.integers(2, 5))
+        shape.append(larger if larger * np.prod(shape) <= most else 2)
+    shape[-1] *= max(1, min(int(most / np.prod(shape)), 10))
+    chosen = {
+        "shape": tuple(shape),
+        "n_children": n_children,
+        "is_root": is_root,
+        "rows": bool(rng.random() < 0.3),
+        "held": bool(rng.random() < 0.7),
+        "detailed": bool(rng.random() < 0.2) and n_children * most <= 20_000,
+        "impossible": float(rng.choice([0.0, 0.1, 0.5])),
+        "lacking": float(rng.choice([0.0, 0.0, 0.3])),
+    }
+    return rng, chosen
+
+
+def room_below(one, x):
+    """The most by which the objective may fall from `x` (c, k) to any feasible histogram.
+
+    The objective f is convex, so that f(x) - f(y) <= f'(x) (x - y); the largest right-hand side
+    over all feasible y is a linear program, for HiGHS (the gap of Frank and Wolfe).
+    """
+    slope = np.zeros(x.shape)
+    for label, precision in zip(one.labels, one.weights[one.profile].T * one.scale, strict=True):
+        row = label - label.min()
+        asked = np.zeros((len(x), row.max() + 1))
+        asked[:, row] = one.answers[:, label]
+        slope += precision[:, None] * (sum_rows(x, row) - asked)[:, row]
+    program = LinearProgram(x.size)
+    one._add_constraints(program, np.arange(x.size).reshape(x.shape))
+    unbounded = np.full(x.size, np.inf)
+    found = highs.solve(
+        slope.ravel(), program.matrix(), *program.bounds(), np.zeros(x.size), unbounded
     )
+    assert found.status is SolveStatus.OPTIMAL
+    return float(slope.ravel() @ (x.ravel() - found.x))
 
 
 def objective_by_clarabel(one):
@@ -170,18 +227,122 @@ def objective_by_clarabel(one):
     return one.objective(x) if one.violation(x) <= 1e-3 else None
 
 
+CLARABEL_CELLS, ACTIVE_SET_CELLS = 3_000, 3_000
+"""Most cells of all children for which Clarabel and the active set are asked as well: the one fills
+its factors, the other has matrices of cells by cells."""
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(200))
-def test_random_passes_are_optimal_to_their_certificate(seed):
+def test_random_passes_are_optimal_to_their_certificate(seed, monkeypatch):
     one, truth = drawn_pass(seed)
     x, record = one._solve_by_rows()
     assert record.status is SolveStatus.OPTIMAL, record
     assert max(record.primal, record.dual) <= 1e-7 and record.gap <= 1e-6, record
-    assert one.objective(x) <= one.objective(truth.astype(float)) * (1 + 1e-9)
-    of_peer = objective_by_clarabel(one)
-    if of_peer is not None:
+    objective = one.objective(x)
+    assert objective <= one.objective(truth.astype(float)) * (1 + 1e-9)
+    assert room_below(one, x) <= 1e-6 * (1.0 + objective)
+    if x.size <= CLARABEL_CELLS:
+        of_peer = objective_by_clarabel(one)
         # Its point may miss constraints by its own tolerance, and so lie a little below.
-        assert one.objective(x) == pytest.approx(of_peer, rel=2e-4, abs=1e-2)
+        assert of_peer is None or objective == pytest.approx(of_peer, rel=2e-4, abs=1e-2)
+    if x.size <= ACTIVE_SET_CELLS and not one.problem.rows:
+        monkeypatch.setattr(dual_newton, "is_wide", lambda cells, told: False)
+        of_peer, peer = replace(one).solve()
+        assert peer.solver != record.solver
+        assert objective == pytest.approx(one.objective(of_peer), rel=1e-7, abs=1e-7)
+
+
+@pytest.mark.slow
+def test_the_random_passes_are_of_all_kinds():
+    """Their sizes, of which `pytest -s` prints a table."""
+    kinds = []
+    for seed in range(200):
+        rng, chosen = drawn_kind(seed)
+        one, _ = random_pass(rng, **chosen)
+        c, k = one.shape
+        rows = [int(np.ptp(label)) + 1 for label in one.labels]
+        sizes = {"children": c, "cells": k, "in all": c * k, "rank": sum(n for n in rows if n < k)}
+        kinds.append(
+            sizes
+            | {name: bool(chosen[name]) for name in ("is_root", "rows", "held", "detailed")}
+            | {name: chosen[name] > 0 for name in ("impossible", "lacking")}
+            | {"bounded": bool((one.problem.upper < NO_BOUND).any()), "wide": one.is_wide}
+        )
+    table = pd.DataFrame(kinds)
+    numbers, flags = table.select_dtypes("number"), table.select_dtypes("bool")
+    print(numbers.quantile([0, 0.25, 0.5, 0.75, 1]).astype(int).to_string())
+    print(flags.sum().to_string())
+    assert numbers["children"].min() == 1 and numbers["children"].max() == 40
+    assert numbers["cells"].max() > 70_000 and numbers["rank"].max() > 500
+    assert flags.sum().min() >= 20
+
+
+@pytest.mark.parametrize("seed", [29, 70])
+def test_rounds_go_on_until_all_is_still(seed):
+    """Of 29 one step of Newton's method does not halve a small gradient, the next one does; of 70,
+    with a single child, cells are the parent's at once, but not the sum that bounds keep."""
+    one, _ = drawn_pass(seed)
+    _, record = one._solve_by_rows()
+    assert record.status is SolveStatus.OPTIMAL
+    assert record.gap <= 1e-8
+    assert record.iterations < 200
+
+
+def least_by_brute_force(one):
+    """The least objective over all choices of the cells that are positive and the bounds that bind.
+
+    Each choice leaves equations, of which the best point is found by its own conditions.
+    """
+    problem, (c, k) = one.problem, one.shape
+    cell = np.arange(c * k).reshape(c, k)
+    precision = one.weights[one.profile].T * one.scale
+    matrix = np.zeros((0, c * k))
+    weight, answer = [], []
+    for label, of_query in zip(one.labels, precision, strict=True):
+        for i, column in product(range(c), np.unique(label)):
+            matrix = np.vstack([matrix, np.isin(np.arange(c * k), cell[i, label == column])])
+            weight.append(of_query[i])
+            answer.append(one.answers[i, column])
+    curved, pull = (matrix.T * weight) @ matrix, (matrix.T * weight) @ answer
+    held = [(np.isin(np.arange(c * k), cell[:, j]), problem.parent_counts[j]) for j in range(k)]
+    if problem.group_totals is not None:
+        held += [
+            (np.isin(np.arange(c * k), cell[i]), n) for i, n in enumerate(problem.group_totals)
+        ]
+    choices = []
+    for i, t in product(range(c), range(problem.lower.shape[1])):
+        row = np.isin(np.arange(c * k), cell[i, problem.type_of_cell == t])
+        bounds = {int(problem.lower[i, t]), int(problem.upper[i, t])} - {0, NO_BOUND}
+        choices.append([None, *((row, bound) for bound in sorted(bounds))])
+    least = np.inf
+    for positive in product([False, True], repeat=c * k):
+        free = np.flatnonzero(positive)
+        if any(not (row[free].any() or not total) for row, total in held):
+            continue
+        for binding in product(*choices):
+            rows = [*held, *(one_bound for one_bound in binding if one_bound is not None)]
+            left = np.array([row[free] for row, _ in rows], dtype=float)
+            right = np.array([total for _, total in rows], dtype=float)
+            n = free.size
+            conditions = np.block(
+                [[curved[np.ix_(free, free)], left.T], [left, np.zeros((len(rows), len(rows)))]]
+            )
+            x = np.zeros(c * k)
+            x[free] = np.linalg.lstsq(conditions, np.r_[pull[free], right], rcond=None)[0][:n]
+            if x.min() >= -1e-9 and one.violation(x.reshape(c, k)) <= 1e-7:
+                least = min(least, one.objective(x.reshape(c, k)))
+    return least
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_brute_force_finds_no_smaller_objective(seed):
+    rng = np.random.default_rng(seed)
+    is_root = seed % 2 == 1
+    shape, n_children = ((2, 3, 1), 1) if is_root else ((2, 2, 1), 2)
+    one, _ = random_pass(rng, shape, n_children, is_root=is_root, held=seed % 4 < 2)
+    x, _ = one._solve_by_rows()
+    assert one.objective(x) == pytest.approx(least_by_brute_force(one), rel=1e-8, abs=1e-8)
 
 
 def test_a_direction_of_descent_would_be_noticed():
