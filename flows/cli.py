@@ -7,14 +7,13 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from .arguments import parser
 from .interruption import answered
-from .log_lines import JSON, TEXT, as_json_lines, logged
+from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
 from .simulation import simulate
 
 
@@ -36,28 +35,32 @@ def _ended(options: argparse.Namespace) -> int:
             sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Who read the output, such as 'head', has seen enough; Python flushes it once more.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output(sys.stdout)
         return 1
     except SpineflowError as error:
         if options.debug:
             raise
-        print(f"spineflow: {str(error).rstrip('.')}.", file=sys.stderr)
+        say(f"spineflow: {str(error).rstrip('.')}.")
         return error.exit_code
     except Exception as error:
         if options.debug:
             raise
-        print(
+        say(
             f"spineflow: {type(error).__name__}; run the command again with --debug for the "
-            "traceback.",
-            file=sys.stderr,
+            "traceback."
         )
         return 1
 
 
+SEMAPHORES = "ignore::UserWarning:multiprocessing.resource_tracker"
+"""A filter for Python's tracker of semaphores, a process that outlives an interrupted command: it
+would warn, after the command's last sentence, of those that it clears up."""
+
+
 def _quieten(level: str) -> None:
     """Keep off the console what libraries log below a level, and that they could not log it."""
+    if SEMAPHORES not in sys.warnoptions:
+        sys.warnoptions.append(SEMAPHORES)
     for handler in ("CONSOLE", "DEBUG"):
         os.environ.setdefault(f"PREFECT_LOGGING_HANDLERS_{handler}_LEVEL", level)
     if logging.lastResort is not None:

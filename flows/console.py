@@ -38,6 +38,7 @@ from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
 from ..validation.outcome import CHECKS_FILE
+from .log_lines import say
 
 WIDTH_WHEN_PIPED = 160
 
@@ -109,7 +110,7 @@ def _line_by_line() -> Callable[[str, int, int], None]:
             if done < planned:
                 return
             said = sentence_of(stage, planned, now - began)
-        print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {said}", file=sys.stderr, flush=True)
+        say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {said}")
 
     return listener
 
@@ -117,7 +118,7 @@ def _line_by_line() -> Callable[[str, int, int], None]:
 def print_block(block: Block | Section) -> None:
     """Print what a product tells in words: sentences, tables, or a part of it with a title."""
     if isinstance(block, Caution):
-        print(f"warning: {block}", file=sys.stderr)
+        say(f"warning: {block}")
     elif isinstance(block, Section):
         first, *others = block.blocks
         page().print(f"\n[bold]{block.title}[/bold]: {first}")
@@ -237,7 +238,7 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
         if written:
             print(f"{name}: {written}")
     for finding in check.findings[1:]:
-        print(finding.sentence(with_counts=with_counts), file=sys.stderr)
+        say(finding.sentence(with_counts=with_counts))
 
 
 def _exact_sentence(dataset: dict) -> str:

@@ -19,6 +19,7 @@ from prefect.settings import PREFECT_API_URL
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.spelling import did_you_mean
 from .registry import MODULES, TITLES, flow_of
+from .servers import too_busy
 
 TAG = "spineflow"
 """Every deployment of ours bears it, beside those that people give it."""
@@ -98,6 +99,8 @@ def _answering_server() -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, httpx.HTTPError) as error:
+        if (busy := too_busy(error)) is not None:
+            raise SpineflowError(f"{busy}, and run the command again.") from None
         raise SpineflowError(
             f"The Prefect server at {PREFECT_API_URL.value()} did not answer "
             f"({type(error).__name__}); start it, or set PREFECT_API_URL to the one that runs."

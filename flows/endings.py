@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import httpx
 
-from ..tasks.runs.confinement import keep_traceback, storage_failed
+from ..tasks.runs.confinement import keep_traceback, more_memory, storage_failed
 from ..tasks.runs.errors import SpineflowError
 from ..tasks.runs.settings import RunnerSettings
 from .runners import dead_scheduler
-from .servers import is_embedded
+from .servers import is_embedded, too_busy
 
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
 """How the texts begin of errors that Prefect raises for a server that does not answer."""
 
 _OF_THE_SERVER = (httpx.HTTPError, ConnectionError, TimeoutError)
 """Errors of requests to the server: around the tasks, nothing else is asked over a network."""
+
+
+_LOST_WORKERS = ("BrokenProcessPool", "KilledWorker")
+"""Errors of the pool of processes, and of Dask, that a worker has ended in the middle of a task."""
 
 
 class Interrupted(SpineflowError):
@@ -38,6 +42,9 @@ def explained(error: Exception, run_root: str, runner: RunnerSettings) -> Spinef
     if address is not None:
         keep_traceback(error, run_root)
         what = f"The Dask scheduler at {address} does not answer; when it does"
+    elif (busy := too_busy(error)) is not None:
+        keep_traceback(error, run_root)
+        what = f"{busy}; then"
     elif isinstance(error, _OF_THE_SERVER) or str(error).startswith(_UNREACHABLE):
         keep_traceback(error, run_root)
         set_server = "The Prefect server (PREFECT_API_URL)"
@@ -45,6 +52,13 @@ def explained(error: Exception, run_root: str, runner: RunnerSettings) -> Spinef
         what = f"{server} does not answer; when it does"
     elif isinstance(error, OSError):
         return storage_failed(error, run_root)
+    elif type(error).__name__ in _LOST_WORKERS:
+        keep_traceback(error, run_root)
+        under_way = ", ".join(getattr(error, "__notes__", ())) or "a task"
+        return Interrupted(
+            f"A worker process was ended in the middle of {under_way}, most likely for want "
+            f"of memory; {more_memory(run_root)}."
+        )
     else:
         kept = keep_traceback(error, run_root)
         detail = f" (the detail is in {kept})" if kept else ""

@@ -1,4 +1,4 @@
-"""What commands say on standard error as lines of JSON, for the log of a service."""
+"""What commands say on standard error, on request as lines of JSON for the log of a service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -49,6 +49,30 @@ class JsonLines(io.TextIOBase):
     def flush(self) -> None:
         """Flush the other stream; a line is written once it has ended."""
         self._stream.flush()
+
+    def fileno(self) -> int:
+        """The number of the other stream."""
+        return self._stream.fileno()
+
+
+def say(line: str) -> None:
+    """Print a line on standard error; a run that nobody listens to any more goes on all the same.
+
+    >>> say("warning: nothing caps what is spent")
+    """
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        drop_output(sys.stderr)
+
+
+def drop_output(stream: TextIO) -> None:
+    """Have what is still written to a stream go nowhere: who read it, such as 'head', has gone.
+
+    Python would write the rest once more at its end, and fail.
+    """
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _object(line: str) -> dict[str, str]:

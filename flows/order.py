@@ -6,7 +6,6 @@ the same steps as functions, one after the other, and need no server.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from ..tasks.runs.handles import Artifact, found
 from ..tasks.runs.opening import artifact_of
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import made_before
+from .log_lines import say
 from .progress import finish_stage, unknown
 from .tracking import Described, Tracker, name_of
 
@@ -47,9 +47,9 @@ def announced(
         if LEDGER not in wave or is_charged:
             continue
         for warning in warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}")
         for note in notes():
-            print(f"note: {note}.", file=sys.stderr)
+            say(f"note: {note}.")
 
 
 def submitted(

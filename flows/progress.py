@@ -106,7 +106,7 @@ def finish_stage(
         picture.draw(stage, done[stage], planned, 0.0)
         if done[stage] == planned:
             _log(stage, planned, 0.0)
-    with stopwatch() as elapsed:
+    with stopwatch() as elapsed, _noted(done, all_of):
         for future in _completed(list(owner), picture.look_ahead):
             stage = owner[future]
             done[stage] += 1
@@ -120,6 +120,18 @@ def finish_stage(
                 _log(stage, planned, elapsed())
     picture.show()
     raise_first_error(list(owner))
+
+
+@contextmanager
+def _noted(done: Mapping[str, int], planned: Mapping[str, int]) -> Iterator[None]:
+    """In the block, an error that is not ours gets a note of the stages that are under way."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, SpineflowError):
+            unfinished = [stage for stage in planned if done[stage] < planned[stage]]
+            error.add_note(" and ".join(f"the stage '{stage}'" for stage in unfinished))
+        raise
 
 
 def _completed(

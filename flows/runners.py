@@ -8,9 +8,10 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from multiprocessing import resource_tracker
 from pathlib import Path
 from threading import Thread
 from typing import Any, Self
@@ -45,6 +46,7 @@ def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[
     if settings.dask_address is not None:
         return DaskTaskRunner(address=settings.dask_address)
     return DaskTaskRunner(
+        cluster_class=local_cluster,
         cluster_kwargs={
             "n_workers": settings.workers,
             "threads_per_worker": 1,
@@ -52,8 +54,35 @@ def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[
             "dashboard_address": "127.0.0.1:0",
             # A lost worker is no news to the others: they say no more than this process does.
             "silence_logs": logging.lastResort.level if logging.lastResort else logging.WARNING,
-        }
+        },
     )
+
+
+def local_cluster(**options: Any) -> Any:
+    """A Dask cluster of this machine, which the run's process alone interrupts.
+
+    Whatever its threads start later, such as a worker in the place of one that was lost, is begun
+    as its first workers are.
+    """
+    from distributed import LocalCluster  # The same extra.
+
+    with begun_quietly():
+        return LocalCluster(**options)
+
+
+@contextmanager
+def begun_quietly() -> Iterator[None]:
+    """In the block, processes that this thread begins are deaf to Ctrl-C, which reaches every
+    process of the terminal.
+
+    They inherit a blocked signal, and so print no traceback while they are still importing either.
+    """
+    resource_tracker.ensure_running()  # Whoever begins it unblocks the signal.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Processes(ProcessPoolTaskRunner):
@@ -65,8 +94,9 @@ class _Processes(ProcessPoolTaskRunner):
     def __enter__(self) -> Self:
         super().__enter__()
         if self._executor is not None and multiprocessing.parent_process() is None:
-            for _ in range(self._max_workers):
-                self._executor.submit(os.getpid)
+            with begun_quietly():
+                for _ in range(self._max_workers):
+                    self._executor.submit(os.getpid)
         return self
 
 
@@ -83,7 +113,7 @@ def begin_worker(
     does so again where the server does not answer yet.
     """
     end_with_parent()
-    # Ctrl-C reaches every process of the terminal; this one ends with its parent, without a word.
+    # The pool may begin one later, outside of `begun_quietly`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
     know_digests(digests)

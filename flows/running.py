@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
@@ -51,6 +50,7 @@ from .endings import Interrupted, explained
 from .events import tell_failed_check, tell_published
 from .interruption import going_on
 from .kernels import compile_beside
+from .log_lines import say
 from .order import (
     announced,
     call_here,
@@ -137,7 +137,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
 def _mend(run: RunDirectory) -> None:
     """Have what is damaged of a run made again, and say so; raises as `mend`."""
     for sentence in mend(run):
-        print(f"note: {sentence}.", file=sys.stderr)
+        say(f"note: {sentence}.")
 
 
 def _refuse_dead_scheduler(runner: RunnerSettings) -> None:

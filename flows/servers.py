@@ -45,6 +45,9 @@ WITHOUT_EVENTS = {
 """Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
 has automations on it, or sees its feed of events."""
 
+TOO_BUSY = 503
+"""The status with which a server answers whose database is locked."""
+
 SECONDS_TO_END = 5.0
 """A server of our own that takes longer to end is killed."""
 
@@ -178,6 +181,27 @@ def address_of(flow_run_id: str) -> str:
     lasting = None if is_embedded() else PREFECT_API_URL.value()
     with temporary_settings({PREFECT_API_URL: lasting}):
         return str(url_for("flow-run", obj_id=flow_run_id, default_base_url=there))
+
+
+def too_busy(error: Exception) -> str | None:
+    """What is said of a server that was too busy to answer; None for another error.
+
+    A server that is refused by its own database answers 503. Prefect asks it again for two minutes
+    (PREFECT_CLIENT_MAX_RETRIES) before it raises that, as the cause of another error where it
+    compares versions.
+    """
+    answered = (error, error.__cause__)
+    if not any(
+        isinstance(one, httpx.HTTPStatusError) and one.response.status_code == TOO_BUSY
+        for one in answered
+    ):
+        return None
+    server = "Prefect's embedded server" if is_embedded() else "The Prefect server"
+    return (
+        f"{server} was too busy to answer ({TOO_BUSY}); SQLite, its database, does for one run at "
+        "a time: start runs one after the other, or give a server for all of them PostgreSQL "
+        "(PREFECT_API_DATABASE_CONNECTION_URL)"
+    )
 
 
 def is_embedded() -> bool:

@@ -25,6 +25,10 @@ class StorageFailed(SpineflowError):
     """Reading or writing failed in a way that may pass: disk full, network, permissions."""
 
 
+class MemoryFailed(SpineflowError):
+    """A piece of work asked for more memory than there is."""
+
+
 class WorkLost(SpineflowError):
     """Something unforeseen; its detail lies in the run's confidential folder."""
 
@@ -42,6 +46,11 @@ def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 public.__cause__ = public.__context__ = None
             except OSError as error:
                 public = storage_failed(error, run_root)
+            except MemoryError as error:
+                keep_traceback(error, run_root)
+                # Whatever names a piece of work names its task at the server, too.
+                what = " ".join(map(str, [function.__name__, *args[1:]]))
+                public = MemoryFailed(f"Memory ran out in {what}; {more_memory(run_root)}.")
             except Exception as error:
                 public = WorkLost(lost(error, function.__name__, run_root))
             raise public from None
@@ -60,6 +69,16 @@ def storage_failed(error: OSError, run_root: str) -> StorageFailed:
     return StorageFailed(
         f"{reason} at {name}; put that right and continue with 'spineflow resume {run_root}'."
     )
+
+
+def more_memory(run_root: str) -> str:
+    """What to do for a run that has run out of memory.
+
+    >>> more_memory("run")
+    "give the run more, or fewer tasks at once (--set run.workers=N) with 'spineflow resume run'"
+    """
+    again = f"'spineflow resume {run_root}'"
+    return f"give the run more, or fewer tasks at once (--set run.workers=N) with {again}"
 
 
 def lost(error: Exception, what: str, run_root: str) -> str:

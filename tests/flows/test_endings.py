@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import httpx
@@ -28,6 +29,12 @@ def test_errors_of_ours_stay_as_they_are(tmp_path: Path) -> None:
         (httpx.ConnectError(SECRET), Interrupted, "Prefect's embedded server does not answer"),
         (ConnectionResetError(errno.ECONNRESET, SECRET), Interrupted, "server does not answer"),
         (RuntimeError(f"Failed to reach API at {SECRET}"), Interrupted, "does not answer"),
+        (
+            BrokenProcessPool(SECRET),
+            Interrupted,
+            "A worker process was ended in the middle of a task, most likely for want of memory; "
+            "give the run more, or fewer tasks at once (--set run.workers=N) with",
+        ),
         (ValueError(SECRET), Interrupted, "interrupted by ValueError (the detail is in confid"),
         (OSError(errno.ENOSPC, SECRET, "/run/x.json"), StorageFailed, "No space left on device at"),
         (OSError(SECRET), StorageFailed, "OSError at a file of the run"),

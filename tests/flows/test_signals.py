@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.log_lines import JsonLines, logged
+from spineflow.flows.console import _line_by_line
+from spineflow.flows.log_lines import JSON, TEXT, JsonLines, logged
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows.commands import STAGE_LINE
@@ -68,6 +69,67 @@ def test_a_signal_is_answered_in_the_middle_of_a_solve(
     assert time.monotonic() - begun < SECONDS
 
 
+WITH_WORKERS = """
+import hashlib, os, sys
+from spineflow.flows import cli
+from spineflow.flows.runners import task_runner
+from spineflow.tasks.runs.settings import RunnerSettings
+
+def solve(number):
+    hashlib.pbkdf2_hmac("sha256", bytes(number), b"", 10**9)
+
+def in_workers(options):
+    runner = task_runner(RunnerSettings(runner=sys.argv[1], workers=2))
+    if sys.argv[1] == "processes":
+        with runner as begun:
+            solved = [begun._executor.submit(solve, number) for number in range(2)]
+            print("begun", flush=True)
+            solved[0].result()
+    from distributed import Client
+    with runner.cluster_class(**runner.cluster_kwargs) as cluster, Client(cluster) as client:
+        client.wait_for_workers(2)
+        solved = client.map(solve, range(2))
+        print("begun", flush=True)
+        solved[0].result()
+
+if __name__ == "__main__":
+    cli.COMMANDS["compile"] = in_workers
+    sys.exit(cli.main(["compile"]))
+"""
+"""A command whose solves are in processes of their own, which may still be starting."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["processes", "dask"])
+@pytest.mark.parametrize(
+    ("number", "word", "of_all"),
+    [(signal.SIGINT, "interrupted", True), (signal.SIGTERM, "terminated", False)],
+)
+def test_workers_of_an_interrupted_command_end_with_it_and_say_nothing(
+    runner: str, number: signal.Signals, word: str, of_all: bool, tmp_path: Path
+) -> None:
+    """Ctrl-C reaches every process of the terminal, SIGTERM the command alone."""
+    if runner == "dask":
+        pytest.importorskip("prefect_dask", reason="needs prefect-dask: install the extra 'dask'")
+    program = tmp_path / "command.py"
+    program.write_text(WITH_WORKERS)
+    process = subprocess.Popen(
+        [sys.executable, str(program), runner],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "begun\n"
+    (os.killpg if of_all else os.kill)(process.pid, number)
+    begun = time.monotonic()
+    process.wait(timeout=30)
+    assert time.monotonic() - begun < SECONDS + 1, "a busy machine may take a moment longer"
+    # What it has begun has its streams, and keeps them open until it has ended.
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (1, f"spineflow: {word}.\n")
+
+
 def test_a_second_signal_ends_it_at_once() -> None:
     process = busy("in_a_thread")
     begun = time.monotonic()
@@ -91,6 +153,22 @@ def test_who_has_read_enough_ends_a_command_quietly(tmp_path: Path) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_run_goes_on_when_nobody_reads_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in `spineflow run ... 2>&1 | head -1`: a stage that has ended is not lost for that."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as unread:
+        monkeypatch.setattr(sys, "stderr", unread)
+        for form in (TEXT, JSON):
+            with logged(form):
+                listener = _line_by_line()
+                listener("The input was read", 1, 1)
+                listener("The release stands", 1, 1)
+        assert main(["resume", str(tmp_path / "none")]) == 2, "the code of a refusal stays"
 
 
 def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:

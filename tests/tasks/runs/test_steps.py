@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import Failed, State
-from spineflow.tasks.runs.confinement import StorageFailed, WorkLost
+from spineflow.tasks.runs.confinement import MemoryFailed, StorageFailed, WorkLost
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import Artifact, Made, found, made
@@ -41,6 +41,21 @@ def refuse(run: RunDirectory) -> Made:
 def fail(run: RunDirectory, canary: str) -> Made:
     """Raise what quotes data."""
     raise (OSError(28, canary) if canary == "disk" else ValueError(canary))
+
+
+@step("solve", None, run_name="solve-{level}")
+def solve_level(run: RunDirectory, level: str) -> Made:
+    """Ask for more memory than there is."""
+    raise MemoryError("secret")
+
+
+def test_what_runs_out_of_memory_is_named_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(MemoryFailed) as failed:
+        solve_level.fn(str(tmp_path), "Tract")
+    assert str(failed.value) == (
+        "Memory ran out in solve_level Tract; give the run more, or fewer tasks at once "
+        f"(--set run.workers=N) with 'spineflow resume {tmp_path}'."
+    )
 
 
 def test_steps_tell_what_they_made(tmp_path: Path) -> None:

@@ -1,0 +1,192 @@
+"""Small runs as commands that are held up in their middle, and judged when they have ended."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import tomli_w
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.runs.directory import RunDirectory
+
+from tests.conftest import PrefectServer
+from tests.flows.commands import ForkedCommand
+from tests.flows.faults import measurements
+from tests.flows.small_runs import settings_files
+
+WENT_ON, HELD = "went on", "held"
+
+HELD_UP = """
+import sys, time
+from pathlib import Path
+import spineflow.flows.order as order
+
+stage, folder, more = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+recorded = order.record
+
+def record(run, stages):
+    recorded(run, stages)
+    if any(stage in name for name in stages):
+        (folder / "held").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.05)
+        exec(more, globals())
+
+order.record = record
+from spineflow.flows.cli import main
+sys.exit(main(sys.argv[4:]))
+"""
+"""Runs a command that waits once a stage is in the manifest, and then does something more."""
+
+
+SPEND_NOTHING = ("tune", "design")
+"""What is run on data that are not confidential."""
+
+
+def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
+    """Settings of small runs that are made of others: of two products, a search and a design."""
+    groups, detailed, topdown = (
+        tomllib.loads(files[name].read_text())
+        for name in ("group-sizes", "detailed-groups", "topdown")
+    )
+    public = {**groups["input"], "confidential": False}
+    own = {"invariants": groups["invariants"], "mechanism": groups["mechanism"]}
+    trees = {
+        "products": {
+            "privacy": detailed["privacy"],
+            "products": {
+                "group-sizes": {**own, "input": groups["input"], "privacy": {"epsilon": "1"}},
+                "detailed-groups": {"input": detailed["input"]},
+            },
+        },
+        "tune": {
+            "input": public,
+            "privacy": {"dataset": "public", "rho": "1"},
+            "group-sizes": own,
+            "variants": {"poor": {"privacy": {"rho": "1/10"}}, "rich": {}},
+            "criterion": {"level": "county"},
+            "search": {"method": "fixed", "replicates": 2},
+        },
+        "design": {
+            "preset": topdown["preset"],
+            "input": {**topdown["input"], "confidential": False},
+            "privacy": {"dataset": "public"},
+            "run": {"universes": ["persons"]},
+            "design": {"persons": {"targets": {"t": {"query": "total", "level": "tract"}}}},
+            "comparison": {"replicates": 1, "estimators": ["block_by_block"]},
+        },
+    }
+    made = {name: folder / f"{name}.toml" for name in trees}
+    for name, tree in trees.items():
+        made[name].write_text(tomli_w.dumps(tree), encoding="utf-8")
+    return made
+
+
+class Fault(AssertionError):
+    """A run has ended as it must not."""
+
+
+class Unplayable(Exception):
+    """What a play needs is not here, such as the right to mount."""
+
+
+class World:
+    """A folder with the settings of small runs of every product, and a server on a free port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "world").mkdir()
+        (folder / "server").mkdir()
+        self.files = settings_files(folder)
+        self.files |= of_several(folder, self.files)
+        self.server = PrefectServer.on_free_port(folder / "server")
+        self.server.start()
+        self.server.keep_new_database()
+
+
+class Ongoing:
+    """A command on a run of a product, which is held up after a stage; with a server of its
+    own unless it is `served` by that of the world."""
+
+    def __init__(
+        self,
+        world: World,
+        *options: str,
+        product: str = "group-sizes",
+        after: str = "ledger",
+        then: str = "",
+        name: str = "run",
+        served: bool = True,
+        **environment: str,
+    ) -> None:
+        self.world, self.product = world, product
+        self.folder = Path(tempfile.mkdtemp(dir=world.folder))
+        shutil.rmtree(world.folder / "world")
+        (world.folder / "world").mkdir()
+        self.home = self.folder / "prefect"
+        self.home.mkdir()
+        shutil.copy(world.server.new_database, self.home / "prefect.db")
+        self.environment = world.server.environment if served else {}
+        self.again: tuple[str, ...] = ()
+        self.run = RunDirectory(self.folder / name)
+        settings = str(world.files[product])
+        overrides = [part for option in options for part in ("--set", option)]
+        self.command = ForkedCommand(
+            *(after, str(self.folder), then),
+            *("run", product, settings, "--run-dir", str(self.run.root), *overrides),
+            folder=self.folder,
+            program=HELD_UP,
+            **(self.environment | environment),
+        )
+        self.command.wait_for(self.folder / "held")
+        self.before = measurements(self.run.root)
+
+    def children(self, words: str) -> list[psutil.Process]:
+        """The processes that it has begun with these words in their command line."""
+        every = psutil.Process(self.command.process.pid).children(recursive=True)
+        return [child for child in every if words in " ".join(child.cmdline())]
+
+    def ended(self, *, held: str | None = None, back: Callable[[], None] | None = None) -> str:
+        """Let it go on, and judge how it ends; `held` are words of the sentence that is expected,
+        and `back` brings back what was taken."""
+        (self.folder / "go").touch()
+        code, _, errors = self.command.ended()
+        told = [line for line in errors.splitlines() if not line.startswith(("warning: ", "note:"))]
+        if held is None and (code or told):
+            raise Fault(f"it did not go on: {errors}")
+        if held is not None:
+            if len(told) != 1 or not told[0].startswith("spineflow: ") or held not in told[0]:
+                raise Fault(f"exit code {code}, not one sentence with '{held}': {errors}")
+            if back is not None:
+                back()
+            self.resumed()
+        self.judged()
+        return WENT_ON if held is None else HELD
+
+    def resumed(self) -> None:
+        """Continue it to its end."""
+        arguments = ("resume", str(self.run.root), *self.again)
+        again = ForkedCommand(*arguments, folder=self.folder, **self.environment)
+        code, _, errors = again.ended()
+        if code:
+            raise Fault(f"it could not be continued: {errors}")
+
+    def judged(self) -> None:
+        """Hold what it has made against what was there before, and against the ledger."""
+        after = measurements(self.run.root)
+        if any(after.get(name) != content for name, content in self.before.items()):
+            raise Fault("a measurement has changed")
+        if self.run.read_manifest()["status"] != "complete" or not self.run.release.is_dir():
+            raise Fault("the run is not complete")
+        if self.product in SPEND_NOTHING:
+            return
+        ledger = open_ledger(self.world.folder / "world" / "ledger.db", must_exist=True)
+        (dataset,) = summary(ledger)["datasets"].values()
+        own = [draw["name"] for own in dataset["products"].values() for draw in own["draws"]]
+        if not own or len(set(own)) < len(own):
+            raise Fault(f"it was not charged once: {own}")

@@ -1,0 +1,263 @@
+"""What is taken from a run in its middle, one thing at a time, and what becomes of the run.
+
+    python -m tests.flows.outages [PLAY ...]
+
+It prints a table of the plays, and on standard error every fault of the program.
+
+Each play begins a small private run as a command, and holds it up as soon as a stage is in its
+manifest, mostly the charge. Then something is taken away: the server, the scheduler, a worker, the
+memory, the disk, the clock. The run goes on, and should end in one of these:
+
+- went on: it is complete, by itself.
+- held: it ended in one sentence with words of what was lost, and `spineflow resume` completes it
+  once that is back.
+
+Whatever happens, measurements that were published before are not drawn again, and the ledger holds
+one charge. Everything else is a fault of the program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spineflow.flows.cli import _quieten
+
+from tests.flows.held_up import HELD, Ongoing, Unplayable, World
+
+
+def mount(*arguments: str) -> None:
+    """Mount something; raises Unplayable without the right to."""
+    done = subprocess.run(["mount", *arguments], capture_output=True)
+    if done.returncode:
+        raise Unplayable("needs the right to mount a file system")
+
+
+def own_server_killed(world: World) -> str:
+    """The server of a command dies under it."""
+    run = Ongoing(world, served=False, PREFECT_CLIENT_MAX_RETRIES="1")
+    for process in run.children("own_server"):
+        process.kill()
+    return run.ended(held="Prefect's embedded server does not answer; when it does, continue")
+
+
+def server_killed_and_back(world: World) -> str:
+    """The office's server dies, and is started again after some seconds."""
+    run = Ongoing(world)
+    world.server.stop()
+    (run.folder / "go").touch()
+    time.sleep(5)
+    world.server.start()
+    return run.ended()
+
+
+def home_of_prefect_full(world: World) -> str:
+    """The disk on which a command's own server has its database is full."""
+    run = Ongoing(world, served=False, PREFECT_CLIENT_MAX_RETRIES="1")
+    mount("-t", "tmpfs", "-o", "size=1k", "tmpfs", str(run.home))
+    return run.ended(held="embedded server")
+
+
+def scheduler_killed(world: World) -> str:
+    """A Dask scheduler of another process dies with its worker; another runner goes on."""
+    address = "tcp://127.0.0.1:8799"
+    scheduler, worker = (
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"],
+            stderr=subprocess.DEVNULL,
+        )
+        for kind, options in {
+            "scheduler": ("--host", "127.0.0.1", "--port", "8799"),
+            "worker": (address, "--nthreads", "1"),
+        }.items()
+    )
+    try:
+        run = Ongoing(world, "run.runner=dask", f"run.dask_address={address}")
+    finally:
+        scheduler.kill()
+        worker.kill()
+    run.again = ("--set", "run.runner=threads")
+    return run.ended(held=f"The Dask scheduler at {address} does not answer")
+
+
+def worker_killed(world: World) -> str:
+    """The system ends the worker processes, as it does where memory is wanting."""
+    run = Ongoing(world, "run.runner=processes", "run.workers=2")
+    for process in run.children("spawn_main"):
+        process.kill()
+    return run.ended(held="memory")
+
+
+def out_of_memory(world: World) -> str:
+    """A task asks for more memory than there is."""
+    then = (
+        "import numpy\n"
+        "import spineflow.tasks.group_sizes.estimation.steps as steps\n"
+        "steps.estimate_run = lambda *_: numpy.ones(1 << 50)"
+    )
+    return Ongoing(world, then=then).ended(held="Memory ran out in estimate")
+
+
+def clock_jumps_ahead(world: World) -> str:
+    """The clock of the machine is set a day ahead."""
+    return Ongoing(world, then=CLOCK.format(seconds=86400)).ended()
+
+
+def clock_jumps_back(world: World) -> str:
+    """The clock of the machine is set a day back."""
+    return Ongoing(world, then=CLOCK.format(seconds=-86400)).ended()
+
+
+CLOCK = "clock = time.time\ntime.time = lambda: clock() + {seconds}"
+
+
+def run_directory_read_only(world: World) -> str:
+    """The file system of the run is mounted read-only, and back."""
+    run = Ongoing(world)
+    root = str(run.run.root)
+    mount("--bind", root, root)
+    mount("-o", "remount,bind,ro", root)
+
+    def back() -> None:
+        subprocess.run(["umount", "--lazy", root], check=True)
+
+    return run.ended(held="Read-only file system", back=back)
+
+
+def no_file_locks(world: World) -> str:
+    """The file system has no locks any more, as one of a network whose lock service is gone."""
+    then = (
+        "import errno, fcntl, os\n"
+        "def no_locks(*_): raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))\n"
+        "fcntl.flock = no_locks"
+    )
+    return Ongoing(world, then=then).ended(held="No locks available")
+
+
+def odd_names(world: World) -> str:
+    """The run's directory has spaces, quotes and other scripts in its name."""
+    return Ongoing(world, name="Zählung 人口 'a' \"b\" ½ $HOME").ended()
+
+
+def behind_a_link(world: World) -> str:
+    """The run's directory is a link to a folder elsewhere."""
+    place = Path(tempfile.mkdtemp(dir=world.folder))
+    link = world.folder / "link"
+    link.symlink_to(place)
+    return Ongoing(world, name=str(link)).ended()
+
+
+@contextmanager
+def store() -> Iterator[tuple[object, dict[str, str]]]:
+    """An S3 server with a bucket, and the environment of its users."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=8798, verbose=False)
+    server.start()
+    environment = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:8798",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    client = boto3.client(
+        "s3",
+        endpoint_url=environment["AWS_ENDPOINT_URL"],
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket="bucket")
+    yield server, environment
+    server.stop()
+
+
+def store_away_at_publication(world: World) -> str:
+    """The store to which a release is copied does not answer for a minute."""
+    with store() as (server, environment):
+        place = "release.publish_to=s3://bucket/out"
+        run = Ongoing(world, place, after="report", **environment)
+        server.stop()
+        (run.folder / "go").touch()
+        time.sleep(60)
+        server.start()
+        return run.ended()
+
+
+def killed(product: str, stage: str, *options: str) -> Callable[[World], str]:
+    """A run is killed after a stage, with all its processes."""
+
+    def play(world: World) -> str:
+        run = Ongoing(world, *options, product=product, after=stage)
+        run.command.kill()
+        run.resumed()
+        run.judged()
+        return HELD
+
+    play.__doc__ = f"A run of {product} is killed after its stage {stage} {' '.join(options)}."
+    return play
+
+
+PLAYS: dict[str, Callable[[World], str]] = {
+    **{
+        play.__name__: play
+        for play in (
+            own_server_killed,
+            server_killed_and_back,
+            home_of_prefect_full,
+            scheduler_killed,
+            worker_killed,
+            out_of_memory,
+            clock_jumps_ahead,
+            clock_jumps_back,
+            run_directory_read_only,
+            no_file_locks,
+            odd_names,
+            behind_a_link,
+            store_away_at_publication,
+        )
+    },
+    "on_demand_killed": killed("topdown", "ledger"),
+    "products_killed": killed("products", "ledger"),
+    "tune_killed": killed("tune", "trial"),
+    "design_killed": killed("design", "spine"),
+    "processes_killed": killed("group-sizes", "ledger", "run.runner=processes"),
+    "dask_killed": killed("group-sizes", "ledger", "run.runner=dask"),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("plays", nargs="*", metavar="PLAY", help=", ".join(PLAYS))
+    options = parser.parse_args()
+    os.environ["SPINEFLOW_LEDGERS"] = ""  # These are no ledgers of this machine.
+    _quieten("CRITICAL")
+    lines = ["| play | what is taken | outcome |", "|---|---|---|"]
+    n_faults = 0
+    with tempfile.TemporaryDirectory(prefix="spineflow-outages-", dir="/dev/shm") as folder:
+        world = World(Path(folder))
+        for name in options.plays or PLAYS:
+            try:
+                outcome = PLAYS[name](world)
+            except Unplayable as reason:
+                outcome = f"not played: {reason}"
+            except Exception as error:
+                outcome, n_faults = "fault", n_faults + 1
+                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            about = " ".join((PLAYS[name].__doc__ or "").split())
+            lines.append(f"| {name} | {about} | {outcome} |")
+            print(lines[-1], flush=True)
+        world.server.stop()
+    return int(n_faults > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
