@@ -5,8 +5,8 @@
 A clone of the repository gets one fault at a time: a comparison, a sum or a conjunction turned
 round, a number off by one, a truth negated, a result that is None, a statement that is not there.
 Asked are the quick tests that import the faulty module, and those of its folder; tests that do not
-end within --seconds have noticed it. Prints a line for each fault, and how many were noticed. A
-seed chooses the same faults of the same sources, so that the tests of two commits can be compared.
+end within --seconds have noticed it. Prints a line for each fault, and how many were noticed. The
+same seed chooses the same faults of the same sources: so the tests of two commits are compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ TURNED |= {ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is"}
 TURNED |= {ast.Add: "-", ast.Sub: "+", ast.And: "or", ast.Or: "and"}
 LOADED = ("pytest", "pandas", "pyarrow.parquet", "scipy.sparse", "scipy.optimize", "numba")
 """What tests need beside the product: it is imported once, before processes are forked."""
-
 
 Fault = tuple[Path, int, int, int, str]
 """A module, a line of it, from which byte to which, and the text that is put there."""
@@ -131,7 +130,7 @@ def main() -> None:
         subprocess.run(["git", "checkout", "-q", asked.commit], cwd=root, check=True)
         (root.parent / "shared").symlink_to((REPOSITORY.parent / "shared").resolve())
         os.environ |= {"PYTHONPATH": str(root / ".links"), "PYTHONDONTWRITEBYTECODE": "1"}
-        paths = [path for name in FOLDERS for path in sorted((root / name).rglob("*.py"))]
+        paths = (path for name in FOLDERS for path in sorted((root / name).rglob("*.py")))
         every = [fault for path in paths for fault in faults_of(path)]
         chosen = enumerate(random.Random(asked.seed).sample(every, asked.number))
         are_sound = cache(lambda tests: pass_now(tests, root, asked.seconds))

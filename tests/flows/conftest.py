@@ -1,15 +1,19 @@
-"""What tests of the command share: the command as a process."""
+"""What tests of the flows share: the command as a process, and finished runs."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from spineflow.flows.cli import main
 
 from tests.conftest import PrefectServer
 from tests.flows.commands import Command, ForkedCommand
+from tests.flows.conformance.cases import CASES, Case, Finished
 from tests.flows.in_process import stages_in_process, start_no_server
 
 
@@ -91,3 +95,26 @@ def settings_text(county: Path) -> str:
         f'units = "{county / "units.parquet"}"\ngeography = "{county / "grfc.txt"}"\n'
         '[privacy]\ndataset = "county"\nledger = "ledger.db"\n[release]\nmargins = false\n'
     )
+
+
+def run_case(folder: Path, *, case: Case) -> None:
+    """Write the input of a case, and run it to the end."""
+    settings = case.write(folder)
+    command = ["run", case.product, str(settings), "--run-dir", str(folder / "run")]
+    with (
+        stages_in_process(judged_twice=False),
+        contextlib.redirect_stdout(None),
+        contextlib.redirect_stderr(None),
+    ):
+        assert main(command) == 0
+
+
+@pytest.fixture(scope="session")
+def finished_run(made_once) -> Callable[[str], Finished]:
+    """Function from the name of a case to its finished run, which is not to be changed."""
+
+    def made(name: str) -> Finished:
+        place = f"finished-{name.replace(' ', '-')}"
+        return Finished(CASES[name], made_once(place, partial(run_case, case=CASES[name])))
+
+    return made

@@ -1,4 +1,4 @@
-"""Runs that are measured on demand: released, checked, continued, and refused what needs all."""
+"""Runs that are measured on demand: what is drawn, checked, and refused as it needs all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.ledger.store import open_ledger, reading
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -20,24 +19,15 @@ from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.topdown.run_checks import run_checks
 
-from tests.flows.in_process import stages_in_process
-
-UNIVERSES = ("persons", "units")
-ON_DEMAND = "".join(f"[workload.{name}]\non_demand = true\n" for name in UNIVERSES)
+from tests.flows.conformance.cases import ON_DEMAND
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def finished(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A private run on demand, with its ledger beside it."""
-    folder = tmp_path_factory.mktemp("on-demand")
-    file = folder / "settings.toml"
-    file.write_text(settings_text.replace("margins = false\n", "") + ON_DEMAND)
-    settings = TOPDOWN.load(file)
-    run = prepare(settings, folder / "run")
-    run_stages_here(TOPDOWN, run, settings)
-    return run
+@pytest.fixture
+def finished(finished_run) -> RunDirectory:
+    """A private run on demand, with its ledger beside it; not to be changed."""
+    return finished_run("on demand").run
 
 
 def measured_values(run: RunDirectory) -> int:
@@ -55,25 +45,6 @@ def test_fewer_answers_are_drawn_and_all_are_charged(finished: RunDirectory) -> 
         parameters = dict(connection.execute("SELECT name, parameter FROM draws"))
     assert 0 < drawn < row[0] / 5
     assert parameters["persons"] == "293764/114921"
-
-
-def test_the_certificate_says_that_not_all_was_drawn(finished: RunDirectory) -> None:
-    text = (finished.release / "certificate.md").read_text(encoding="utf-8")
-    assert "only those were drawn that could still matter" in text
-    assert "293764/114921" in text
-
-
-def test_after_the_last_measurement_nothing_confidential_is_read(
-    finished: RunDirectory, tmp_path: Path
-) -> None:
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(finished.root, run.root)
-    for name in ("confidential", "estimates", "solves", "release", "validation", "report"):
-        shutil.rmtree(run.root / name)
-    with stages_in_process():
-        assert main(["resume", str(run.root)]) == 0
-    for name in ("mdf_persons.csv", "mdf_units.csv"):
-        assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
 
 
 def failed_checks(run: RunDirectory) -> set[str]:

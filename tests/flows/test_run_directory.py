@@ -153,3 +153,21 @@ def test_a_scheduler_that_died_is_named_by_its_address(tmp_path: Path, closed_po
     assert isinstance(public, Interrupted)
     assert f"The Dask scheduler at {address} does not answer; when it does" in str(public)
     assert f"spineflow resume {tmp_path}" in str(public)
+
+
+@pytest.mark.slow
+def test_a_run_directory_has_one_owner(spineflow, tmp_path: Path, capsys) -> None:
+    run = RunDirectory(tmp_path / "run")
+    settings = tmp_path / "settings.toml"
+    settings.write_text(
+        'preset = "pl94_2020_us"\n[input]\npersons = "p"\nunits = "u"\ngeography = "g"\n'
+        '[privacy]\ndataset = "county"\n'
+    )
+    with run.locked():
+        command = ("run", "topdown", str(settings), "--run-dir", str(run.root))
+        code, _, errors = spineflow(*command, folder=tmp_path).ended()
+    assert code == 1
+    owner = f"in use by process {os.getpid()} on {socket.gethostname()} since "
+    assert owner in errors
+    assert errors.count("\n") == 1
+    assert main(["resume", str(run.root)]) == 2

@@ -12,7 +12,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.runs.directory import RunDirectory
 
-from tests.flows.test_schedules import settings_files
+from tests.flows.small_runs import settings_files
 
 STAMP = b"NOT PRIVATE"
 

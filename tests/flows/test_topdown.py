@@ -1,4 +1,7 @@
-"""The whole DAG on a generated county, through the same functions as the command line."""
+"""The DAG of topdown on generated counties: other settings, and what is found without tasks.
+
+What is true of every finished run is in `conformance`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,7 @@ from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.runs.damage import record_anew
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
@@ -70,90 +71,6 @@ def block_histogram(path: Path, **columns: str) -> pd.Series:
     return frame.groupby([block, *columns.values()]).size().rename_axis(["block", *columns])
 
 
-@pytest.fixture(scope="module")
-def private_run(
-    prefect_server, county: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, RunDirectory]:
-    folder = tmp_path_factory.mktemp("private")
-    settings = write_settings(folder, county)
-    return settings, run_settings(settings, folder / "run")
-
-
-def test_release_is_whole_and_checked(private_run, county: Path) -> None:
-    _, run = private_run
-    units = pd.read_parquet(county / "units.parquet")
-    persons = pq.read_table(run.release / "mdf_persons.parquet")
-    released_units = pd.read_parquet(run.release / "mdf_units.parquet")
-    assert persons.num_rows == len(pd.read_parquet(county / "persons.parquet"))
-    assert (released_units["RTYPE"] == "2").sum() == (units["RTYPE"].astype(str) == "2").sum()
-    assert (released_units["RTYPE"] == "4").sum() == (units["RTYPE"].astype(str) == "4").sum()
-    assert json.loads((run.checks / "checks.json").read_text())["passed"]
-    assert {path.name for path in run.release.iterdir()} == {
-        "mdf_persons.parquet",
-        "mdf_persons.csv",
-        "mdf_units.parquet",
-        "mdf_units.csv",
-        "certificate.md",
-        "certificate.html",
-        "tables",
-        "pl94171",
-    }
-    assert run.confidential.stat().st_mode & 0o777 == 0o700
-    assert not list(run.root.rglob("*.part"))
-    manifest = run.read_manifest()
-    assert manifest["status"] == "complete"
-    assert set(manifest["input_digests"]) == {"persons", "units"}
-
-
-def test_certificate_says_what_was_done(private_run) -> None:
-    _, run = private_run
-    text = (run.release / "certificate.md").read_text(encoding="utf-8")
-    manifest = run.read_manifest()
-    for fact in (
-        "293764/114921",
-        "17.14",
-        "11417641/152349649",
-        "housing units",
-        "nurse_nva_0",
-        manifest["settings_digest"],
-        manifest["code_version"],
-        *manifest["input_digests"].values(),
-    ):
-        assert fact in text
-    assert "FAILED" not in text
-    assert "NOT PRIVATE" not in text
-
-
-def test_ledger_holds_one_charge(private_run) -> None:
-    settings, _ = private_run
-    spent = summary(open_ledger(settings.parent / "ledger.db", must_exist=True))
-    product = spent["datasets"]["county"]["products"]["topdown"]
-    assert [draw["parameter"] for draw in product["draws"]] == [
-        "293764/114921",
-        "11417641/152349649",
-    ]
-
-
-def test_same_settings_again_reuse_everything(private_run) -> None:
-    settings, run = private_run
-    before = {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")}
-    run_settings(settings, run.root)
-    after = {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")}
-    changed = {path.name for path in before if before[path] != after[path]}
-    assert changed <= {"accuracy.parquet", "errors.parquet", "criterion.parquet"}
-    test_ledger_holds_one_charge(private_run)
-
-
-def test_other_settings_are_refused_in_the_same_directory(private_run, capsys) -> None:
-    settings, run = private_run
-    code = main(
-        ["run", "topdown", str(settings), "--run-dir", str(run.root)]
-        + ["--set", "geography.fanout_cutoff=3"]
-    )
-    assert code == 2
-    assert "other settings" in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("in_process")
 def test_finished_release_outlives_new_code_and_new_input(
     county: Path, tmp_path: Path, monkeypatch, capsys
@@ -179,37 +96,19 @@ def test_finished_release_outlives_new_code_and_new_input(
 
 
 @pytest.mark.usefixtures("in_process")
-def test_edited_frozen_settings_are_refused(private_run, tmp_path: Path, capsys) -> None:
-    _, finished = private_run
+def test_intervals_need_no_confidential_file(finished_run, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
-    shutil.copytree(finished.root, run.root)
-    run.settings.write_text(run.settings.read_text().replace("293764/114921", "293764/114922"))
-    assert main(["resume", str(run.root)]) == 2
-    assert "settings" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("in_process")
-def test_estimation_and_release_need_no_confidential_file(private_run, tmp_path: Path) -> None:
-    """Everything after the last measurement is made again without `confidential/`."""
-    _, finished = private_run
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(finished.root, run.root)
-    for name in ("confidential", "estimates", "solves", "release", "validation", "report"):
-        shutil.rmtree(run.root / name)
-    assert main(["resume", str(run.root)]) == 0
-    assert contents(run.root / "estimates") == contents(finished.root / "estimates")
+    shutil.copytree(finished_run("topdown").run.root, run.root)
+    shutil.rmtree(run.confidential)
     assert main(["intervals", str(run.root), "--query", "total", "--geolevel", "Tract"]) == 0
     assert (run.root / "intervals" / "persons" / "Tract.parquet").exists()
-    for name in ("mdf_persons.csv", "mdf_units.csv"):
-        assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
-    for name in ("tables", "pl94171"):
-        assert contents(run.release / name) == contents(finished.release / name)
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_much_that_was_made_before_is_found_without_tasks(
-    private_run, tmp_path: Path, monkeypatch
+    finished_run, tmp_path: Path, monkeypatch
 ) -> None:
-    _, finished = private_run
+    finished = finished_run("topdown").run
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(finished.root, run.root)
     for name in ("release", "validation", "report"):
@@ -240,25 +139,6 @@ def test_much_that_was_made_before_is_found_without_tasks(
     )
     for name in ("mdf_persons.csv", "mdf_units.csv"):
         assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
-
-
-@pytest.mark.usefixtures("in_process")
-def test_failed_check_withholds_the_release(private_run, tmp_path: Path, capsys) -> None:
-    _, finished = private_run
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(finished.root, run.root)
-    run.release.rename(run.unchecked_release)
-    (run.checks / "checks.json").unlink()
-    estimates = next((run.root / "estimates" / "persons" / "Block").glob("*.parquet"))
-    table = pq.read_table(estimates)
-    counts = table["count"].to_numpy().copy()
-    counts[0] += 1
-    pq.write_table(table.set_column(2, "count", [counts]), estimates)
-    record_anew(run, "estimates")  # Else it would be made again, as damaged.
-    assert main(["resume", str(run.root)]) == CheckFailed.exit_code
-    assert "withheld" in capsys.readouterr().err
-    assert not run.release.exists()
-    assert run.read_manifest()["status"] == "failed"
 
 
 @pytest.mark.parametrize("spine", ["optimized", "conventional"])

@@ -14,7 +14,6 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.order import run_in_process
-from spineflow.tasks.ledger.caps import set_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -341,15 +340,6 @@ def test_charge_precedes_noise_and_what_is_published_is_never_drawn_again(
     assert not path.exists()
 
 
-def test_a_cap_stops_the_run_before_noise(country: Path, tmp_path: Path) -> None:
-    run, settings = started(country, tmp_path)
-    ingest_input(run, settings)
-    set_cap(open_ledger(tmp_path / "ledger.db"), "generated-country", Fraction(1, 1000))
-    with pytest.raises(BudgetRefused, match="cap"):
-        run_in_process(run, tree_to_table(run, settings))
-    assert not (run.root / "measurements").exists()
-
-
 def test_a_measurement_of_a_level_that_is_not_cut_is_not_the_runs_own(
     country: Path, tmp_path: Path
 ) -> None:
@@ -472,12 +462,6 @@ def test_accuracy_stays_in_confidence(country: Path, tmp_path: Path) -> None:
     accuracy = read_accuracy(run)
     assert (accuracy["max_absolute_error"] <= accuracy["theorem_4_bound"]).all()
     assert (run.checks / CHECKS_FILE).exists()
-
-
-def test_shares_must_fit_the_tree(country: Path, tmp_path: Path) -> None:
-    run, settings = started(country, tmp_path, 'mechanism.shares=["1/2", "1/2"]')
-    with pytest.raises(InputRefused, match="lists 2 shares, but 6 levels are measured"):
-        ingest_input(run, settings)
 
 
 def test_columns_keep_their_types(country: Path, tmp_path: Path) -> None:

@@ -1,0 +1,303 @@
+"""Small private runs of every product and of declared censuses: their input, and what is known.
+
+One run of each is made per session (`finished_run` of the fixtures). Tests damage copies of it, and
+add files of their own products only for what is theirs alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+
+from tests.flows.gallery import DECLARATIONS, GALLERY
+
+ON_DEMAND = "".join(f"[workload.{name}]\non_demand = true\n" for name in ("persons", "units"))
+GROUPS, COMMUTERS = 400, 3000
+TRIPS_RHO = (math.sqrt(math.log(1e8) + 1) - math.sqrt(math.log(1e8))) ** 2
+"""The zCDP that is epsilon 1 at delta 1e-8 by the simple conversion."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A small private run, and what is true of it whatever its noise.
+
+    product : as commands name it.
+    write : fills a folder with input; returns the settings file, beside which the ledger will be.
+    released : names in the release, beside the certificate.
+    tables : tables of the input, as the manifest names them.
+    charged : the loss of every draw, as the ledger has it.
+    n_checks : of the independent checks.
+    facts : what the certificate says of the run.
+    holds : asserts what must be true of the release, given the folder of the input.
+    budget : rho of the parts of the run, as `spineflow budget --json` tells it.
+    judged : a file of counts that the checks compare with others.
+    """
+
+    product: str
+    write: Callable[[Path], Path]
+    released: Collection[str]
+    tables: Collection[str]
+    charged: Sequence[str | float]
+    n_checks: int
+    facts: Collection[str]
+    holds: Callable[[RunDirectory, Path], None]
+    budget: Mapping[str, str] = field(default_factory=dict)
+    judged: str = "estimates/*/*/*.parquet"
+
+
+def write_settings(folder: Path, text: str) -> Path:
+    """A settings file in a folder."""
+    file = folder / "settings.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def write_county(folder: Path, *, further: str = "") -> Path:
+    """A county of the redistricting product."""
+    generate_county(folder, persons=FEWEST_PERSONS, seed=1)
+    return write_settings(
+        folder,
+        'preset = "pl94_2020_us"\n[input]\npersons = "persons.parquet"\nunits = "units.parquet"\n'
+        f'geography = "grfc.txt"\n[privacy]\ndataset = "people"\nledger = "ledger.db"\n{further}',
+    )
+
+
+def write_persons(folder: Path) -> Path:
+    """Persons of detailed groups in a state and in Puerto Rico."""
+    states = ("44", "72")
+    few = {"regional": 2, "detailed": 3, "ethnicities": 1}
+    generate_specification(folder / "params", states=states, run_pr=True, **few)
+    codes = list(read_specification(str(folder / "params")).names)
+    generate_persons(folder / "data", codes, persons=800, tracts=4, states=states, seed=2)
+    return write_settings(
+        folder,
+        '[input]\nparameters = "params"\ndata = "data"\n[privacy]\ndataset = "people"\n'
+        "[mechanism]\ncoterminous = true\n",
+    )
+
+
+def write_groups(folder: Path) -> Path:
+    """Groups of up to eight, in four counties of two states."""
+    dataset = census_like(groups=GROUPS, counties=4, states=2, largest=8)
+    file = write_dataset(folder, dataset)
+    return write_settings(folder, file.read_text().replace("confidential = false\n", ""))
+
+
+def write_commuters(folder: Path) -> Path:
+    """Trips between six municipalities."""
+    size = CountrySize(regions=2, provinces=3, municipalities=6, pairs=20, commuters=COMMUTERS)
+    file = generate_country(folder, size, seed=5)
+    return write_settings(folder, file.read_text().replace("confidential = false\n", ""))
+
+
+def write_declared(folder: Path, *, name: str) -> Path:
+    """A census of the gallery, beside tables that it fits."""
+    GALLERY[name](folder)
+    return write_settings(folder, dict(zip(GALLERY, DECLARATIONS, strict=True))[name])
+
+
+def holds_people(run: RunDirectory, source: Path) -> None:
+    """The numbers of persons in the state, of housing units and of facilities are exact."""
+    units = pd.read_parquet(source / "units.parquet")
+    persons = pd.read_parquet(run.release / "mdf_persons.parquet")
+    released = pd.read_parquet(run.release / "mdf_units.parquet")
+    assert len(persons) == len(pd.read_parquet(source / "persons.parquet"))
+    for kind in ("2", "4"):
+        assert (released["RTYPE"] == kind).sum() == (units["RTYPE"].astype(str) == kind).sum()
+
+
+def holds_detailed_groups(run: RunDirectory, source: Path) -> None:
+    """Regions of both passes, down to tracts."""
+    t1 = pd.read_csv(run.release / "t1.csv", sep="|", dtype=str)
+    assert {"USA", "PR-STATE", "TRACT"} <= set(t1["REGION_TYPE"])
+
+
+def holds_group_sizes(run: RunDirectory, source: Path) -> None:
+    """Counts add up from level to level, to the number of groups, which is public."""
+    sizes = pd.read_parquet(run.release / "group_sizes.parquet")
+    assert len(sizes) == (1 + 2 + 4) * 8 and sizes["count"].min() >= 0
+    assert set(sizes.groupby("level")["count"].sum()) == {GROUPS}
+    county = sizes[sizes["level"] == "county"]
+    states = county.groupby([county["region"].str[:2], "size"])["count"].sum()
+    state = sizes[sizes["level"] == "state"].set_index(["region", "size"])["count"]
+    assert (states == state).all()
+
+
+def holds_trips(run: RunDirectory, source: Path) -> None:
+    """The number of trips is exact."""
+    table = pd.read_csv(run.release / "trips.csv")
+    assert list(table) == ["origin", "destination", "count"]
+    assert table["count"].sum() == COMMUTERS
+
+
+def holds_census(run: RunDirectory, source: Path) -> None:
+    """Nothing was relaxed, and every table has people."""
+    solves = pd.concat(map(pd.read_parquet, (run.root / "solves").rglob("*.parquet")))
+    assert not solves["relaxed"].any()
+    declared = tomllib.loads((source / "settings.toml").read_text(encoding="utf-8"))["census"]
+    assert len(declared["tables"]) >= 2
+    for table in declared["tables"]:
+        counts = pd.read_parquet(run.release / "tables" / f"{table['name']}.parquet")["count"]
+        assert counts.sum() > 0
+
+
+def microdata(*universes: str, tables: bool = True) -> tuple[str, ...]:
+    """Names of what topdown releases of some universes."""
+    files = [f"mdf_{name}.{suffix}" for name in universes for suffix in ("csv", "parquet")]
+    return (*files, "tables") if tables else tuple(files)
+
+
+COUNTY = Case(
+    product="topdown",
+    write=write_county,
+    released=(*microdata("persons", "units"), "pl94171"),
+    tables=("persons", "units"),
+    charged=("293764/114921", "11417641/152349649"),
+    n_checks=27,
+    facts=("293764/114921", "17.14", "11417641/152349649", "housing units", "nurse_nva_0"),
+    holds=holds_people,
+    budget={"persons": "293764/114921", "units": "11417641/152349649"},
+)
+
+CASES: dict[str, Case] = {
+    "topdown": COUNTY,
+    "on demand": Case(
+        product="topdown",
+        write=partial(write_county, further=ON_DEMAND),
+        released=COUNTY.released,
+        tables=COUNTY.tables,
+        charged=COUNTY.charged,
+        n_checks=26,
+        facts=("293764/114921", "only those were drawn that could still matter"),
+        holds=holds_people,
+        budget=COUNTY.budget,
+    ),
+    "detailed groups": Case(
+        product="detailed-groups",
+        write=write_persons,
+        released=("t1.csv", "t2.csv", "population_groups.parquet"),
+        tables=("persons", "parameters"),
+        # Levels 1 and 2 of six region types at 1/4 and 1/2, without level 1 of AIANNH areas.
+        charged=("17/4",),
+        n_checks=11,
+        facts=("17/4",),
+        holds=holds_detailed_groups,
+        budget={"us": "17/2", "pr": "6"},
+        judged="release-unchecked/population_groups.parquet",
+    ),
+    "group sizes": Case(
+        product="group-sizes",
+        write=write_groups,
+        released=[f"group_{n}.{s}" for n in ("sizes", "totals") for s in ("csv", "parquet")],
+        tables=("groups",),
+        charged=("1",),
+        n_checks=4,
+        facts=("epsilon 1",),
+        holds=holds_group_sizes,
+        budget={"groups": "2"},
+        judged="release-unchecked/group_sizes.parquet",
+    ),
+    "trips": Case(
+        product="trips",
+        write=write_commuters,
+        released=[f"{n}.{s}" for n in ("trips", "range_queries") for s in ("csv", "parquet")],
+        tables=("trips",),
+        charged=(TRIPS_RHO,),
+        n_checks=7,
+        facts=("1e-8",),
+        holds=holds_trips,
+    ),
+    "register": Case(
+        product="topdown",
+        write=partial(write_declared, name="register"),
+        released=microdata("dwellings", "persons"),
+        tables=("dwellings", "persons"),
+        charged=("1/10", "1"),
+        n_checks=27,
+        facts=("dwellings", "persons"),
+        holds=holds_census,
+    ),
+    "households": Case(
+        product="topdown",
+        write=partial(write_declared, name="households"),
+        released=microdata("households", "people"),
+        tables=("households", "people"),
+        charged=("1/4", "1"),
+        n_checks=27,
+        facts=("households", "people"),
+        holds=holds_census,
+    ),
+    "schools": Case(
+        product="topdown",
+        write=partial(write_declared, name="schools"),
+        released=microdata("pupils"),
+        tables=("pupils",),
+        charged=("2",),
+        n_checks=14,
+        facts=("pupils",),
+        holds=holds_census,
+    ),
+}
+PRODUCTS = tuple(name for name in CASES if CASES[name].product.replace("-", " ") == name)
+"""A case of every product."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run of a case, its input, settings and ledger; not to be changed."""
+
+    case: Case
+    folder: Path
+
+    @property
+    def settings(self) -> Path:
+        """The settings file."""
+        return self.folder / "settings.toml"
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger that the run was charged to."""
+        return self.folder / "ledger.db"
+
+    @property
+    def run(self) -> RunDirectory:
+        """Its directory."""
+        return RunDirectory(self.folder / "run")
+
+
+def contents(folder: Path, but: str = "") -> dict[str, bytes]:
+    """The files below a folder by name, without those of a stem."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.stem != but
+    }
+
+
+def measurements(run: RunDirectory) -> dict[str, tuple[int, bytes]]:
+    """What a run has published of its measurements, with the times of their last change."""
+    return {
+        path.relative_to(run.root).as_posix(): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in (run.root / "measurements").rglob("*")
+        if path.is_file() and "constraints" not in path.parts
+    }
+
+
+def checks_of(run: RunDirectory) -> list[dict]:
+    """What the independent checks found."""
+    found = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))
+    assert found["passed"] == all(check["passed"] for check in found["checks"])
+    return found["checks"]

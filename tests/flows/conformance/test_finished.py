@@ -1,0 +1,170 @@
+"""What a finished run has released, published, charged and told, of every product and census."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import sqlite3
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from spineflow.flows.cli import main
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.runs.damage import record_anew
+from spineflow.tasks.runs.directory import RunDirectory, remove_derived
+from spineflow.tasks.runs.errors import CheckFailed
+
+from tests.flows.conformance.cases import Finished, checks_of, contents, measurements
+
+pytestmark = pytest.mark.slow
+
+CERTIFICATE = {"certificate.html", "certificate.md"}
+
+
+def draws_of(finished: Finished) -> list[dict[str, str]]:
+    """The draws that the ledger has, all of them of this run."""
+    (dataset,) = summary(open_ledger(finished.ledger, must_exist=True))["datasets"].values()
+    ((name, product),) = dataset["products"].items()
+    assert name == finished.case.product
+    return product["draws"]
+
+
+def test_the_release_is_whole_and_checked(finished: Finished) -> None:
+    run = finished.run
+    assert {path.name for path in run.release.iterdir()} == {*finished.case.released, *CERTIFICATE}
+    assert len(checks_of(run)) == finished.case.n_checks
+    assert all(check["passed"] for check in checks_of(run))
+    manifest = run.read_manifest()
+    assert manifest["status"] == "complete"
+    assert all(stage["status"] == "complete" for stage in manifest["stages"].values())
+    assert set(manifest["input_digests"]) == set(finished.case.tables)
+    finished.case.holds(run, finished.folder)
+
+
+def test_nothing_confidential_is_among_what_is_public(finished: Finished) -> None:
+    """Nor anything that was not finished."""
+    run = finished.run
+    assert run.confidential.stat().st_mode & 0o777 == 0o700
+    paths = [path for path in run.root.rglob("*") if run.confidential not in path.parents]
+    public = [path for path in paths if "accuracy" in path.name]
+    assert [path.name for path in public] in ([], ["accuracy.html"])
+    assert any("accuracy" in path.name for path in run.confidential.rglob("*"))
+    assert not [path for path in paths if path.suffix in (".part", ".unpublished")]
+    report = run.report.read_text(encoding="utf-8")
+    assert "largest error" not in report and "NOT PRIVATE" not in report
+
+
+def test_the_certificate_says_what_was_done(finished: Finished) -> None:
+    text = (finished.run.release / "certificate.md").read_text(encoding="utf-8")
+    manifest = finished.run.read_manifest()
+    digests = manifest["input_digests"].values()
+    facts = (*finished.case.facts, manifest["settings_digest"], manifest["code_version"], *digests)
+    assert [fact for fact in facts if fact not in text] == []
+    assert "FAILED" not in text and "NOT PRIVATE" not in text
+
+
+def test_the_ledger_has_one_charge_and_all_that_was_published(finished: Finished) -> None:
+    run_id = finished.run.read_manifest()["run_id"]
+    draws = draws_of(finished)
+    losses = [Fraction(draw["parameter"]) for draw in draws]
+    for loss, charged in zip(losses, finished.case.charged, strict=True):
+        if isinstance(charged, str):
+            assert loss == Fraction(charged)
+        else:
+            assert float(loss) == pytest.approx(charged, rel=1e-6) and loss <= Fraction(charged)
+    assert {draw["run_id"] for draw in draws} == {run_id}
+    with contextlib.closing(sqlite3.connect(finished.ledger)) as connection:
+        rows = connection.execute("SELECT name, digest FROM published WHERE run_id = ?", [run_id])
+        known = dict(rows.fetchall())
+    made = measurements(finished.run)
+    assert made and known == {
+        name: hashlib.sha256(content).hexdigest() for name, (_, content) in made.items()
+    }
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_same_command_again_makes_nothing_again(
+    finished: Finished, copied: RunDirectory
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in copied.root.rglob("*.parquet")}
+    command = ["run", finished.case.product, str(finished.settings), "--run-dir"]
+    assert main([*command, str(copied.root)]) == 0
+    after = {path: path.stat().st_mtime_ns for path in copied.root.rglob("*.parquet")}
+    changed = {path.name for path in before if before[path] != after.get(path)}
+    assert changed <= {"accuracy.parquet", "errors.parquet", "criterion.parquet"}
+    assert len(draws_of(finished)) == len(finished.case.charged)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_after_the_last_measurement_nothing_confidential_is_read(
+    finished: Finished, copied: RunDirectory
+) -> None:
+    """What is derived comes back the same from measurements and public files alone."""
+    drawn = measurements(copied)
+    shutil.rmtree(copied.confidential)
+    remove_derived(copied)
+    assert main(["resume", str(copied.root)]) == 0
+    assert measurements(copied) == drawn
+    assert contents(copied.release, but="certificate") == contents(
+        finished.run.release, but="certificate"
+    )
+    assert (copied.release / "certificate.md").exists()
+    copied.report.unlink()
+    assert main(["report", str(copied.root)]) == 0
+    assert copied.report.exists()
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_release_that_fails_a_check_is_withheld(
+    finished: Finished, copied: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A count that does not go with the others, and of which nothing else tells."""
+    copied.release.rename(copied.unchecked_release)
+    (copied.checks / "checks.json").unlink()
+    path = sorted(copied.root.glob(finished.case.judged))[0]
+    table = pq.read_table(path)
+    counts = table["count"].to_numpy().copy()
+    counts[0] += 1
+    place = table.schema.get_field_index("count")
+    pq.write_table(table.set_column(place, table.schema.field(place), [counts]), path)
+    record_anew(
+        copied, path.relative_to(copied.root).parts[0]
+    )  # Else it would be made again, as damaged.
+    assert main(["resume", str(copied.root)]) == CheckFailed.exit_code
+    assert "withheld" in capsys.readouterr().err
+    assert not copied.release.exists()
+    assert copied.read_manifest()["status"] == "failed"
+
+
+def test_the_directory_keeps_its_settings(
+    finished: Finished, copied: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others are refused, and so is an edit of those that are frozen."""
+    command = ["run", finished.case.product, str(finished.settings), "--run-dir", str(copied.root)]
+    assert main([*command, "--set", "privacy.dataset=others"]) == 2
+    assert "other settings" in capsys.readouterr().err
+    copied.settings.write_text(copied.settings.read_text().replace("confidential = true", ""))
+    assert main(["resume", str(copied.root)]) == 2
+    error = capsys.readouterr().err
+    assert "settings.toml has been edited since the run began" in error and error.count("\n") == 1
+
+
+def test_commands_tell_of_a_run_before_it_is_charged(
+    finished: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(finished.folder, source, ignore=shutil.ignore_patterns("run", "ledger.db*"))
+    product, settings = finished.case.product, str(source / "settings.toml")
+    assert main(["check", product, settings]) == 0
+    assert "in order" in capsys.readouterr().out
+    assert main(["budget", product, settings]) == 0
+    assert capsys.readouterr().out
+    assert main(["budget", product, settings, "--json"]) == 0
+    found = {name: one["rho"] for name, one in json.loads(capsys.readouterr().out).items()}
+    assert finished.case.budget.items() <= found.items()
+    assert not list(source.glob("ledger.db*"))
