@@ -158,18 +158,21 @@ def refuse_large_core(settings: TopdownSettings) -> None:
     They are as large as the square of the number of core cells; see `query_algebra`.
     """
     for universe in settings.run.universes if settings.is_declared else ():
-        schema = settings.schema_of(universe)
-        typed = typed_query(settings.compiled_census.universes[universe])
-        types = marginal_query(schema, typed).row_of_cell
-        algebra = _algebra(settings, universe, types)
-        n, components = len(algebra.cell_type), len(algebra.components)
-        if n**2 * components > MOST_COVARIANCES:
+        found = declared_algebra(settings, universe).n_covariances
+        if found > MOST_COVARIANCES:
             raise InputRefused(
-                f"run.estimator = {settings.run.estimator!r} carries {components * n**2:,} "
+                f"run.estimator = {settings.run.estimator!r} carries {found:,} "
                 f"covariances for every geounit of {universe}, and can carry {MOST_COVARIANCES:,}; "
                 "choose 'topdown', or queries, bounds and structural zeros that tell fewer "
                 "attributes' levels apart."
             )
+
+
+def declared_algebra(settings: TopdownSettings, universe: str) -> QueryAlgebra:
+    """Coordinates for all queries of a universe of a declared census, from its settings alone."""
+    typed = typed_query(settings.compiled_census.universes[universe])
+    types = marginal_query(settings.schema_of(universe), typed).row_of_cell
+    return _algebra(settings, universe, types)
 
 
 def query_algebra(given: ShardInput) -> QueryAlgebra:
