@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from pyarrow import parquet
 
+from ...geography.levels import Spine
 from ..census.declared_input import DeclaredInput
 from ..census.inputs import IngestResult
 from ..census.queries import spelt_like
@@ -29,6 +30,7 @@ from .checks.accuracy.run import accuracy_report, write_comparison, write_run_ac
 from .checks.check import outcomes_of_run
 from .checks.pieces import sizes_of_pieces
 from .estimation.estimators import refuse_settings
+from .estimation.full_information import algebra_of
 from .estimation.largest_solve import (
     SolveSize,
     gigabytes,
@@ -39,12 +41,14 @@ from .estimation.largest_solve import (
 )
 from .ingest.earlier import held_answers
 from .ingest.ingest import check_input_of, largest_universe, refuse_large_deltas
+from .intervals.sizes import PosteriorSize, why_no_margins
 from .measurement.charge import charge_of, measurement_files
 from .measurement.constrain import checked_declared_spines
 from .paths import spine_folder
 from .published.read import check_measurements, refuse_missing_folder
 from .published.settings import EstimateSettings
 from .release.certificate import facts_of, facts_of_run
+from .release.margins import has_margins, universes_without_margins
 from .release.report import report, solves_table
 from .settings import TopdownSettings
 from .spine.build import universe_spine
@@ -95,6 +99,7 @@ def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> I
             totals = accepted.totals[universe].values()
             records = min((int(sum(map(np.sum, exact.values()))) for exact in totals), default=None)
             yield from _told(universe, largest_solve(settings, universe, spine, records))
+            yield from _no_margins(settings, universe, spine)
         return
     for universe in settings.run.universes:
         spine = universe_spine(settings, universe, accepted.geography, accepted.invariants)
@@ -111,6 +116,20 @@ def _told(universe: str, size: SolveSize) -> Iterator[Block]:
             f"the largest solve of {universe} may take {gigabytes(size.n_bytes)}, and this machine "
             f"has {gigabytes(memory)}. {remedy(universe, size)}"
         )
+
+
+def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Iterator[Caution]:
+    """That tables of a universe of a declared census will have no margins, and why.
+
+    An area may be known to have no records of some types, and then has fewer combinations.
+    """
+    if not has_margins(settings):
+        return
+    algebra = algebra_of(settings, universe)
+    types = np.ones((spine.n_blocks, int(algebra.cell_type.max()) + 1), dtype=bool)
+    why = why_no_margins(universe, PosteriorSize.of(algebra, types))
+    if why is not None:
+        yield Caution(f"{why}. The release is made without them, and there are no intervals either")
 
 
 def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Block]:
@@ -197,6 +216,8 @@ def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
     """What is in the release, and where its errors are."""
     rows = _rows_released(run, settings)
     yield f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."
+    for why in universes_without_margins(run, settings).values():
+        yield Caution(f"{why}.")
     if accuracy_report(run).exists():
         kind = "accuracy, confidential" if settings.input.confidential else "accuracy"
         yield f"{kind}: {accuracy_report(run)}"

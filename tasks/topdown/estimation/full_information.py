@@ -153,23 +153,27 @@ def spine_steps(given: ShardInput) -> tuple[Step, ...]:
 
 
 def refuse_large_core(settings: TopdownSettings) -> None:
-    """Raise InputRefused for a declared universe whose covariances would be too large to carry.
+    """Raise InputRefused for a universe whose covariances would be too large to carry.
 
     They are as large as the square of the number of core cells; see `query_algebra`.
     """
-    for universe in settings.run.universes if settings.is_declared else ():
-        schema = settings.schema_of(universe)
-        typed = typed_query(settings.compiled_census.universes[universe], schema)
-        types = marginal_query(schema, typed).row_of_cell
-        algebra = _algebra(settings, universe, types)
-        n, components = len(algebra.cell_type), len(algebra.components)
-        if n**2 * components > MOST_COVARIANCES:
+    for universe in settings.run.universes:
+        found = algebra_of(settings, universe).n_covariances
+        if found > MOST_COVARIANCES:
             raise InputRefused(
-                f"run.estimator = {settings.run.estimator!r} carries {components * n**2:,} "
+                f"run.estimator = {settings.run.estimator!r} carries {found:,} "
                 f"covariances for every geounit of {universe}, and can carry {MOST_COVARIANCES:,}; "
                 "choose 'topdown', or queries, bounds and structural zeros that tell fewer "
                 "attributes' levels apart."
             )
+
+
+def algebra_of(settings: TopdownSettings, universe: str) -> QueryAlgebra:
+    """Coordinates for all queries of a universe, from its settings alone."""
+    schema = settings.schema_of(universe)
+    typed = typed_query(settings.compiled_census.universes[universe], schema)
+    types = marginal_query(schema, typed).row_of_cell
+    return _algebra(settings, universe, types)
 
 
 def query_algebra(given: ShardInput) -> QueryAlgebra:

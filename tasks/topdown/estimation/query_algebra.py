@@ -115,6 +115,11 @@ class QueryAlgebra:
         """Number of the free attribute that has the most levels, None without any."""
         return max(self.free, key=lambda axis: self.schema.shape[axis], default=None)
 
+    @property
+    def n_covariances(self) -> int:
+        """How many covariances a geounit has that can have every core cell."""
+        return len(self.components) * len(self.cell_type) ** 2
+
     def cells_of(self, can_have: np.ndarray) -> np.ndarray:
         """Core cells `(n,)` of a geounit that can have the types marked in `can_have` (T,)."""
         return np.flatnonzero(self.is_possible & can_have[self.cell_type])

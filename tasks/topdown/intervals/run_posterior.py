@@ -28,6 +28,7 @@ from ..spine.families import structural_zeros
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards
 from .areas import BlockAreas
+from .sizes import PosteriorSize, refuse_large_posterior
 from .spine_posterior import LevelInput, SpinePosterior
 
 
@@ -90,12 +91,9 @@ class RunLevels:
     mechanism: str
 
     @property
-    def size(self) -> int:
-        """How many numbers the estimates of the last geolevel are made of."""
-        patterns, times = np.unique(self.levels[-1].can_have, axis=0, return_counts=True)
-        n_cells = np.array([self.algebra.cells_of(pattern).size for pattern in patterns])
-        matrices = 2 * len(self.algebra.components) * n_cells**2
-        return int(times @ (n_cells * self.algebra.n_coordinates + matrices))
+    def size(self) -> PosteriorSize:
+        """The size of the last geolevel's estimates."""
+        return PosteriorSize.of(self.algebra, self.levels[-1].can_have)
 
     @classmethod
     def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunLevels:
@@ -149,8 +147,13 @@ class RunPosterior:
 
     @classmethod
     def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
-        """From the measurement files of a run; see `RunLevels.read`."""
-        return cls.of(RunLevels.read(run, settings, universe))
+        """From the measurement files of a run; see `RunLevels.read`.
+
+        Raises InputRefused, before any answer is read, where estimates would not fit in memory.
+        """
+        levels = RunLevels.read(run, settings, universe)
+        refuse_large_posterior(universe, levels.size)
+        return cls.of(levels)
 
     @classmethod
     def of(cls, levels: RunLevels) -> RunPosterior:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from ..workload.costs import budget_report, guarantee_of
 from ..workload.exact_loss import ExactParts, exact_epsilon, exact_parts, paths_of
 from ..workload.privacy_curve import curve_points, privacy_curve, trade_offs
 from .declared_statements import declared_statements
+from .margins import universes_without_margins
 from .protected_tables import per_person, protected_tables
 
 _METHODS = {
@@ -36,7 +37,12 @@ _METHODS = {
 
 def facts_of_run(run: RunDirectory, settings: TopdownSettings) -> Facts:
     """The facts of a run's certificate, with the exact figures of the spine that ran."""
-    return facts_of(settings, exact_figures(run, settings))
+    found = facts_of(settings, exact_figures(run, settings))
+    none = universes_without_margins(run, settings)
+    if not none:
+        return found
+    without = Section("Tables without margins", tuple(f"{why}." for why in none.values()))
+    return replace(found, sections=(*found.sections, without))
 
 
 def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:

@@ -21,6 +21,7 @@ from scipy import sparse
 from ...answers.estimates import read_estimates
 from ...census.queries import MarginalQuery, marginal_query
 from ...runs.directory import RunDirectory
+from ...runs.files import replacing
 from ...runs.stamps import write_parquet
 from ..estimation.spine_estimates import GroupedEstimates
 from ..intervals.answers import (
@@ -168,6 +169,24 @@ def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | Non
     if not _file(run, universe, _FRAMES[-1]).exists():
         return None
     return MarginSummary(*(pd.read_parquet(_file(run, universe, name)) for name in _FRAMES))
+
+
+def write_why_none(run: RunDirectory, universe: str, why: str) -> None:
+    """Store the sentence on why a universe has no margins, beside where its figures would be."""
+    path = _why_none(run, universe)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part:
+        part.write_text(why, encoding="utf-8")
+
+
+def read_why_none(run: RunDirectory, universe: str) -> str | None:
+    """The stored sentence; None where there is none."""
+    path = _why_none(run, universe)
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def _why_none(run: RunDirectory, universe: str) -> Path:
+    return run.root / "intervals" / universe / "summary" / "none.txt"
 
 
 def _file(run: RunDirectory, universe: str, name: str) -> Path:

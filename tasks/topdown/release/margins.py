@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...census.invariants import read_geography
 from ...runs.directory import RunDirectory
 from ..intervals.run_posterior import RunLevels, RunPosterior
+from ..intervals.sizes import why_no_margins
 from ..paths import geography_file
 from ..settings import TopdownSettings
 from .margin_files import (
@@ -17,14 +19,12 @@ from .margin_files import (
 )
 from .margin_summary import (
     read_margin_summary,
+    read_why_none,
     summarise_margins,
     write_margin_summary,
+    write_why_none,
 )
 from .tabulations.run import has_tables, tabulated_universes
-
-MOST_NUMBERS = 1 << 28
-"""Most numbers of all estimates of the last geolevels together (2 GiB): forty times a state of a
-million persons."""
 
 
 def has_margins(settings: TopdownSettings) -> bool:
@@ -40,16 +40,34 @@ def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The margins beside the unchecked tables, in the order in which they are written."""
     if not has_tables(settings):
         return []
+    none = universes_without_margins(run, settings)
     if settings.is_declared:
-        return declared_margin_files(run.unchecked_release, settings.compiled_census.tables)
-    return table_margin_files(run.unchecked_release)
+        tables = [
+            table
+            for universe in settings.run.universes
+            for table in settings.compiled_census.tables
+            if table.universe == universe and universe not in none
+        ]
+        return declared_margin_files(run.unchecked_release, tables)
+    return [] if none else table_margin_files(run.unchecked_release)
 
 
 def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether all margins of the run stand."""
+    none = universes_without_margins(run, settings)
+    summarised = [read_margin_summary(run, name) for name in settings.run.universes]
+    found = zip(settings.run.universes, summarised, strict=True)
     last = margin_files(run, settings)[-1:]
-    summaries = [read_margin_summary(run, universe) for universe in settings.run.universes]
-    return all(path.exists() for path in last) and None not in summaries
+    return all(name in none or summary is not None for name, summary in found) and all(
+        path.exists() for path in last
+    )
+
+
+def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> dict[str, str]:
+    """The universes that get no margins though they are asked for, with a sentence on why; none
+    before the margins are made."""
+    found = {universe: read_why_none(run, universe) for universe in settings.run.universes}
+    return {universe: why for universe, why in found.items() if why is not None}
 
 
 def written_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
@@ -63,11 +81,15 @@ def written_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
 def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """Write the margins beside the unchecked tables, and what the report shows of them.
 
-    Reads measurements, constraints, public geography and, for the report, estimates. A spine whose
-    estimates would not fit in memory gets none.
+    Reads measurements, constraints, public geography and, for the report, estimates. A universe
+    whose estimates would not fit in memory gets none, and the run keeps why. The universes of the
+    census of 2020 stand in the same tables, and get margins together or not at all; those of a
+    declared census are taken one after the other.
     """
+    if settings.is_declared:
+        return [file for name in settings.run.universes for file in _declared(run, settings, name)]
     levels = {name: RunLevels.read(run, settings, name) for name in settings.run.universes}
-    if sum(part.size for part in levels.values()) > MOST_NUMBERS:
+    if _left_out(run, levels):
         return []
     found = {name: RunPosterior.of(part) for name, part in levels.items()}
     for universe, posterior in found.items():
@@ -75,26 +97,50 @@ def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
         write_margin_summary(run, universe, summary)
     if not has_tables(settings):
         return []
-    geography = read_geography(geography_file(run))
-    if not settings.is_declared:
-        tabulated = {
-            name: (found[name], settings.schema_of(name)) for name in tabulated_universes(settings)
-        }
-        return write_table_margins(
-            tabulated, geography, run.unchecked_release, is_private=settings.is_private
-        )
-    census, files = settings.compiled_census, []
+    tabulated = {
+        name: (found[name], settings.schema_of(name)) for name in tabulated_universes(settings)
+    }
+    return write_table_margins(
+        tabulated,
+        read_geography(geography_file(run)),
+        run.unchecked_release,
+        is_private=settings.is_private,
+    )
+
+
+def _left_out(run: RunDirectory, levels: Mapping[str, RunLevels]) -> bool:
+    """Whether universes that stand in memory together are too large, which is then written."""
+    sizes = {name: part.size for name, part in levels.items()}
+    together = sum(size.numbers for size in sizes.values())
+    for name, size in sizes.items():
+        why = why_no_margins(name, size, together)
+        if why is not None:
+            write_why_none(run, name, why)
+    return any(read_why_none(run, name) is not None for name in levels)
+
+
+def _declared(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Path]:
+    """Write the margins of the tables of one universe of a declared census."""
+    levels = RunLevels.read(run, settings, universe)
+    if _left_out(run, {universe: levels}):
+        return []
+    found = RunPosterior.of(levels)
+    summary = summarise_margins(run, settings, universe, found)
+    write_margin_summary(run, universe, summary)
+    census, files = settings.compiled_census, list[Path]()
     if census.geography is None:
         raise ValueError("a declared census has a geography")
-    for table in census.tables:
-        written = write_declared_margins(
-            table,
-            found[table.universe],
-            geography,
-            census.geography,
-            settings.schema_of(table.universe),
-            run.unchecked_release,
-            is_private=settings.is_private,
-        )
-        files += [written.parquet, written.csv]
+    geography = read_geography(geography_file(run))
+    for table in census.tables if has_tables(settings) else ():
+        if table.universe == universe:
+            written = write_declared_margins(
+                table,
+                found,
+                geography,
+                census.geography,
+                settings.schema_of(universe),
+                run.unchecked_release,
+                is_private=settings.is_private,
+            )
+            files += [written.parquet, written.csv]
     return files

@@ -24,7 +24,7 @@ from .certificate import exact_figures, exact_of
 from .front_page import overview
 from .map_section import map_section
 from .margin_section import margin_section
-from .margin_summary import read_margin_summary
+from .margin_summary import read_margin_summary, read_why_none
 from .spine_section import spine_section
 
 
@@ -44,8 +44,11 @@ def report(
     sections.append(_noise(settings))
     for universe in settings.run.universes:
         summary = read_margin_summary(run, universe)
+        why = read_why_none(run, universe)
         if summary is not None:
             sections.append(margin_section(universe, summary))
+        elif why is not None:
+            sections.append(Section(f"Margins of {universe}", (f"There are none: {why}.",)))
     sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
     front = overview(run, settings, accuracy)
     drawn = map_section(run, settings, truth)

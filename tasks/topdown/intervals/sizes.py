@@ -1,0 +1,112 @@
+"""How large the estimates behind margins and intervals are, told before they are made.
+
+Every geounit carries two matrices, the covariances that are known and what nothing determines, of
+all its core cells by each other in every component (`estimation.query_algebra`), besides its means.
+Those of the last geolevel, of which there are most, stand in memory together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...runs.errors import InputRefused
+from ..estimation.largest_solve import gigabytes, memory_of_machine
+from ..estimation.query_algebra import QueryAlgebra
+
+MOST_NUMBERS = 1 << 28
+"""Most numbers of the last geolevel's estimates for margins (2 GiB): forty times a state of a
+million persons. It is the same on every machine, and so is what a release has."""
+PEAK = 3
+"""Bytes in memory at once, as a multiple of those of the last geolevel's estimates: going up the
+spine, what a geounit and what its parts tell stand beside their sum."""
+BYTES = 8
+FEW_CELLS = 32
+"""Core cells of which it is the number of areas that makes estimates large."""
+
+
+@dataclass(frozen=True)
+class PosteriorSize:
+    """The size of the estimates of a universe's last geolevel.
+
+    geounits : how many there are. cells : the most core cells that one has. matrices : how many of
+    cells by cells each has. told_apart : the core's attributes and their numbers of levels.
+    numbers : of which all estimates are made.
+
+    >>> size = PosteriorSize(257, 783, 64, {"age": 111, "education": 9}, 10**10)
+    >>> size.sentence("persons")
+    'the estimates of persons would take 80 GB: 64 matrices of 783 by 783 combinations of age (111 \
+levels) and education (9 levels) for each of 257 areas'
+    """
+
+    geounits: int
+    cells: int
+    matrices: int
+    told_apart: dict[str, int]
+    numbers: int
+
+    @classmethod
+    def of(cls, algebra: QueryAlgebra, can_have: np.ndarray) -> PosteriorSize:
+        """Of geounits that can have the types marked in `can_have` (n, T)."""
+        patterns, times = np.unique(can_have, axis=0, return_counts=True)
+        n_cells = np.array([algebra.cells_of(pattern).size for pattern in patterns], dtype=object)
+        matrices = 2 * len(algebra.components)
+        each = n_cells * algebra.n_coordinates + matrices * n_cells**2
+        schema = algebra.schema
+        told_apart = {schema.attributes[axis]: schema.shape[axis] for axis in algebra.core}
+        most = int(max(n_cells, default=0))
+        return cls(len(can_have), most, matrices, told_apart, int(sum(times * each)))
+
+    def sentence(self, universe: str) -> str:
+        """The size in words, without a capital and a stop."""
+        named = _and([f"{name} ({n:,} levels)" for name, n in self.told_apart.items()])
+        return (
+            f"the estimates of {universe} would take {gigabytes(BYTES * self.numbers)}: "
+            f"{self.matrices:,} matrices of {self.cells:,} by {self.cells:,} combinations"
+            f"{f' of {named}' if named else ''} for each of {self.geounits:,} areas"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What to change, without a capital and a stop."""
+        if self.cells <= FEW_CELLS:
+            return "take fewer areas together"
+        names = _and(list(self.told_apart))
+        return (
+            f"declare fewer levels of {names}, or leave out the structural zeros, bounds and "
+            "queries of coarsenings that tell these levels apart: attributes that every query "
+            "keeps whole or leaves out are in no combination"
+        )
+
+
+def why_no_margins(universe: str, size: PosteriorSize, together: int | None = None) -> str | None:
+    """Why a universe gets no margins, and what to change; None where it gets them.
+
+    `together` are the numbers of all universes that stand in memory at once, by default its own.
+    """
+    if max(size.numbers, together or 0) <= MOST_NUMBERS:
+        return None
+    all_of_them = ""
+    if size.numbers <= MOST_NUMBERS:
+        all_of_them = f", those of all universes {gigabytes(BYTES * (together or 0))}"
+    return (
+        f"tables of {universe} have no margins: {size.sentence(universe)}{all_of_them}, and "
+        f"{gigabytes(BYTES * MOST_NUMBERS)} are the most; {size.remedy}"
+    )
+
+
+def refuse_large_posterior(universe: str, size: PosteriorSize) -> None:
+    """Raise InputRefused for intervals that this machine's memory cannot hold."""
+    memory = memory_of_machine()
+    if PEAK * BYTES * size.numbers > memory:
+        raise InputRefused(
+            f"There can be no intervals here: {size.sentence(universe)}, several times over while "
+            f"they are made, and this machine has {gigabytes(memory)}. Before the next run, "
+            f"{size.remedy}; or take a machine with more memory."
+        )
+
+
+def _and(words: list[str]) -> str:
+    *others, last = words or [""]
+    return f"{', '.join(others)} and {last}" if others else last
