@@ -16,7 +16,8 @@ EPILOG = """\
 flows: topdown, microdata and redistricting tables; estimate, the same from published noisy
 measurements alone; detailed-groups, tables for detailed race and ethnicity groups; group-sizes,
 households of every size by region; trips, origin/destination tables and other trees; products,
-several of these on one dataset; tune, budgets tried on public data.
+several of these on one dataset; design, the best split of a budget compared with others on public
+data; tune, budgets tried on public data.
 
 exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 privacy-loss cap reached
 or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
@@ -32,6 +33,9 @@ RUN_DIR = (
     "folder of a run: the --run-dir of 'spineflow run', or the folder it made in runs/ beside the "
     "settings file"
 )
+
+
+SETTINGS = "settings file of the run"
 
 
 Add = Callable[..., argparse.ArgumentParser]
@@ -97,8 +101,9 @@ def _with_log(sub: argparse.ArgumentParser) -> None:
         "--log",
         choices=FORMATS,
         default=TEXT,
-        help="what is said on standard error: text, or json, one object a line for the log of a "
-        "service (default: %(default)s)",
+        metavar="FORMAT",
+        help="format of what is said on standard error: text, or json, one object a line for the "
+        "log of a service (default: %(default)s)",
     )
 
 
@@ -108,14 +113,14 @@ def _with_overrides(sub: argparse.ArgumentParser, help: str) -> None:
         action="append",
         default=[],
         dest="overrides",
-        metavar="section.key=value",
+        metavar="SECTION.KEY=VALUE",
         help=f"{help}; may be given several times",
     )
 
 
 def _with_settings(sub: argparse.ArgumentParser, flows: Collection[str] = tuple(MODULES)) -> None:
-    sub.add_argument("flow", choices=flows, metavar="FLOW", help=", ".join(flows))
-    sub.add_argument("settings", metavar="SETTINGS.toml", help="settings of the run")
+    sub.add_argument("flow", choices=flows, metavar="FLOW", help=f"what to run: {', '.join(flows)}")
+    sub.add_argument("settings", metavar="SETTINGS.toml", help=SETTINGS)
     _with_overrides(sub, "override one setting")
 
 
@@ -132,15 +137,17 @@ def _add_first_steps(add: Add) -> None:
         default="topdown",
         metavar="FLOW",
         nargs="?",
-        help=f"{', '.join(DEMOS)} (default: %(default)s)",
+        help=f"what to run: {', '.join(DEMOS)} (default: %(default)s)",
     )
     demo.add_argument(
-        "--directory", help="where to put it (default: spineflow-demo, or spineflow-FLOW)"
+        "--directory",
+        metavar="FOLDER",
+        help="folder to write to (default: spineflow-demo, or spineflow-FLOW)",
     )
     demo.add_argument(
         "--country",
         action="store_true",
-        help="a generated country abroad instead, declared in its settings file",
+        help="generate a country abroad instead, declared in its settings file",
     )
 
     published = add(
@@ -149,8 +156,8 @@ def _add_first_steps(add: Add) -> None:
         "Read the geographic header and the three segments of a state's published redistricting "
         "files, and write fictional records that tabulate to their block counts, with settings.",
     )
-    published.add_argument("release", metavar="FOLDER", help="folder with the state's .pl files")
-    published.add_argument("directory", metavar="DIRECTORY", help="where to put the tables")
+    published.add_argument("release", metavar="FOLDER", help="folder of the state's .pl files")
+    published.add_argument("directory", metavar="DIRECTORY", help="folder to write the tables to")
 
 
 def _add_runs(add: Add) -> None:
@@ -164,7 +171,7 @@ def _add_runs(add: Add) -> None:
     _with_log(run)
     run.add_argument(
         "--run-dir",
-        metavar="D",
+        metavar="RUN_DIR",
         help="folder of the run (default: runs/ beside the settings file, and there a name made "
         "from the dataset and the settings)",
     )
@@ -188,8 +195,14 @@ def _add_runs(add: Add) -> None:
         "folder, and in its report folder too if no input is confidential.",
     )
     report.add_argument("run_directories", metavar="RUN_DIR", nargs="+", help=RUN_DIR)
-    expected = "also simulate N releases from the release: errors to be expected, for the public"
-    report.add_argument("--expected", type=int, default=0, metavar="N", help=expected)
+    report.add_argument(
+        "--expected",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also simulate so many releases from the release, for a public page of the errors to "
+        "be expected (default: %(default)s)",
+    )
 
 
 def _add_simulate(add: Add) -> None:
@@ -207,29 +220,35 @@ def _add_simulate(add: Add) -> None:
         nargs="+",
         default=[1, 2, 4, 8, 32, 128],
         metavar="N",
-        help="numbers of workers (default: 1 2 4 8 32 128)",
+        help="numbers of workers to tell of (default: 1 2 4 8 32 128)",
     )
     sub.add_argument(
-        "--cores", type=_positive, metavar="N", help="processors (default: one for each worker)"
+        "--cores",
+        type=_positive,
+        metavar="N",
+        help="number of processors (default: one for each worker)",
     )
     sub.add_argument(
         "--times",
         type=_positive,
         default=1,
         metavar="N",
-        help="a run that is N times as large: stages of several tasks have N times as many, others "
-        "take N times as long (default: %(default)s)",
+        help="how many times as large the run is: stages of several tasks have so many times as "
+        "many, others take so many times as long (default: %(default)s)",
     )
     sub.add_argument(
-        "--storage", type=float, metavar="MB/s", help="what the storage gives (default: all)"
+        "--storage",
+        type=float,
+        metavar="MB",
+        help="megabytes a second that the storage gives (default: as many as are asked for)",
     )
     sub.add_argument(
         "--computing",
         action="store_true",
-        help="processor seconds of the tasks instead of seconds, as on machines with nothing else "
-        "to do",
+        help="count processor seconds of the tasks instead of seconds, as on machines with nothing "
+        "else to do",
     )
-    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def _positive(text: str) -> int:
@@ -249,20 +268,27 @@ def _add_replicates(add: Add) -> None:
     )
     _with_settings(replicates, REPLICATED)
     replicates.add_argument(
-        "--replicates", type=int, default=10, metavar="N", help="how many (default: %(default)s)"
+        "--replicates",
+        type=int,
+        default=10,
+        metavar="N",
+        help="number of replicates (default: %(default)s)",
     )
     replicates.add_argument(
-        "--out", default="replicates", metavar="FOLDER", help="where to (default: %(default)s)"
+        "--out",
+        default="replicates",
+        metavar="FOLDER",
+        help="folder to write to (default: %(default)s)",
     )
 
 
 def _add_intervals(add: Add) -> None:
     intervals = add(
         "intervals",
-        "confidence intervals from a topdown run's noisy measurements",
-        "Best linear unbiased estimates from all noisy measurements of a topdown run, with exact "
-        "standard deviations and intervals, for every geounit of its geolevels or for areas that "
-        "are lists of blocks. Reads nothing confidential, and spends nothing.",
+        "make confidence intervals from a topdown run's noisy measurements",
+        "Make best linear unbiased estimates from all noisy measurements of a topdown run, with "
+        "exact standard deviations and intervals, for every geounit of its geolevels or for areas "
+        "that are lists of blocks. Reads nothing confidential, and spends nothing.",
     )
     intervals.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
     intervals.add_argument(
@@ -271,15 +297,21 @@ def _add_intervals(add: Add) -> None:
         required=True,
         dest="queries",
         metavar="Q",
-        help="a marginal query such as total or 'sex * age'; may be given several times",
+        help="marginal query, such as total or 'sex * age'; may be given several times",
     )
-    intervals.add_argument("--universe", help="default: the first of the run")
+    intervals.add_argument(
+        "--universe",
+        metavar="UNIVERSE",
+        help="universe that is counted (default: the first of the run)",
+    )
     where = intervals.add_mutually_exclusive_group()
-    where.add_argument("--geolevel", metavar="L", help="one geolevel; default: all of the spine")
+    where.add_argument(
+        "--geolevel", metavar="GEOLEVEL", help="geolevel of the areas (default: all of the spine)"
+    )
     where.add_argument(
         "--entities",
         metavar="FILE",
-        help="areas off the spine: CSV or Parquet with the columns area and block (16 digits)",
+        help="areas of your own instead: CSV or Parquet with the columns area and block",
     )
     intervals.add_argument(
         "--share-of",
@@ -289,14 +321,20 @@ def _add_intervals(add: Add) -> None:
     intervals.add_argument(
         "--compare",
         metavar="FILE",
-        help="differences and ratios of pairs instead: CSV or Parquet with the columns first and "
-        "second, geocodes of --geolevel or areas of --entities",
+        help="pairs whose differences and ratios are wanted instead: CSV or Parquet with the "
+        "columns first and second, geocodes of --geolevel or areas of --entities",
     )
     intervals.add_argument(
-        "--level", type=float, default=0.9, help="probability to hold the truth (%(default)s)"
+        "--level",
+        type=float,
+        default=0.9,
+        metavar="P",
+        help="probability with which an interval holds the truth (default: %(default)s)",
     )
     intervals.add_argument(
-        "--out", metavar="FILE", help="Parquet or .csv; default: in the run's intervals/"
+        "--out",
+        metavar="FILE",
+        help="file to write, .parquet or .csv (default: in the run's intervals/)",
     )
 
 
@@ -308,9 +346,11 @@ def _add_measurements(add: Add) -> None:
         "has published its own, with the state totals and what was asked beside them. 'spineflow "
         "run estimate' reads them. Nothing confidential is read, and nothing spent.",
     )
-    measurements.add_argument("action", choices=("export",), help="export: write them")
+    measurements.add_argument(
+        "action", choices=("export",), help="what to do: export, which writes them"
+    )
     measurements.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
-    measurements.add_argument("directory", metavar="DIR", help="a new folder")
+    measurements.add_argument("directory", metavar="DIR", help="new folder to write to")
 
 
 def _add_budgets(add: Add) -> None:
@@ -328,27 +368,33 @@ def _add_budgets(add: Add) -> None:
         "and spends nothing.",
     )
     _with_settings(budget)
-    budget.add_argument("--json", action="store_true", help="print JSON")
+    budget.add_argument("--json", action="store_true", help="print JSON instead of tables")
     budget.add_argument(
         "--target",
         action="append",
         default=[],
         metavar="WHAT=MARGIN",
-        help="say which budget the 95 %% margin of error of an answer needs, for example "
+        help="95 %% margin of error of an answer, whose budget is told: for example "
         "persons:County:total=25 of topdown, TRACT:2=11 of detailed-groups, county=40 of "
-        "group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products; "
-        "several levels of group-sizes or trips also get the best split among them",
+        "group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products; may be "
+        "given several times, for which group-sizes and trips also tell the best split",
     )
     budget.add_argument(
         "--curve",
         metavar="FILE.svg",
-        help="also draw delta over epsilon, and what a test of one record can tell, into this file",
+        help="also draw delta over epsilon, and what a test of one record can tell",
     )
     budget.add_argument(
-        "--forecast", metavar="FILE.html", help="also write what topdown's estimates will be like"
+        "--forecast",
+        metavar="FILE.html",
+        help="also write a page of what topdown's estimates will be like",
     )
     budget.add_argument(
-        "--replicates", type=int, default=0, metavar="N", help="simulate releases for the forecast"
+        "--replicates",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of releases that are simulated for the forecast (default: %(default)s)",
     )
 
 
@@ -363,9 +409,11 @@ def _add_design(add: Add) -> None:
     )
     _with_settings(design, ("topdown", "group-sizes", "trips"))
     design.add_argument(
-        "--out", metavar="FILE", help="settings to write (default: SETTINGS-designed.toml)"
+        "--out",
+        metavar="FILE.toml",
+        help="settings file to write (default: SETTINGS-designed.toml)",
     )
-    design.add_argument("--json", action="store_true", help="print JSON")
+    design.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def _add_spine(add: Add) -> None:
@@ -376,15 +424,15 @@ def _add_spine(add: Add) -> None:
         "targets, such as places: the fewest geounits that are added and subtracted to make it up. "
         "Reads the geography and declared invariants, no person and no ledger, and spends nothing.",
     )
-    spine.add_argument("settings", metavar="SETTINGS.toml", help="settings of a topdown run")
+    spine.add_argument("settings", metavar="SETTINGS.toml", help=SETTINGS)
     _with_overrides(spine, "override one setting")
     spine.add_argument(
         "--entities",
         metavar="FILE",
-        help="also areas of your own: CSV or Parquet with the columns area and block",
+        help="areas of your own besides: CSV or Parquet with the columns area and block",
     )
-    spine.add_argument("--page", metavar="FILE.html", help="also write a page of all entities")
-    spine.add_argument("--csv", metavar="FILE.csv", help="also write all entities as CSV")
+    spine.add_argument("--page", metavar="FILE.html", help="also write a page with charts")
+    spine.add_argument("--csv", metavar="FILE.csv", help="also write the distances of all entities")
 
 
 def _add_ledger(add: Add) -> None:
@@ -402,15 +450,19 @@ def _add_ledger(add: Add) -> None:
         nargs="?",
         default="show",
         choices=("show", "init", "set-cap", "move", "join", "list", "forget"),
-        help="default: show",
+        metavar="ACTION",
+        help="what to do: show, init, set-cap, move, join, list or forget (default: %(default)s)",
     )
     ledger.add_argument(
         "name",
         nargs="?",
         metavar="DATASET",
-        help="for set-cap; for move: the folder of the run; for join and forget: the other ledger",
+        help="dataset whose cap is set; for move the folder of the run, for join and forget the "
+        "other ledger",
     )
-    ledger.add_argument("rho", nargs="?", help="for set-cap: the cap as a fraction, such as 3/2")
+    ledger.add_argument(
+        "rho", nargs="?", metavar="CAP", help="for set-cap the cap of rho, a fraction such as 3/2"
+    )
     for option, what, cap in (
         ("--cap", "rho of bounded zCDP per person", "CAP"),
         ("--delta-cap", "the sum of the deltas", "CAP"),
@@ -421,7 +473,8 @@ def _add_ledger(add: Add) -> None:
             action="append",
             default=[],
             metavar=f"[DATASET=]{cap}",
-            help=f"for init and set-cap: cap of {what}, of one dataset or of each without its own",
+            help=f"for init and set-cap a cap of {what}, of one dataset or of each without its "
+            "own; may be given several times",
         )
     ledger.add_argument(
         "--planned",
@@ -430,9 +483,12 @@ def _add_ledger(add: Add) -> None:
         "is seen, so that the exact curve of all of them counts",
     )
     ledger.add_argument(
-        "--ledger", default="ledger.db", metavar="FILE", help="ledger file (default: %(default)s)"
+        "--ledger",
+        default="ledger.db",
+        metavar="FILE",
+        help="file of the ledger (default: %(default)s)",
     )
-    ledger.add_argument("--json", action="store_true", help="print JSON")
+    ledger.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def _add_servers(add: Add) -> None:
@@ -452,7 +508,8 @@ def _add_servers(add: Add) -> None:
     deploy.add_argument(
         "--pool",
         default="spineflow",
-        help="work pool; made, of type process, if it is missing (default: %(default)s)",
+        metavar="POOL",
+        help="work pool, made of type process if it is missing (default: %(default)s)",
     )
     for sub in (serve, deploy):
         sub.add_argument(
@@ -472,12 +529,17 @@ def _add_installation(add: Add) -> None:
         "~/.local/share/bash-completion/completions/spineflow. For zsh, into a folder of $fpath: "
         "spineflow completion zsh > ~/.zfunc/_spineflow.",
     )
-    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    completion.add_argument(
+        "shell", choices=SHELLS, metavar="SHELL", help=f"shell to write for: {', '.join(SHELLS)}"
+    )
     compiling = add(
         "compile",
         "compile the kernels of long runs, once per installation",
         "Compile the kernels of long runs, which otherwise the first of these runs does.",
     )
     compiling.add_argument(
-        "--processes", type=int, metavar="N", help="how many at once (default: processors)"
+        "--processes",
+        type=int,
+        metavar="N",
+        help="number of processes at once (default: as many as there are processors)",
     )

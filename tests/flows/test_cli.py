@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 from fractions import Fraction
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from spineflow.flows.arguments import parser
 from spineflow.flows.cli import COMMANDS, main
+from spineflow.flows.registry import MODULES
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 
 SETTINGS = """\
@@ -292,12 +294,55 @@ def every_parser() -> dict[str, argparse.ArgumentParser]:
     return dict(commands.choices)
 
 
+FIRST_WORDS = {
+    *("Check", "Compile", "Continue", "Find", "Generate", "Make", "Measure", "Print", "Read"),
+    *("Register", "Replay", "Run", "Show", "Validate", "Work", "Write", "Tell", "Turn"),
+}
+"""Verbs with which a command's help and description begin."""
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_tells_of_every_argument_in_one_style(name: str) -> None:
-    """What is said of an argument is no sentence; a description is."""
-    own = every_parser()[name]
-    assert own.description[0].isupper() or own.description[0] == "'"
-    assert own.description.endswith(".")
+    """A command is told by a phrase and by sentences that begin with a verb, an argument by a
+    phrase: what it is, and at its end what holds without it.
+    """
+    phrase, own = every_help()[name], every_parser()[name]
+    assert phrase[0].islower() and phrase.split()[0].strip(",").capitalize() in FIRST_WORDS
+    assert not phrase.endswith(".")
+    assert own.description.split()[0] in FIRST_WORDS and own.description.endswith(".")
     for action in own._actions:
-        assert action.help, f"{name} {action.dest} is not told of"
-        assert not action.help.endswith("."), f"{name} {action.dest}"
+        where = f"{name} {action.dest}"
+        assert action.help and len(action.help.split()) >= 3, f"{where} is not told of"
+        assert not action.help.endswith("."), where
+        assert re.match(r"[a-z]|JSON|95 %%", action.help), where
+        told = re.search(r"default", action.help)
+        assert told is None or re.search(r" \(default: [^()]+\)$", action.help % vars_of(action)), (
+            where
+        )
+        if action.nargs == 0 or action.dest in ("help", "debug"):
+            continue
+        shown = action.metavar or ("{" + ",".join(action.choices) + "}" if action.choices else "")
+        assert re.fullmatch(r"[A-Z_]+(\.(toml|csv|html|svg))?|\{export\}|.*=.*", shown), where
+        if action.default is not None and action.default != [] and not action.required:
+            assert "(default: " in action.help, f"{where}: its default is not told"
+    text = own.format_help()
+    assert "None" not in text and "%(" not in text
+
+
+def vars_of(action: argparse.Action) -> dict[str, object]:
+    """What a help's places stand for."""
+    return {"default": action.default, "prog": "spineflow"}
+
+
+def every_help() -> dict[str, str]:
+    """The phrase that 'spineflow --help' has of every command."""
+    whole = parser(COMMANDS)
+    (commands,) = (action for action in whole._actions if action.metavar == "COMMAND")
+    return {action.dest: str(action.help) for action in commands._choices_actions}
+
+
+def test_every_flow_is_told_of_below_the_commands(capsys) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    flows = capsys.readouterr().out.partition("flows: ")[2].partition("exit codes")[0]
+    assert all(re.search(rf"\b{name}\b", flows) for name in MODULES)
