@@ -305,7 +305,10 @@ def least_by_brute_force(one):
             weight.append(of_query[i])
             answer.append(one.answers[i, column])
     curved, pull = (matrix.T * weight) @ matrix, (matrix.T * weight) @ answer
-    held = [(np.isin(np.arange(c * k), cell[:, j]), problem.parent_counts[j]) for j in range(k)]
+    held = []
+    if problem.parent_counts is not None:
+        counts = enumerate(problem.parent_counts)
+        held = [(np.isin(np.arange(c * k), cell[:, j]), n) for j, n in counts]
     if problem.group_totals is not None:
         held += [
             (np.isin(np.arange(c * k), cell[i]), n) for i, n in enumerate(problem.group_totals)
@@ -322,9 +325,9 @@ def least_by_brute_force(one):
             continue
         for binding in product(*choices):
             rows = [*held, *(one_bound for one_bound in binding if one_bound is not None)]
-            left = np.array([row[free] for row, _ in rows], dtype=float)
-            right = np.array([total for _, total in rows], dtype=float)
             n = free.size
+            left = np.array([row[free] for row, _ in rows], dtype=float).reshape(len(rows), n)
+            right = np.array([total for _, total in rows], dtype=float)
             conditions = np.block(
                 [[curved[np.ix_(free, free)], left.T], [left, np.zeros((len(rows), len(rows)))]]
             )
