@@ -123,7 +123,8 @@ def bars_panel(
 
 def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block, ...]:
     """The first rows of a released Parquet table as it stands, for `Overview.counts`; by default
-    of all columns. Nothing of a release that was withheld.
+    of all columns. Numbers before the last column are codes, and stand as they are. Nothing of a
+    release that was withheld.
     """
     if not file.exists():
         return ()
@@ -132,7 +133,10 @@ def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block,
         batches = table.iter_batches(batch_size=MOST_COUNTS, columns=list(names))
         found = next(batches).select(names).to_pylist() if n_rows else []
     words = f"{file.name} has {n_rows:,} rows; the first of them:"
-    rows = tuple(tuple(NONE if cell is None else cell for cell in row.values()) for row in found)
+    rows = tuple(
+        (*(NONE if row[name] is None else str(row[name]) for name in names[:-1]), row[names[-1]])
+        for row in found
+    )
     return words, Table(tuple(name.replace("_", " ") for name in names), rows, names[-1])
 
 

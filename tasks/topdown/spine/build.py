@@ -174,7 +174,11 @@ def spine_geography(
     settings: TopdownSettings, geography: pd.DataFrame, invariants: pd.DataFrame
 ) -> pd.DataFrame:
     """The rows of the geography that `Spine.block_row` and the categories' entities number."""
-    return geography if settings.is_declared else _inhabited("", geography, invariants)[0]
+    return (
+        geography
+        if settings.is_declared
+        else _inhabited(settings.run.universes[0], geography, invariants)[0]
+    )
 
 
 def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRules:

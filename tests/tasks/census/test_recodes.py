@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from spineflow.tasks.census.attribute_declarations import AttributeDeclaration
 from spineflow.tasks.census.cef_2020 import (
     CENSUS,
     PERSONS,
@@ -13,7 +14,7 @@ from spineflow.tasks.census.cef_2020 import (
     person_levels,
     recode_of,
 )
-from spineflow.tasks.census.recodes import UNKNOWN
+from spineflow.tasks.census.recodes import FIRST_REFUSED, UNKNOWN, compiled_recode
 from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.validation.census.input_rules import RULES
@@ -62,5 +63,34 @@ def test_levels_number_the_cells_of_the_persons_schema():
 
 
 def test_columns_that_a_schema_needs():
+<<<<<<< HEAD
     assert person_columns(PERSONS.attributes) == ("QGQTYP", "QAGE", "CENHISP", "CENRACE")
     assert person_columns(()) == ("QGQTYP",)
+=======
+    assert person_columns(PERSONS.attributes) == ("MAFID", "QGQTYP", "QAGE", "CENHISP", "CENRACE")
+    assert person_columns(()) == ("MAFID", "QGQTYP")
+
+
+def test_what_is_refused_has_a_level_of_its_own_before_all_rules():
+    declared = AttributeDeclaration.model_validate(
+        {
+            "rules": [{"level": "old", "where": {"age": ["9"]}}, {"level": "other", "where": {}}],
+            "refused": [
+                {"where": {"age": ["9"], "rel": ["1"]}, "statement": "s must", "remedy": "r"},
+                {"where": {"rel": ["1", "2"]}, "statement": "t must", "remedy": "r"},
+            ],
+        }
+    )
+    columns = {
+        "age": CodedColumn(np.array([0, 0, 1, 1, 0]), ("9", "3")),
+        "rel": CodedColumn(np.array([0, 1, 0, 2, 2]), ("1", "2", None)),
+    }
+    recode = compiled_recode("kind", declared)
+    assert recode.levels == ("old", "other")
+    first = FIRST_REFUSED
+    assert recode.evaluate(columns, 5).tolist() == [first, first - 1, first - 1, 1, 0]
+    with pytest.raises(ValueError, match="has refused, which only rules have"):
+        AttributeDeclaration.model_validate(
+            {"column": "a", "numbers": [0, 1], "refused": declared.model_dump()["refused"]}
+        )
+>>>>>>> c

@@ -32,6 +32,11 @@ addEventListener("load", () => {
     width: innerWidth,
     page: document.documentElement.scrollWidth,
     clipped: scrolled.filter((part) => part.scrollWidth > part.clientWidth + 1).length,
+    cut: [...document.querySelectorAll("main *:not(svg *)")].filter((part) => {
+      const r = part.getBoundingClientRect();
+      return r.width > 0 && r.right > innerWidth + 1 && !part.closest(".scroll");
+    }).length,
+    downloads: [...document.querySelectorAll("a[download]")].map(place),
     deciding: [...document.querySelectorAll("td.deciding")].map(place),
     contents: place(document.querySelector("nav")),
     heading: place(document.querySelector("h1")),
@@ -105,6 +110,8 @@ def test_at_1280_nothing_is_clipped_and_contents_stand_beside(page: str, tmp_pat
 
 def test_at_400_the_deciding_column_is_in_view(page: str, tmp_path: Path) -> None:
     found = measured(page, 400, tmp_path)
-    assert found["page"] <= 400 and found["clipped"] > 0
+    assert found["page"] <= 400 and found["clipped"] > 0 and found["cut"] == 0
+    assert len(found["downloads"]) == 6
+    assert all(0 <= left < right <= 400 for left, right in found["downloads"])
     assert len(found["deciding"]) == 15
     assert all(0 <= left < right <= 400 for left, right in found["deciding"])
