@@ -63,12 +63,8 @@ def test_levels_number_the_cells_of_the_persons_schema():
 
 
 def test_columns_that_a_schema_needs():
-<<<<<<< HEAD
     assert person_columns(PERSONS.attributes) == ("QGQTYP", "QAGE", "CENHISP", "CENRACE")
     assert person_columns(()) == ("QGQTYP",)
-=======
-    assert person_columns(PERSONS.attributes) == ("MAFID", "QGQTYP", "QAGE", "CENHISP", "CENRACE")
-    assert person_columns(()) == ("MAFID", "QGQTYP")
 
 
 def test_what_is_refused_has_a_level_of_its_own_before_all_rules():
@@ -93,4 +89,3 @@ def test_what_is_refused_has_a_level_of_its_own_before_all_rules():
         AttributeDeclaration.model_validate(
             {"column": "a", "numbers": [0, 1], "refused": declared.model_dump()["refused"]}
         )
->>>>>>> c
