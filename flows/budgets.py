@@ -14,9 +14,6 @@ from ..tasks.products.product import Product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.topdown.design.forecast import forecast_document, forecasts, simulated
-from ..tasks.topdown.ingest.ingest import public_tables
-from ..tasks.topdown.settings import TopdownSettings
 from .console import print_costs
 
 
@@ -94,6 +91,11 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
     Raises InputRefused for other products, for runs without noise, and for replicates on
     confidential input.
     """
+    # Only forecasts need topdown's design, whose solvers are slow to import.
+    from ..tasks.topdown.design.forecast import forecast_document, forecasts, simulated
+    from ..tasks.topdown.ingest.ingest import public_tables
+    from ..tasks.topdown.settings import TopdownSettings
+
     if not isinstance(settings, TopdownSettings):
         raise InputRefused("--forecast: there are forecasts for topdown only.")
     if settings.privacy.infinite:

@@ -120,6 +120,48 @@ def test_flow_matches_brute_force(seed):
     assert found == pytest.approx(expected, abs=1e-9)
 
 
+def test_classes_have_the_optimum_of_the_cells_where_these_can_have_their_answers():
+    """An early pass of many cells is solved on classes; what it leaves is held by the next."""
+    n_had = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        c, k = int(rng.integers(1, 6)), int(rng.integers(2, 30))
+        problem, target = feasible_target(rng, c, k)
+        *early, cells = nested_labels(rng, problem.type_of_cell)
+        fine = RoundingPass(problem, target, early[:: int(rng.integers(1, 3))])
+        of_classes = rounder._round_classes(fine).x
+        found = distance_of_answers(fine, of_classes)
+        least = distance_of_answers(fine, rounder.round_pass(fine).x)
+        assert found <= least + 1e-6
+        held = [(label, sum_rows(of_classes, label).astype(np.int64)) for label in fine.labels]
+        last = rounder.round_pass(RoundingPass(problem, target, [cells], held))
+        if last.status is SolveStatus.OPTIMAL:
+            n_had += 1
+            assert found == pytest.approx(least, abs=1e-6)
+            assert is_feasible(problem, last.x, held)
+    assert n_had >= 30
+
+
+def distance_of_answers(rounding, x):
+    """Sum over query rows of |answer of the target - answer of x|."""
+    off = [sum_rows(x, label) - sum_rows(rounding.target, label) for label in rounding.labels]
+    return sum(np.abs(part).sum() for part in off)
+
+
+def test_answers_of_classes_that_no_cells_can_have_are_found_again(monkeypatch):
+    problem, target = feasible_target(np.random.default_rng(7), 4, 5)
+    cells = marginal_query_of(5)
+    passes = [[MarginalQuery("total", ((0,) * 5,))], [cells]]
+
+    def impossible(rounding):
+        return replace(rounder.round_pass(rounding), x=np.full(target.shape, 7))
+
+    usual = rounder.solve_passes(problem, target, passes)
+    monkeypatch.setattr(rounder, "_round_classes", impossible)
+    again = rounder.solve_passes(problem, target, passes, [cells])
+    assert np.array_equal(usual.x, again.x) and not again.relaxed
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_flow_and_highs_agree(seed):
     rng = np.random.default_rng(seed + 1000)
