@@ -29,6 +29,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spineflow.flows.cli import _quieten
+from spineflow.flows.runners import dead_scheduler
+from spineflow.tasks.runs.settings import RunnerSettings
 
 from tests.flows.held_up import HELD, Ongoing, Unplayable, World
 
@@ -62,7 +64,11 @@ def home_of_prefect_full(world: World) -> str:
     """The disk on which a command's own server has its database is full."""
     run = Ongoing(world, served=False, PREFECT_CLIENT_MAX_RETRIES="1")
     mount("-t", "tmpfs", "-o", "size=1k", "tmpfs", str(run.home))
-    return run.ended(held="embedded server")
+
+    def back() -> None:
+        subprocess.run(["umount", "--lazy", str(run.home)], check=True)
+
+    return run.ended(held=f"cannot write to its home {run.home}", back=back)
 
 
 def scheduler_killed(world: World) -> str:
@@ -78,6 +84,9 @@ def scheduler_killed(world: World) -> str:
             "worker": (address, "--nthreads", "1"),
         }.items()
     )
+    settings = RunnerSettings(runner="dask", dask_address=address)
+    while dead_scheduler(settings) is not None and scheduler.poll() is None:
+        time.sleep(0.5)
     try:
         run = Ongoing(world, "run.runner=dask", f"run.dask_address={address}")
     finally:
