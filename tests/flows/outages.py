@@ -60,17 +60,6 @@ def server_killed_and_back(world: World) -> str:
     return run.ended()
 
 
-def home_of_prefect_full(world: World) -> str:
-    """The disk on which a command's own server has its database is full."""
-    run = Ongoing(world, served=False, PREFECT_CLIENT_MAX_RETRIES="1")
-    mount("-t", "tmpfs", "-o", "size=1k", "tmpfs", str(run.home))
-
-    def back() -> None:
-        subprocess.run(["umount", "--lazy", str(run.home)], check=True)
-
-    return run.ended(held=f"cannot write to its home {run.home}", back=back)
-
-
 def scheduler_killed(world: World) -> str:
     """A Dask scheduler of another process dies with its worker; another runner goes on."""
     address = "tcp://127.0.0.1:8799"
@@ -221,7 +210,6 @@ PLAYS: dict[str, Callable[[World], str]] = {
         for play in (
             own_server_killed,
             server_killed_and_back,
-            home_of_prefect_full,
             scheduler_killed,
             worker_killed,
             out_of_memory,
