@@ -13,7 +13,7 @@ from ..tasks.runs.confinement import keep_traceback, more_memory, storage_failed
 from ..tasks.runs.errors import SpineflowError
 from ..tasks.runs.settings import RunnerSettings
 from .runners import dead_scheduler
-from .servers import is_embedded, too_busy
+from .servers import is_embedded, too_busy, trouble_at_home
 
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
 """How the texts begin of errors that Prefect raises for a server that does not answer."""
@@ -42,14 +42,12 @@ def explained(error: Exception, run_root: str, runner: RunnerSettings) -> Spinef
     if address is not None:
         keep_traceback(error, run_root)
         what = f"The Dask scheduler at {address} does not answer; when it does"
-    elif (busy := too_busy(error)) is not None:
-        keep_traceback(error, run_root)
-        what = f"{busy}; then"
     elif isinstance(error, _OF_THE_SERVER) or str(error).startswith(_UNREACHABLE):
         keep_traceback(error, run_root)
         set_server = "The Prefect server (PREFECT_API_URL)"
         server = "Prefect's embedded server" if is_embedded() else set_server
-        what = f"{server} does not answer; when it does"
+        trouble = trouble_at_home() or too_busy(error)
+        what = f"{trouble}; then" if trouble else f"{server} does not answer; when it does"
     elif isinstance(error, OSError):
         return storage_failed(error, run_root)
     elif type(error).__name__ in _LOST_WORKERS:

@@ -78,7 +78,9 @@ def _collect_garbage() -> None:
 
 
 def _end_with_the_command() -> None:
-    sys.stdin.buffer.read()
+    # Not by `sys.stdin`, whose lock this thread would hold: Python aborts over that at its end.
+    while os.read(sys.stdin.fileno(), 1):
+        continue
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -99,6 +99,17 @@ class _Processes(ProcessPoolTaskRunner):
                     self._executor.submit(os.getpid)
         return self
 
+    def __exit__(self, *arguments: Any) -> None:
+        """End; of a pool that has lost a worker, end those too that it began meanwhile.
+
+        They wait for a lock that the lost one held, and Python, at its end, for them.
+        """
+        pool = self._executor
+        if pool is not None and getattr(pool, "_broken", False):
+            for process in list((getattr(pool, "_processes", None) or {}).values()):
+                process.terminate()
+        super().__exit__(*arguments)
+
 
 def begin_worker(
     environment: Mapping[str, str],

@@ -14,12 +14,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 
 import httpx
 import prefect
 from prefect.context import refresh_global_settings_context
 from prefect.settings import (
     PREFECT_API_URL,
+    PREFECT_HOME,
     PREFECT_SERVER_API_HOST,
     PREFECT_SERVER_API_PORT,
     PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
@@ -44,6 +46,9 @@ WITHOUT_EVENTS = {
 }
 """Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
 has automations on it, or sees its feed of events."""
+
+LEAST_ROOM = 1 << 20
+"""Bytes that a server of our own needs at least for what it keeps of a small run."""
 
 TOO_BUSY = 503
 """The status with which a server answers whose database is locked."""
@@ -202,6 +207,23 @@ def too_busy(error: Exception) -> str | None:
         "a time: start runs one after the other, or give a server for all of them PostgreSQL "
         "(PREFECT_API_DATABASE_CONNECTION_URL)"
     )
+
+
+def trouble_at_home() -> str | None:
+    """Why a command's own server cannot keep its database, with the remedy; None if that is not so,
+    or if runs report to another server."""
+    if not is_embedded():
+        return None
+    home = PREFECT_HOME.value()
+    try:
+        with TemporaryFile(dir=home) as trial:
+            trial.write(bytes(LEAST_ROOM))
+    except OSError as error:
+        return (
+            f"Prefect's embedded server cannot write to its home {home} ({error.strerror}); make "
+            "room there, or set PREFECT_HOME to another folder"
+        )
+    return None
 
 
 def is_embedded() -> bool:

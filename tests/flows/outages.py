@@ -29,6 +29,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spineflow.flows.cli import _quieten
+from spineflow.flows.runners import dead_scheduler
+from spineflow.tasks.runs.settings import RunnerSettings
 
 from tests.flows.held_up import HELD, Ongoing, Unplayable, World
 
@@ -58,13 +60,6 @@ def server_killed_and_back(world: World) -> str:
     return run.ended()
 
 
-def home_of_prefect_full(world: World) -> str:
-    """The disk on which a command's own server has its database is full."""
-    run = Ongoing(world, served=False, PREFECT_CLIENT_MAX_RETRIES="1")
-    mount("-t", "tmpfs", "-o", "size=1k", "tmpfs", str(run.home))
-    return run.ended(held="embedded server")
-
-
 def scheduler_killed(world: World) -> str:
     """A Dask scheduler of another process dies with its worker; another runner goes on."""
     address = "tcp://127.0.0.1:8799"
@@ -78,6 +73,9 @@ def scheduler_killed(world: World) -> str:
             "worker": (address, "--nthreads", "1"),
         }.items()
     )
+    settings = RunnerSettings(runner="dask", dask_address=address)
+    while dead_scheduler(settings) is not None and scheduler.poll() is None:
+        time.sleep(0.5)
     try:
         run = Ongoing(world, "run.runner=dask", f"run.dask_address={address}")
     finally:
@@ -212,7 +210,6 @@ PLAYS: dict[str, Callable[[World], str]] = {
         for play in (
             own_server_killed,
             server_killed_and_back,
-            home_of_prefect_full,
             scheduler_killed,
             worker_killed,
             out_of_memory,

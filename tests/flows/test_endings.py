@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.tasks.runs.confinement import StorageFailed
 from spineflow.tasks.runs.errors import CheckFailed, SpineflowError
@@ -60,3 +60,13 @@ def test_the_server_is_named_by_its_setting(tmp_path: Path) -> None:
         public = explained(httpx.ConnectError("x"), str(tmp_path), THREADS)
     assert "The Prefect server (PREFECT_API_URL) does not answer" in str(public)
     assert SECRET not in str(public)
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """As where its disk is full: a command's own server keeps its database there."""
+    home = tmp_path / "home"
+    home.write_text("no folder")
+    with temporary_settings({PREFECT_API_URL: None, PREFECT_HOME: home}):
+        public = explained(httpx.ConnectError(SECRET), str(tmp_path), THREADS)
+    assert f"cannot write to its home {home} (Not a directory)" in str(public)
+    assert "set PREFECT_HOME to another folder; then, continue with" in str(public)

@@ -167,6 +167,23 @@ def test_a_server_of_our_own_serves_and_ends_with_its_command(
         pytest.fail("the server outlived its command by ten seconds")
 
 
+ENDS_EARLY = """
+import threading, time
+from spineflow.flows.own_server import _end_with_the_command
+threading.Thread(target=_end_with_the_command, daemon=True).start()
+time.sleep(0.5)
+"""
+
+
+def test_a_server_that_ends_before_its_command_says_nothing() -> None:
+    """As one that cannot open its database: Python aborted at its end, in five lines."""
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDS_EARLY], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.wait(300) == 0
+        assert server.stderr is not None and server.stderr.read() == ""
+
+
 COLLECTS = """
 import gc, threading, time
 from spineflow.flows import own_server

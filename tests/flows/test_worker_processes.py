@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children
 from pathlib import Path
 
@@ -70,3 +71,20 @@ def test_workers_start_with_the_flow_and_none_for_copies_of_its_runner() -> None
     assert n_started_by_a_runner() == 2
     with task_runner(RunnerSettings(runner="processes", workers=1)) as runner:
         assert runner._executor.submit(n_started_by_a_runner).result() == 0
+
+
+@pytest.mark.slow
+def test_a_worker_that_begins_while_another_is_lost_is_not_waited_for() -> None:
+    """It would wait for the lost one's lock for ever, and the command for it."""
+    runner = task_runner(RunnerSettings(runner="processes", workers=1))
+    with runner as begun:
+        pool = begun._executor
+        solving = pool.submit(time.sleep, 600)
+        (first,) = list(pool._processes.values())
+        first.kill()
+        with pytest.raises(BrokenProcessPool):
+            solving.result(PATIENCE)
+        pool._spawn_process()
+        (late,) = (process for process in pool._processes.values() if process is not first)
+    late.join(PATIENCE)
+    assert not late.is_alive()
