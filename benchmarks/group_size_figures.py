@@ -5,13 +5,12 @@
 
 The data are those of `group_size_mechanisms.py`: taxi-like, 13,282 groups in 263 zones of six
 boroughs, N = 13,282, and census-like, 117.6 million groups in 3,144 counties, N = 1,000, without
-the relaxed programs, which do not end there; besides the former with the 3,973 leaves that the
-paper speaks of, too, and the latter with group quarters; and small ones of both kinds with the
-relaxed programs. Tables have the mean with the smallest and the
-largest replicate, and below it what the paper published. Replicates go to rows.csv in the folder
-one by one, and the command continues with what is missing there; without --replicates it draws what
-there is, as figures.html and SVG files. Noise is the product's own, seeded; seconds are processor
-time of the estimation alone, on one thread.
+the relaxed programs, which do not end there; the former also with the 3,973 leaves that the paper
+speaks of, the latter with group quarters; and small ones of both kinds with the relaxed programs.
+Tables have the mean with the smallest and the largest replicate, and below it what the paper
+published. Replicates go to rows.csv in the folder one by one, and the command continues with what
+is missing there; without --replicates it draws what there is, as figures.html and SVG files. Noise
+is the product's own, seeded; seconds are processor time of the estimation alone, on one thread.
 """
 
 from __future__ import annotations
@@ -109,6 +108,9 @@ def draw(rows: Rows, folder: Path) -> None:
             error=("error", "sum"), seconds=("seconds", "first")
         )
         whole["error"] /= 1000
+        whole = whole.sort_values(
+            "epsilon", key=lambda epsilon: epsilon.astype(float), kind="stable"
+        )
         charts[str(data)] = {
             "Error": chart(
                 whole, "epsilon", "error", "Error, all levels", "error of all levels, thousands"

@@ -34,11 +34,12 @@ from ..workload.plan import Plan
 BETA = 0.05
 """A bound fails with at most this probability."""
 
+THEOREM_4, PROPOSITION_1 = "Theorem 4", "Proposition 1"
 BOUND_OF = {
-    INFTDA: "Theorem 4",
-    TDA_CHEBYSHEV: "Theorem 4",
-    GAUSSIAN_LEAVES: "Proposition 1",
-    STABILITY_HISTOGRAM: "Proposition 1",
+    INFTDA: THEOREM_4,
+    TDA_CHEBYSHEV: THEOREM_4,
+    GAUSSIAN_LEAVES: PROPOSITION_1,
+    STABILITY_HISTOGRAM: PROPOSITION_1,
 }
 """Which of the paper's statements bounds a mechanism's errors; of the others none does."""
 
@@ -53,7 +54,7 @@ def error_bounds(plan: Plan, total: int | None, beta: float = BETA) -> list[floa
 
 def theorem_4(plan: Plan, beta: float = BETA) -> list[float] | None:
     """The bound of every level, root first; None for a mechanism it does not hold for."""
-    if BOUND_OF.get(plan.mechanism) != "Theorem 4":
+    if BOUND_OF.get(plan.mechanism) != THEOREM_4:
         return None
 
     def largest_noise(level: int, n_events: int) -> float:
@@ -74,21 +75,20 @@ def proposition_1(plan: Plan, total: int | None = None, beta: float = BETA) -> l
 
     `total` is the number of trips, which bounds how many leaves have any; None if not known.
     """
+    if BOUND_OF.get(plan.mechanism) != PROPOSITION_1:
+        return None
     levels = range(plan.tree.depth + 1)
     most_leaves = [plan.tree.most_leaves(level) for level in levels]
-    if plan.mechanism == GAUSSIAN_LEAVES:
-        variance = float(plan.level_budget.sigma_squared(plan.tree.depth))
-        n_nodes = [plan.tree.n_nodes(level) for level in levels]
-        return [
-            math.sqrt(2 * variance * leaves * (math.log(2 / beta) + math.log(n)))
-            for leaves, n in zip(most_leaves, n_nodes, strict=True)
-        ]
+    n_nodes = [plan.tree.n_nodes(level) for level in levels]
     if plan.mechanism == STABILITY_HISTOGRAM:
-        n_leaves = plan.tree.n_nodes(plan.tree.depth)
-        occupied = n_leaves if total is None else min(n_leaves, total)
+        occupied = n_nodes[-1] if total is None else min(n_nodes[-1], total)
         of_a_leaf = _largest_error_of_a_leaf(plan, occupied, beta)
         return [float(min(leaves, occupied) * of_a_leaf) for leaves in most_leaves]
-    return None
+    variance = float(plan.level_budget.sigma_squared(plan.tree.depth))
+    return [
+        math.sqrt(2 * variance * leaves * (math.log(2 / beta) + math.log(n)))
+        for leaves, n in zip(most_leaves, n_nodes, strict=True)
+    ]
 
 
 def _largest_error_of_a_leaf(plan: Plan, n_leaves: int, beta: float) -> int:
