@@ -138,7 +138,7 @@ def intervals_are_whole(
             assert (found["lower"] == found["upper"]).all()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(len(ESTIMATORS)))
 def test_random_censuses_run_to_the_end(
     tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,7 +146,7 @@ def test_random_censuses_run_to_the_end(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(6, 60))
+@pytest.mark.parametrize("seed", range(len(ESTIMATORS), 60))
 def test_more_random_censuses_run_to_the_end(
     tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

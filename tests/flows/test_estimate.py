@@ -102,7 +102,7 @@ PURE = "".join(
 @pytest.mark.parametrize(
     ("preset", "spine", "estimator", "further"),
     [
-        ("pl94_2020_us", "conventional", "block_by_block", ""),
+        further("pl94_2020_us", "conventional", "block_by_block", ""),
         ("pl94_2020_us", "aian", "full_information", ""),
         ("pl94_2020_us", "optimized", "topdown", PURE),
         ("pl94_2020_pr", "optimized", "topdown", ""),

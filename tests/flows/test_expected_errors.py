@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.product import TRIPS
 
+from tests.flows.in_process import stages_in_process
+
 pytestmark = pytest.mark.slow
 
 SMALL = CountrySize(regions=2, provinces=4, municipalities=12, pairs=60, commuters=5_000)
@@ -26,24 +29,27 @@ CENSUS = (
 )
 
 
-@pytest.fixture(params=["group-sizes", "trips"])
+@pytest.fixture(scope="module", params=["group-sizes", "trips"])
 def finished(
-    request, county: Path, tmp_path: Path, in_process
+    request, county: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Product, RunDirectory, Any]:
-    """A product, a private run of it, and its settings."""
-    file = tmp_path / "settings.toml"
+    """A product, a private run of it, which is not to be changed, and its settings."""
+    folder = tmp_path_factory.mktemp("finished")
+    file = folder / "settings.toml"
     if request.param == "group-sizes":
         product = GROUP_SIZES
         file.write_text(CENSUS.format(county))
     else:
         product = TRIPS
-        file = generate_country(tmp_path, SMALL, seed=5)
+        file = generate_country(folder, SMALL, seed=5)
     settings = product.load(file, ["input.confidential=true"])
-    run = running.prepare(settings, tmp_path / "run")
-    running.run_stages(product, run, settings)
+    run = running.prepare(settings, folder / "run")
+    with stages_in_process(judged_twice=False):
+        running.run_stages(product, run, settings)
     return product, run, settings
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_truth_of_the_simulation_is_the_release(finished, tmp_path: Path) -> None:
     product, run, settings = finished
     (tmp_path / "input").mkdir()
@@ -57,8 +63,10 @@ def test_the_truth_of_the_simulation_is_the_release(finished, tmp_path: Path) ->
     assert same.equals(pq.read_table(run.release / name).replace_schema_metadata())
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_page_for_the_public_needs_nothing_confidential(finished, tmp_path: Path, capsys) -> None:
-    _, run, _ = finished
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished[1].root, run.root)
     for path in run.confidential.rglob("*.parquet"):
         path.unlink()
     assert main(["report", str(run.root), "--expected", "2"]) == 0

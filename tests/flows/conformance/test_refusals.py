@@ -6,7 +6,6 @@ and nothing that was charged. The rules on census tables are in `test_refusals.p
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,38 +171,31 @@ def charged(folder: Path) -> list[str]:
     return [name for name, dataset in datasets.items() if dataset["products"]]
 
 
-def source_of(case: str, finished_run, folder: Path) -> Path:
-    """A copy of the input of a case, without its run and ledger."""
-    kept = shutil.ignore_patterns("run", "ledger.db*")
-    return Path(shutil.copytree(finished_run(case).folder, folder / "source", ignore=kept))
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("judged_in_process")
 @pytest.mark.parametrize(
     ("case", "what"), [(case, what) for case, own in REFUSED.items() for what in own]
 )
 def test_what_is_wrong_is_named_before_anything_is_charged(
-    case: str, what: str, finished_run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change, sentence = REFUSED[case][what]
-    folder = source_of(case, finished_run, tmp_path)
-    change(folder)
-    error = run_refused(case, folder, capsys, 2)
+    CASES[case].write(tmp_path)
+    change(tmp_path)
+    error = run_refused(case, tmp_path, capsys, 2)
     assert sentence in error
     assert "break" not in error, "how many rows are concerned is confidential"
     assert not any(value in error for value in PLANTED)
-    assert not charged(folder)
+    assert not charged(tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("case", (*PRODUCTS, "schools"))
 def test_a_cap_stops_a_run_before_noise(
-    case: str, finished_run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = source_of(case, finished_run, tmp_path)
-    ledger = str(folder / "ledger.db")
+    CASES[case].write(tmp_path)
+    ledger = str(tmp_path / "ledger.db")
     assert main(["ledger", "init", "--cap", "1/10000", "--ledger", ledger]) == 0
-    assert "cap" in run_refused(case, folder, capsys, 3)
-    assert not charged(folder)
+    assert "cap" in run_refused(case, tmp_path, capsys, 3)
+    assert not charged(tmp_path)
