@@ -234,6 +234,18 @@ class Census:
         return () if self.geography is None else self.geography.geolevels
 
     @property
+    def area_word(self) -> str:
+        """What sentences call an area of the last geolevel."""
+        told = None if self.geography is None else self.geography.area_word
+        return told or "area"
+
+    @property
+    def last_geolevel(self) -> str:
+        """What tables call the last geolevel: as sentences do, or else by its name."""
+        told = None if self.geography is None else self.geography.area_word
+        return told or self.geolevels[-1]
+
+    @property
     def areas(self) -> CensusGeography:
         """The declared areas; raises ValueError for a census that declares none."""
         if self.geography is None:
@@ -243,8 +255,6 @@ class Census:
     @property
     def input_tables(self) -> tuple[str, ...]:
         """Names of the tables that the input must give."""
-        if not self.is_declared:
-            return ("persons", "units", "geography")
         return tuple(dict.fromkeys([*self.formats, *self.earlier_releases]))
 
     @property

@@ -322,6 +322,9 @@ class CensusGeography(Part):
     geolevels: tuple[FileName, ...] = Field(min_length=2)
     """Root first. The root is all of the table; every other is a column, whose codes need only be
     unique within the geolevel above. The last is one row of the table."""
+    area_word: Label | None = None
+    """What sentences and tables call an area of the last geolevel, such as `block`; left out, an
+    area, and tables have the geolevel's name."""
     columns: dict[str, str] = {}
     """Columns of geolevels that have another name than these."""
     skipped: tuple[str, ...] | None = None

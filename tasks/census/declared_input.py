@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,8 @@ from scipy import sparse
 
 from ...validation.expectations import readable, run_suites
 from ...validation.outcome import Outcome
-from ..ledger.recognition import RecordColumn
+from ..ledger.digests import InputDigest, input_digest
+from ..ledger.recognition import RecordColumn, people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files
 from .areas import Areas, load_areas
@@ -56,6 +58,49 @@ class DeclaredInput:
     totals: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
     raw: Mapping[str, Sequence[RecordColumn]]
     outcomes: tuple[Outcome, ...]
+
+    @property
+    def geography(self) -> pd.DataFrame:
+        """The areas."""
+        return self.areas.frame
+
+    @property
+    def public(self) -> pd.DataFrame:
+        """What is public of every area."""
+        return multiples_frame(self)
+
+    @property
+    def n_records(self) -> int:
+        """The number of records of the largest universe."""
+        return max(int(histogram.sum()) for histogram in self.histograms.values())
+
+    def exact(self, *, areas_alone: bool) -> Mapping[str, Any]:
+        """Totals that are released exactly, as a file in JSON has them; where areas are estimated
+        alone, they stay facts of the input.
+        """
+        return {
+            universe: {
+                name: {path: values.tolist() for path, values in answers.items()}
+                for name, answers in found.items()
+            }
+            for universe, found in self.totals.items()
+        }
+
+    def digests(self, key: bytes) -> dict[str, InputDigest]:
+        """Keyed digests by which the ledger recognises the records again.
+
+        The digest of a whole universe is that of its cells by path, which older ledgers know; the
+        others are of its raw columns.
+        """
+        levels = [units.number for units in self.areas.units.values()]
+        paths = self.areas.frame["block_geocode"].to_numpy(dtype=object).astype(str)
+        digests = {}
+        for universe, histogram in self.histograms.items():
+            rows = np.repeat(np.arange(len(paths)), np.diff(histogram.indptr))
+            columns = {"area": paths[rows], "cell": histogram.indices, "records": histogram.data}
+            people = people_digests(self.raw[universe], levels, key)
+            digests[universe] = input_digest(universe, columns, key).recognised_by(people)
+        return digests
 
 
 def check_declared_input(
@@ -123,6 +168,33 @@ class DeclaredTables:
         except UnreadableInput as error:
             return self.unreadable(subject, error.finding, tuple(counted), evidence)
         return self._checked(areas, counted, evidence)
+
+    def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The areas and what is public of each: no record is read but those that bounds are per.
+
+        Raises InputRefused for tables that break a rule, with counts only if asked for.
+        """
+        universes = self.census.universes
+        bounds = {
+            (name, number): bound
+            for name in self.schemas
+            for number, bound in enumerate(universes[name].bounds)
+        }
+        # What these records are held to themselves is a matter of their own run.
+        alone = {
+            name: replace(universe, bounds=(), relations=(), held=())
+            for name, universe in universes.items()
+        }
+        per = {bound.per: universes[bound.per].schema for bound in bounds.values()}
+        tables = replace(self, census=replace(self.census, universes=alone), schemas=per)
+        found = tables.check(None).accepted(with_counts=with_counts)
+        multiples = {
+            (name, number): multiples_of(
+                bound, self.schemas[name], per[bound.per], found.histograms[bound.per]
+            )
+            for (name, number), bound in bounds.items()
+        }
+        return found.areas.frame, multiples_frame(replace(found, multiples=multiples))
 
     def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
         """Read and keep the areas, and what the records of each universe refer to."""

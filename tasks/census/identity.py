@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,6 @@ from ..ledger.digests import DIGITS_BELOW_COUNTY, InputDigest, block_counts_dige
 from ..ledger.recognition import MOST_VALUES, RecordColumn, people_digests
 from .cef_2020 import IDENTITY_COLUMNS, recode_of
 from .histograms import HistogramSum
-from .inputs import IngestResult
 from .recodes import UNKNOWN
 from .tables import IDENTITY
 
@@ -27,7 +27,35 @@ MOST_CODES = 128
 _UNITS_AT_ONCE = 1 << 20
 
 
-def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
+class CountedTables(Protocol):
+    """Persons and units that were counted, as `tasks.census.inputs.IngestResult` has them."""
+
+    @property
+    def geography(self) -> pd.DataFrame:
+        """Blocks in the order of all others."""
+
+    @property
+    def histograms(self) -> Mapping[str, sparse.csr_array]:
+        """By universe, records by block and cell."""
+
+    @property
+    def identity(self) -> sparse.csr_array:
+        """Persons by block and cell of `IDENTITY`."""
+
+    @property
+    def unit_block(self) -> np.ndarray:
+        """Position of the block of every unit, shape `(n_units,)`."""
+
+    @property
+    def unit_population(self) -> np.ndarray:
+        """Persons of every unit, shape `(n_units,)`."""
+
+    @property
+    def unit_vacancy(self) -> np.ndarray:
+        """Code of the vacancy of every housing unit, shape `(n_units,)`; -1 for facilities."""
+
+
+def input_digests(result: CountedTables, key: bytes) -> dict[str, InputDigest]:
     """Keyed digests by which the ledger recognises these people and housing units again."""
     geocode = _numbers(result.geography["block_geocode"])
     units = _unit_columns(result)
@@ -76,7 +104,7 @@ def _raw_values(attribute: str) -> tuple[str, ...]:
     return tuple(found[level] for level in range(len(recode.levels)))
 
 
-def _unit_columns(result: IngestResult) -> list[RecordColumn]:
+def _unit_columns(result: CountedTables) -> list[RecordColumn]:
     """Of units by block: the raw vacancy of the housing units, and how many persons all have."""
     n_blocks = len(result.geography)
     vacancy, sizes = HistogramSum(n_blocks, MOST_CODES), HistogramSum(n_blocks, MOST_VALUES)

@@ -14,6 +14,7 @@ from scipy import sparse
 from ...validation.census.input_rules import applicable_rules
 from ...validation.expectations import readable, run_suites
 from ...validation.outcome import Outcome
+from ..ledger.digests import InputDigest
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.mapped import zeros
 from ..tables.sources import InputFile, input_files
@@ -21,6 +22,7 @@ from .cef_2020 import PERSONS, UNITS
 from .counting import Counted, count_files
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
+from .identity import input_digests
 from .invariants import block_invariants, state_totals
 from .joins import JoinedTable
 from .kept import keep_facts, keep_frame, keep_table, kept_facts, kept_frame, kept_table
@@ -59,6 +61,26 @@ class IngestResult:
     unit_vacancy: np.ndarray
     """Code of the vacancy of every housing unit, shape `(n_units,)`; -1 for facilities."""
     outcomes: tuple[Outcome, ...]
+
+    @property
+    def public(self) -> pd.DataFrame:
+        """What is public of every block."""
+        return self.invariants
+
+    @property
+    def n_records(self) -> int:
+        """The number of persons."""
+        return sum(self.state_totals.values())
+
+    def exact(self, *, areas_alone: bool) -> Mapping[str, int]:
+        """Totals that are released exactly; where blocks are estimated alone, and where persons are
+        not counted, there are none.
+        """
+        return {} if areas_alone or "persons" not in self.histograms else self.state_totals
+
+    def digests(self, key: bytes) -> dict[str, InputDigest]:
+        """Keyed digests by which the ledger recognises these people and housing units again."""
+        return input_digests(self, key)
 
 
 def check_inputs(
@@ -153,6 +175,22 @@ class CefTables:
         read = (readable(name, True) for name in _TABLES[: _TABLES.index(subject)])
         return InputCheck((*read, readable(subject, False)), (finding,), None)
 
+    def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The geography frame and what is public of every block; no person is read.
+
+        Raises InputRefused for tables that break a rule, with counts only if asked for.
+        """
+        files, evidence = self.files, EvidenceTally()
+        try:
+            blocks = load_geography(files["geography"], evidence)
+            units = load_units(files["units"], blocks, evidence)
+        except UnreadableInput as error:
+            raise refusal([error.finding], with_counts=with_counts) from None
+        if findings := evidence.findings(applicable_rules(evidence.suites), files):
+            raise refusal(findings, with_counts=with_counts)
+        kind, _, _ = unit_counts(blocks.frame, units, None, None)
+        return blocks.frame, block_invariants(blocks.frame["block_geocode"], units.area, kind)
+
     def _checked(
         self,
         geography: pd.DataFrame,
@@ -221,17 +259,7 @@ def read_addresses(
     Raises InputRefused for tables that break a rule, with counts only if asked for.
     """
     files = table_files({"geography": geography, "units": units}, names)
-    evidence = EvidenceTally()
-    try:
-        blocks = load_geography(files["geography"], evidence)
-        unit_table = load_units(files["units"], blocks, evidence)
-    except UnreadableInput as error:
-        raise refusal([error.finding], with_counts=with_counts) from None
-    if findings := evidence.findings(applicable_rules(evidence.suites), files):
-        raise refusal(findings, with_counts=with_counts)
-    geocode = blocks.frame["block_geocode"]
-    kind, _, _ = unit_counts(blocks.frame, unit_table, None, None)
-    return blocks.frame, block_invariants(geocode, unit_table.area, kind)
+    return CefTables(files, None, None).public_tables(with_counts=with_counts)
 
 
 def table_files(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -83,8 +84,8 @@ def read_invariants(path: Path, *, with_geocodes: bool = True) -> pd.DataFrame:
     return pq.read_table(path, columns=columns).to_pandas()
 
 
-def write_state_totals(path: Path, totals: Mapping[str, int]) -> None:
-    """Write the state totals as a JSON object, atomically."""
+def write_state_totals(path: Path, totals: Mapping[str, Any]) -> None:
+    """Write the state totals, or those of a declared census, as a JSON object, atomically."""
     with replacing(path) as part:
         part.write_text(json.dumps(dict(totals), indent=2) + "\n", encoding="utf-8")
 

@@ -39,6 +39,7 @@ from ...runs.stamps import write_parquet
 from ..paths import geography_file, held_file
 from ..settings import TopdownSettings
 from ..workload.settled_types import SETTLED, settled_answers, settling
+from .reading import IngestedInput
 
 HeldAnswers = Mapping[tuple[str, str], sparse.csr_array]
 """By universe and name of what is held, the answers `(n_areas, n_rows)` in the order of areas."""
@@ -47,14 +48,16 @@ _SOURCES = b"earlier releases"
 NO_BOUND = np.iinfo(np.int64).max
 
 
-def held_answers(settings: TopdownSettings, result: DeclaredInput) -> HeldAnswers:
+def held_answers(settings: TopdownSettings, result: IngestedInput) -> HeldAnswers:
     """The answers of all earlier releases that the universes of a run are held to.
 
     Raises InputRefused for what is no finished release, one of other areas or other levels, one
     that is not private beside a run that is, and for answers that contradict a declaration.
     """
-    found = {}
+    found: dict[tuple[str, str], sparse.csr_array] = {}
     census = settings.compiled_census
+    if not isinstance(result, DeclaredInput):
+        return found  # Only what is declared is held to anything.
     for name in settings.run.universes:
         universe = census.universes[name]
         schema = settings.schema_of(name)

@@ -234,12 +234,12 @@ class TopdownSections(ProductSettings):
     @property
     def area_word(self) -> str:
         """What sentences call an area of the last geolevel."""
-        return "area" if self.is_declared else "block"
+        return self.compiled_census.area_word
 
     @property
     def last_geolevel(self) -> str:
         """What tables call the last geolevel: `block`, or as the census declares it."""
-        return self.compiled_census.geolevels[-1] if self.is_declared else self.area_word
+        return self.compiled_census.last_geolevel
 
     def in_words(self, estimator: str) -> str:
         """The name of an estimator as pages have it."""

@@ -18,7 +18,6 @@ from spineflow.tasks.census.partitions import (
 )
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.tables.findings import InputCheck
-from spineflow.tasks.topdown.ingest.ingest import declared_digests
 from spineflow.tasks.topdown.ingest.reading import reading_of
 from spineflow.tasks.topdown.product import TOPDOWN
 
@@ -70,7 +69,7 @@ def in_parts(tables: DeclaredTables, folder: Path) -> InputCheck[DeclaredInput]:
 
 
 def digests(result: DeclaredInput) -> dict[str, InputDigest]:
-    return declared_digests(result, b"key")
+    return result.digests(b"key")
 
 
 @pytest.mark.parametrize("most", [2, 64])

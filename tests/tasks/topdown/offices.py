@@ -11,7 +11,7 @@ import pandas as pd
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest.ingest import check_input_of, declared_digests
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
@@ -61,7 +61,7 @@ class Office:
 
     def digests(self, folder: Path, key: bytes) -> dict[str, InputDigest]:
         """What a ledger gets of the universe."""
-        return declared_digests(check_input_of(self.settings(folder)).accepted(), key)
+        return check_input_of(self.settings(folder)).accepted().digests(key)
 
 
 def budget(universe: str, levels: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from spineflow.tasks.ledger.store import Ledger, open_ledger
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest.ingest import check_input_of, declared_digests
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.tasks.topdown.offices import Office, budget, office
@@ -197,6 +197,6 @@ def test_people_of_the_2020_layout_are_recognised_in_a_declaration(
     declared = DECLARED.format(county=county, attribute=attribute, name=name)
     file.write_text(declared + budget("people", LEVELS) + budget("homes", LEVELS))
     settings = load_settings(TopdownSettings, file, presets=PRESETS)
-    found = declared_digests(check_input_of(settings).accepted(), ledger.key())
+    found = check_input_of(settings).accepted().digests(ledger.key())
     with pytest.raises(BudgetRefused, match="county"):
         charged(ledger, "others", {universe: found[universe]})
