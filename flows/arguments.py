@@ -278,7 +278,9 @@ def _add_intervals(add: Add) -> None:
     where.add_argument(
         "--entities",
         metavar="FILE",
-        help="areas off the spine: CSV or Parquet with the columns area and block (16 digits)",
+        help="areas off the spine: CSV or Parquet with the columns area, a name, and block, the "
+        "16 digits of each of its blocks; of a declared census, block or the name of its last "
+        "geolevel, with the codes of this",
     )
     intervals.add_argument(
         "--share-of",

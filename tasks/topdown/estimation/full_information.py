@@ -168,19 +168,26 @@ def refuse_large_core(settings: TopdownSettings) -> None:
             )
 
 
-def declared_algebra(settings: TopdownSettings, universe: str) -> QueryAlgebra:
-    """Coordinates for all queries of a universe of a declared census, from its settings alone."""
+def declared_algebra(
+    settings: TopdownSettings, universe: str, *, with_zeros: bool = True
+) -> QueryAlgebra:
+    """Coordinates for all queries of a universe of a declared census, from its settings alone;
+    without structural zeros where they are left out."""
     typed = typed_query(settings.compiled_census.universes[universe])
     types = marginal_query(settings.schema_of(universe), typed).row_of_cell
-    return _algebra(settings, universe, types)
+    zeros = structural_zeros(settings, universe)
+    return _algebra(settings, universe, types, zeros if with_zeros else np.zeros_like(zeros))
 
 
 def query_algebra(given: ShardInput) -> QueryAlgebra:
     """Coordinates for all queries of the universe, the same at every geolevel."""
-    return _algebra(given.settings, given.universe, given.type_of_cell)
+    zeros = structural_zeros(given.settings, given.universe)
+    return _algebra(given.settings, given.universe, given.type_of_cell, zeros)
 
 
-def _algebra(settings: TopdownSettings, universe: str, type_of_cell: np.ndarray) -> QueryAlgebra:
+def _algebra(
+    settings: TopdownSettings, universe: str, type_of_cell: np.ndarray, forbidden: np.ndarray
+) -> QueryAlgebra:
     schema = settings.schema_of(universe)
     shares = settings.budget_of(universe).query_shares
     names = sorted({name for asked in shares.values() for name in asked})
@@ -188,7 +195,7 @@ def _algebra(settings: TopdownSettings, universe: str, type_of_cell: np.ndarray)
         schema,
         [marginal_query(schema, name) for name in names],
         type_of_cell,
-        structural_zeros(settings, universe),
+        forbidden,
     )
 
 
