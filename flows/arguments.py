@@ -311,7 +311,8 @@ def _add_intervals(add: Add) -> None:
     where.add_argument(
         "--entities",
         metavar="FILE",
-        help="areas of your own instead: CSV or Parquet with the columns area and block",
+        help="areas of your own instead: CSV or Parquet with the columns area and block, or, in "
+        "place of block, the name of a declared census's last geolevel",
     )
     intervals.add_argument(
         "--share-of",

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ..tasks.pages.figures import stacked
 from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
-from ..tasks.products.product import Product
+from ..tasks.products.product import Caution, Product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
-from .console import print_costs
+from .console import print_block, print_costs
 
 
 def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -> None:
@@ -88,11 +88,13 @@ def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[s
 def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> None:
     """Write the page of what a budget will give; with replicates, a simulation of releases too.
 
-    Raises InputRefused for other products, for runs without noise, and for replicates on
-    confidential input.
+    Of a universe whose queries tell too many combinations of levels apart there is none, which is
+    told; without any there is no page. Raises InputRefused for other products, for runs without
+    noise, and for replicates on confidential input.
     """
     # Only forecasts need topdown's design, whose solvers are slow to import.
-    from ..tasks.topdown.design.forecast import forecast_document, forecasts, simulated
+    from ..tasks.topdown.design.forecast import Forecast, forecast_document, forecasts, simulated
+    from ..tasks.topdown.design.problem import TooManyCombinations
     from ..tasks.topdown.ingest.ingest import public_tables
     from ..tasks.topdown.settings import TopdownSettings
 
@@ -104,5 +106,14 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
     if replicates:
         with tempfile.TemporaryDirectory() as folder:
             errors = simulated(settings, replicates, Path(folder))
-    found = forecasts(settings, *public_tables(settings))
-    write_page(file, forecast_document(settings, found, errors))
+    found: list[Forecast] = []
+    refused: dict[str, str] = {}
+    tables = public_tables(settings)
+    for universe in settings.run.universes:
+        try:
+            found += forecasts(settings, *tables, [universe])
+        except TooManyCombinations as error:
+            refused[universe] = f"There is no forecast of {universe}: {error}."
+            print_block(Caution(refused[universe]))
+    if found or errors is not None:
+        write_page(file, forecast_document(settings, found, errors, refused))

@@ -162,7 +162,7 @@ def _intervals(options: argparse.Namespace) -> int:
         raise InputRefused(f"{run.root} is no run of topdown; only those have intervals.")
     run.refuse_edited_settings()
     refuse_altered(run)
-    for path, rows in write_run_intervals(
+    for written in write_run_intervals(
         run,
         settings,
         options.queries,
@@ -174,7 +174,7 @@ def _intervals(options: argparse.Namespace) -> int:
         level=options.level,
         out=options.out,
     ):
-        print(f"{path}: {rows:,} intervals")
+        print(written.sentence())
     return 0
 
 

@@ -170,9 +170,10 @@ class Run:
         """Make intervals of a query at a geolevel or of areas of your own, from the noisy
         measurements alone.
 
-        `areas` are a frame, or a file, with a name in `area` and the code of a block, or of a
-        finest area, in `block`, or polygons: a frame of geopandas, or GeoJSON as a mapping, with
-        the name of each as `area`. Polygons take the areas whose declared points they hold. The
+        `areas` are a frame, or a file, with a name in `area` and the code of a block in `block`, or
+        of a declared census that of its last geolevel in `block` or a column of its name, or
+        polygons: a frame of geopandas, or GeoJSON as a mapping, with the name of each as `area`.
+        Polygons take the areas whose declared points they hold. The
         intervals hold the truth with probability `level` at least, cost nothing, and are kept in
         the run's `intervals/`. Returns them, as `intervals` does. Raises SpineflowError for a run
         that is not of topdown, for what it does not have, such as unknown blocks, and unless one
@@ -201,8 +202,8 @@ class Run:
             entities=areas,
             level=level,
         )
-        ((path, _),) = written
-        return self._ordered(read_table(path), universe or next(iter(self._universes), None))
+        (file,) = written
+        return self._ordered(read_table(file.path), universe or next(iter(self._universes), None))
 
     @property
     def checks(self) -> pd.DataFrame:

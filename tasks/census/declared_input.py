@@ -196,6 +196,14 @@ class DeclaredTables:
         }
         return found.areas.frame, multiples_frame(replace(found, multiples=multiples))
 
+    def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """What spines are built of: the table of areas alone, and an empty frame beside it.
+
+        Raises InputRefused for areas that break a rule, with counts only if asked for.
+        """
+        found = replace(self, schemas={}).check(None).accepted(with_counts=with_counts)
+        return found.areas.frame, pd.DataFrame()
+
     def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
         """Read and keep the areas, and what the records of each universe refer to."""
         subject = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..tables.formats import TextFormat
 from .attribute_declarations import OTHER, FilesDeclaration
 from .declarations import CensusDeclaration
@@ -31,23 +33,30 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
             "fixed width a section of its own"
         )
     numbers = _number_columns(declared)
-    found = {}
-    for table in dict.fromkeys(tables):
-        told = files.get(table, files.get(OTHER, FilesDeclaration()))
-        missing = CodeSet.of(told.missing or ())
-        key = f"census.files.{OTHER if table not in files and OTHER in files else table}"
-        found[table] = TextFormat(
-            told.separator,
-            told.decimal,
-            told.encoding,
-            missing.holds if told.missing else None,
-            missing.texts,
-            numbers,
-            key,
-            places := told.columns or {},
-            told.line_length or max((end for _, end in places.values()), default=None),
-        )
-    return found
+    return {table: _format_of(files, table, numbers) for table in dict.fromkeys(tables)}
+
+
+def format_of_others(declared: CensusDeclaration) -> TextFormat:
+    """How files are written that are no tables of the declaration, such as lists of areas."""
+    return _format_of(declared.files or {}, OTHER, frozenset())
+
+
+def _format_of(
+    files: Mapping[str, FilesDeclaration], table: str, numbers: frozenset[str]
+) -> TextFormat:
+    told = files.get(table, files.get(OTHER, FilesDeclaration()))
+    missing = CodeSet.of(told.missing or ())
+    return TextFormat(
+        told.separator,
+        told.decimal,
+        told.encoding,
+        missing.holds if told.missing else None,
+        missing.texts,
+        numbers,
+        f"census.files.{OTHER if table not in files and OTHER in files else table}",
+        places := told.columns or {},
+        told.line_length or max((end for _, end in places.values()), default=None),
+    )
 
 
 def _number_columns(declared: CensusDeclaration) -> frozenset[str]:

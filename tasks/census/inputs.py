@@ -191,6 +191,13 @@ class CefTables:
         kind, _, _ = unit_counts(blocks.frame, units, None, None)
         return blocks.frame, block_invariants(blocks.frame["block_geocode"], units.area, kind)
 
+    def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """What spines are built of: the public tables, since blocks without an address are in none.
+
+        Raises InputRefused as `public_tables`.
+        """
+        return self.public_tables(with_counts=with_counts)
+
     def _checked(
         self,
         geography: pd.DataFrame,

@@ -145,7 +145,7 @@ def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> byt
         ) from None
 
 
-def _encoding(start: bytes, told: str | None) -> str:
+def encoding_of(start: bytes, told: str | None) -> str:
     """The encoding of a text that begins with some bytes, and that settings may tell; a byte order
     mark is surer than they.
     """
@@ -172,7 +172,7 @@ class TextStream:
         self._raw = gzip.GzipFile(fileobj=stream) if magic == GZIP_MAGIC else stream
         start = _read(file, self._raw, len(_UTF8_BOM))
         told = file.format.encoding if file.format else None
-        self.encoding = _encoding(start, told)
+        self.encoding = encoding_of(start, told)
         self._decoder = codecs.getincrementaldecoder(self.encoding)()
         self._line_ends = 0
         self._ahead = self._checked(1 << 16, start)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -46,12 +47,18 @@ class Forecast:
 
 
 def forecasts(
-    settings: TopdownSettings, geography: pd.DataFrame, invariants: pd.DataFrame
+    settings: TopdownSettings,
+    geography: pd.DataFrame,
+    invariants: pd.DataFrame,
+    universes: Sequence[str] | None = None,
 ) -> list[Forecast]:
     """Of every universe, measured query and level, from the tables of
-    `ingest.public_tables`."""
+    `ingest.public_tables`.
+
+    Raises TooManyCombinations for a universe of which there can be no forecast.
+    """
     found = []
-    for universe in settings.run.universes:
+    for universe in settings.run.universes if universes is None else universes:
         asked = settings.budget_of(universe).query_shares.values()
         queries = dict.fromkeys((TOTAL, *(query for shares in asked for query in shares)))
         facts = PublicFacts.of(settings, universe, geography, invariants)
@@ -67,7 +74,7 @@ def forecasts(
             fields = {name: getattr(estimated, name) for name in TopdownSettings.model_fields}
             design = {universe: UniverseDesign(targets=targets)}
             asking = DesignSettings.model_construct(**fields, design=design)
-            problem = UniverseProblem.of(asking, universe, geography, invariants)
+            problem = UniverseProblem.of(asking, universe, geography, invariants, "budget")
             precision, whole = problem.precision(estimated.budget_of(universe))
             variances, _ = problem.variances(precision)
             for of_row, variance in zip(margins, variances.tolist(), strict=True):
@@ -104,17 +111,25 @@ def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.Da
 
 
 def forecast_document(
-    settings: TopdownSettings, rows: Sequence[Forecast], errors: pd.DataFrame | None
+    settings: TopdownSettings,
+    rows: Sequence[Forecast],
+    errors: pd.DataFrame | None,
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
-    """The page: margins by query and level, and what a simulation has told."""
+    """The page: margins by query and level, and what a simulation has told; of a universe without
+    a forecast why there is none."""
     sections = []
     for universe in settings.run.universes:
         of_universe = [row for row in rows if row.universe == universe]
-        sections.append(_margins(settings, universe, of_universe))
+        if universe in refused:
+            sections.append(Section(f"Margins of {universe}", (refused[universe],)))
+        else:
+            sections.append(_margins(settings, universe, of_universe))
         if errors is not None:
             own = errors[errors["universe"] == universe]
             own = own.assign(estimator=own["estimator"].map(settings.in_words))
-            sections.append(_released_totals(settings, universe, of_universe, own))
+            if universe not in refused:
+                sections.append(_released_totals(settings, universe, of_universe, own))
             sections.append(_simulation(universe, own))
     totals = ", ".join(
         f"rho {float(settings.budget_of(name).total):.4g} for {name}"

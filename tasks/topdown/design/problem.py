@@ -38,6 +38,10 @@ MOST_CORE_CELLS = 64
 """Core cells from which the matrices of the recursion are no longer small."""
 
 
+class TooManyCombinations(InputRefused):
+    """Queries tell more combinations of levels apart than variances are worked out for."""
+
+
 @dataclass(frozen=True, eq=False)
 class UniverseProblem:
     """What mean variances of targets depend on, at a rho of 1.
@@ -64,10 +68,12 @@ class UniverseProblem:
         universe: str,
         geography: pd.DataFrame,
         invariants: pd.DataFrame,
+        section: str = "design",
     ) -> UniverseProblem:
-        """The problem of a universe, from the tables of `ingest.public_tables`.
+        """The problem of a universe, from the tables of `ingest.public_tables`; `section` of the
+        settings asks for its queries.
 
-        Raises InputRefused for targets that are nowhere.
+        Raises InputRefused for targets that are nowhere, and TooManyCombinations.
         """
         design, schema = settings.design[universe], settings.schema_of(universe)
         budget = settings.budget_of(universe)
@@ -77,7 +83,7 @@ class UniverseProblem:
         queries = tuple(dict.fromkeys((*named, *known)))
         asked_queries = [marginal_query(schema, target.query) for target in design.targets.values()]
         algebra = _algebra(
-            facts, [*(marginal_query(schema, name) for name in queries), *asked_queries]
+            facts, [*(marginal_query(schema, name) for name in queries), *asked_queries], section
         )
         cells = np.arange(len(algebra.cell_type))
         measured = MeasuredSpine.build(
@@ -86,6 +92,7 @@ class UniverseProblem:
             facts.can_have[:, algebra.cell_type] & algebra.is_possible,
             known=facts.known,
         )
+        last = settings.compiled_census.geolevels[-1] if settings.is_declared else None
         partitions: dict[tuple[object, ...], np.ndarray] = {}
         asked: dict[tuple[object, ...], Asked] = {}
         weights: list[tuple[tuple[object, ...], np.ndarray]] = []
@@ -94,7 +101,7 @@ class UniverseProblem:
             where = f"design.{universe}.targets.{name}"
             place = (target.level, target.areas, target.smallest_housing_units)
             if place not in partitions:
-                partitions[place] = _areas(target, where, facts, KnownBlocks.of(geography))
+                partitions[place] = _areas(target, where, facts, KnownBlocks.of(geography, last))
             answers = ProductAnswers.of_query(algebra, query)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:
@@ -221,8 +228,9 @@ class UniverseProblem:
             yield taken
 
 
-def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery]) -> QueryAlgebra:
-    """Coordinates for the queries; raises InputRefused where their matrices would not be small.
+def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str) -> QueryAlgebra:
+    """Coordinates for the queries, which a section of the settings asks for; raises
+    TooManyCombinations where their matrices would not be small.
 
     Where structural zeros alone tell too many cells apart they are left out: that makes no variance
     smaller.
@@ -234,11 +242,22 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery]) -> QueryAlgeb
         if len(algebra.cell_type) <= MOST_CORE_CELLS:
             return algebra
         sizes.append(len(algebra.cell_type))
-    raise InputRefused(
-        f"design.{facts.universe}: the queries and targets tell {sizes[-1]} combinations of "
-        f"levels apart that no query keeps whole, and {MOST_CORE_CELLS} are too many already; take "
-        "targets that coarsen attributes of many levels out."
+    raise TooManyCombinations(
+        f"{section}.{facts.universe} tells {sizes[-1]:,} combinations of levels apart, of "
+        f"{_told_apart(algebra, queries)}, and {MOST_CORE_CELLS} are the most; ask for these "
+        "attributes as a whole, or declare fewer levels of them"
     )
+
+
+def _told_apart(algebra: QueryAlgebra, queries: Sequence[MarginalQuery]) -> str:
+    """The attributes whose levels some query neither keeps all of nor sums over, and which do."""
+    found = []
+    for axis in algebra.core:
+        n = algebra.schema.shape[axis]
+        coarse = dict.fromkeys(q.name for q in queries if 1 < len(set(q.factors[axis])) < n)
+        by = f", coarsened by {' and '.join(map(repr, coarse))}" if coarse else ""
+        found.append(f"{algebra.schema.attributes[axis]} ({n:,} levels{by})")
+    return " and ".join(found)
 
 
 def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -> np.ndarray:
@@ -246,12 +265,12 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
     all."""
     if target.areas is not None:
         blocks = facts.spine.block_geocode
-        named = NamedAreas.listed(read_areas(Path(target.areas)), blocks, known)
+        listed = read_areas(Path(target.areas), known.word, facts.settings.written)
+        named = NamedAreas.listed(listed, blocks, known)
         if np.bincount(named.blocks.block).max(initial=0) > 1:
-            last = facts.settings.compiled_census.geolevels[-1]
             raise InputRefused(
-                f"{target.areas} has a {last.lower()} in several areas; those of {where} may not "
-                "overlap."
+                f"{target.areas} has a {known.word.lower()} in several areas; those of {where} may "
+                "not overlap."
             )
         area = np.full(facts.spine.n_blocks, -1)
         area[named.blocks.block] = named.blocks.area

@@ -33,7 +33,8 @@ class Target(Section):
     level: str | None = None
     """A level of the accuracy report, such as tract, place or "block group of the spine"."""
     areas: FilePath | None = None
-    """Instead of a level: CSV or Parquet with the columns area and block (16 digits)."""
+    """Instead of a level: CSV or Parquet with the columns area and block, 16 digits; of a declared
+    census, a code of its last geolevel, under whose name the column may stand."""
     smallest_housing_units: int = Field(default=0, ge=0)
     """Only areas with at least so many housing units, which are public."""
     weight: ExactFraction = Fraction(1)

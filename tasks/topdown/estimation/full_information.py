@@ -168,20 +168,28 @@ def refuse_large_core(settings: TopdownSettings) -> None:
             )
 
 
-def algebra_of(settings: TopdownSettings, universe: str) -> QueryAlgebra:
-    """Coordinates for all queries of a universe, from its settings alone."""
+def algebra_of(
+    settings: TopdownSettings, universe: str, *, with_zeros: bool = True
+) -> QueryAlgebra:
+    """Coordinates for all queries of a universe, from its settings alone; without structural zeros
+    where they are left out.
+    """
     schema = settings.schema_of(universe)
     typed = typed_query(settings.compiled_census.universes[universe], schema)
     types = marginal_query(schema, typed).row_of_cell
-    return _algebra(settings, universe, types)
+    zeros = structural_zeros(settings, universe)
+    return _algebra(settings, universe, types, zeros if with_zeros else np.zeros_like(zeros))
 
 
 def query_algebra(given: ShardInput) -> QueryAlgebra:
     """Coordinates for all queries of the universe, the same at every geolevel."""
-    return _algebra(given.settings, given.universe, given.type_of_cell)
+    zeros = structural_zeros(given.settings, given.universe)
+    return _algebra(given.settings, given.universe, given.type_of_cell, zeros)
 
 
-def _algebra(settings: TopdownSettings, universe: str, type_of_cell: np.ndarray) -> QueryAlgebra:
+def _algebra(
+    settings: TopdownSettings, universe: str, type_of_cell: np.ndarray, forbidden: np.ndarray
+) -> QueryAlgebra:
     schema = settings.schema_of(universe)
     shares = settings.budget_of(universe).query_shares
     names = sorted({name for asked in shares.values() for name in asked})
@@ -189,7 +197,7 @@ def _algebra(settings: TopdownSettings, universe: str, type_of_cell: np.ndarray)
         schema,
         [marginal_query(schema, name) for name in names],
         type_of_cell,
-        structural_zeros(settings, universe),
+        forbidden,
     )
 
 

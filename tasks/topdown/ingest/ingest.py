@@ -43,18 +43,12 @@ def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame
 
 
 def public_geography(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What spines are built of: the frames of the geography and of the addresses of the census of
-    2020, whose numbers are declared to be public; of a declared census the table of areas alone,
-    and no invariants.
+    """What spines are built of: the frames of the geography and, where an area without a public
+    record is in no spine, of these records.
 
     Raises InputRefused as `public_tables` does.
     """
-    if not settings.is_declared:
-        return public_tables(settings)
-    census, table = settings.compiled_census, settings.compiled_census.areas.table
-    check = check_declared_input(census, {}, {table: settings.input.paths()[table]})
-    found = check.accepted(with_counts=not settings.input.confidential)
-    return found.areas.frame, pd.DataFrame()
+    return reading_of(settings).public_geography(with_counts=not settings.input.confidential)
 
 
 def refuse_large_deltas(settings: TopdownSettings, n_persons: int) -> None:

@@ -14,9 +14,12 @@ import pyarrow as pa
 
 from ....geography.levels import Spine
 from ...runs.errors import InputRefused
-from ...tables.formats import SEPARATORS
+from ...tables.formats import SEPARATORS, UTF_8, TextFormat
+from ...tables.sources import encoding_of
 from .areas import BlockAreas
 
+BLOCK = "block"
+"""The column of the finest areas' codes, and what those of the census of 2020 are called."""
 MOST_SHOWN = 3
 """Unknown codes that a message quotes: they are of a list that somebody gave, not of the input."""
 
@@ -24,19 +27,21 @@ MOST_SHOWN = 3
 @dataclass(frozen=True, eq=False)
 class KnownBlocks:
     """The finest areas of a run: `geocode` of all in its geography, those that can hold nobody
-    included, and `short`, other codes of each where these are unique.
+    included, `short`, other codes of each where these are unique, and what messages call one.
     """
 
     geocode: pd.Index
     short: pd.Index | None = None
+    word: str = BLOCK
 
     @classmethod
     def of(cls, geography: pd.DataFrame, last: str | None = None) -> KnownBlocks:
-        """From a geography frame; `last` is its column with the codes of the last geolevel."""
-        geocode = pd.Index(geography["block_geocode"].astype(object))
+        """From a geography frame; `last` is the last geolevel of a declared census, by which
+        messages call the areas, and its column with their codes."""
+        geocode, word = pd.Index(geography["block_geocode"].astype(object)), last or BLOCK
         if last is None or last not in geography or geography[last].duplicated().any():
-            return cls(geocode)
-        return cls(geocode, pd.Index(geography[last].astype(object)))
+            return cls(geocode, None, word)
+        return cls(geocode, pd.Index(geography[last].astype(object)), word)
 
     def geocodes(self, codes: pd.Series) -> np.ndarray:
         """Geocodes (n,) of blocks by either of their codes.
@@ -53,8 +58,8 @@ class KnownBlocks:
             further = ", and so on" if len(unknown) > MOST_SHOWN else ""
             also = "" if self.short is None else f", or of the last geolevel as {self.short[0]!r}"
             raise InputRefused(
-                f"The areas list {several} of no block of the run: {some}{further}; write all "
-                f"parts of a code, as in {self.geocode[0]!r}{also}."
+                f"The areas list {several} of no {self.word} of the run: {some}{further}; write "
+                f"all parts of a code, as in {self.geocode[0]!r}{also}."
             )
         return self.geocode.to_numpy(dtype=object)[number]
 
@@ -78,7 +83,7 @@ class NamedAreas:
         names, number = np.unique(areas["area"].to_numpy(dtype=object), return_inverse=True)
         block = pd.Index(block_geocode).get_indexer(known.geocodes(areas["block"]))
         if not (block >= 0).any():
-            raise InputRefused("None of the blocks that the areas list can hold anybody.")
+            raise InputRefused(f"No {known.word} that the areas list can hold anybody.")
         return cls(names, BlockAreas.of_pairs(len(names), block, number.reshape(-1)))
 
     @classmethod
@@ -100,12 +105,18 @@ class NamedAreas:
         return number
 
 
-def read_areas(path: Path) -> pd.DataFrame:
-    """Areas as lists of blocks, from CSV or Parquet with the columns `area` and `block`."""
-    return _columns(_read(path), str(path), ("area", "block"), _OF_AREAS)
+def read_areas(
+    path: Path, last: str | None = None, written: TextFormat | None = None
+) -> pd.DataFrame:
+    """Areas as lists of blocks, from CSV or Parquet with the columns `area` and `block`.
+
+    Of a declared census, whose last geolevel is `last`, its column may also have that name.
+    `written` is how its files are, where the declaration says so.
+    """
+    return _area_columns(_read(path, written), str(path), last)
 
 
-def listed_areas(areas: Any, points: pd.DataFrame | None) -> pd.DataFrame:
+def listed_areas(areas: Any, points: pd.DataFrame | None, last: str | None = None) -> pd.DataFrame:
     """Areas as lists of blocks, from a frame with the columns `area` and `block`, or from polygons.
 
     Polygons are a frame of geopandas or GeoJSON as a mapping, each with its name as `area`; a block
@@ -113,7 +124,7 @@ def listed_areas(areas: Any, points: pd.DataFrame | None) -> pd.DataFrame:
     in degrees, where the run knows them.
     """
     if isinstance(areas, pd.DataFrame) and "geometry" not in areas.columns:
-        return _columns(areas, "The frame", ("area", "block"), _OF_AREAS)
+        return _area_columns(areas, "The frame", last)
     if isinstance(areas, pd.DataFrame | Mapping):
         return _within(areas, points)
     raise InputRefused(
@@ -164,32 +175,52 @@ def points_of(geography: pd.DataFrame, latitude: str, longitude: str) -> pd.Data
     return pd.DataFrame({"block": geography["block_geocode"], **numbers}).dropna()
 
 
-def read_pairs(path: Path) -> pd.DataFrame:
+def read_pairs(path: Path, written: TextFormat | None = None) -> pd.DataFrame:
     """What is compared with what, from CSV or Parquet with the columns `first` and `second`."""
     meaning = "each row names two areas or geounits that are compared, in 'first' and 'second'"
-    return _columns(_read(path), str(path), ("first", "second"), meaning)
+    return _columns(_read(path, written), str(path), ("first", "second"), meaning)
 
 
-_OF_AREAS = (
-    "an area is the rows with its name in 'area', each with the code of a block in 'block': all "
-    "parts of it, one after the other"
-)
+def _area_columns(table: pd.DataFrame, where: str, last: str | None) -> pd.DataFrame:
+    """The columns `area` and `block`, the latter also under the name of the last geolevel."""
+    word = last or BLOCK
+    if BLOCK not in table and word in table:
+        table = table.rename(columns={word: BLOCK})
+    meaning = (
+        f"an area is the rows with its name in 'area', each with the code of a {word} in "
+        f"'{word}': all parts of it, one after the other"
+    )
+    if BLOCK not in table:
+        return _columns(table, where, ("area", word), meaning)
+    return _columns(table, where, ("area", BLOCK), meaning)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path, written: TextFormat | None) -> pd.DataFrame:
+    """A table of texts; separator and encoding are those of a format, or else what the file
+    shows."""
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
         raise InputRefused(f"{path} is {what}; name a CSV or Parquet file.")
+    told = TextFormat() if written is None else written
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
-        with path.open(encoding="utf-8-sig") as lines:
+        with path.open("rb") as lines:
+            encoding = encoding_of(lines.read(3), told.encoding)
+        if encoding == UTF_8:
+            encoding = "utf-8-sig"
+        with path.open(encoding=encoding) as lines:
             header = lines.readline()
-        separator = max((",", *SEPARATORS), key=header.count)
+        separator = told.separator or max((",", *SEPARATORS), key=header.count)
         options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
-        return pd.read_csv(path, sep=separator, encoding="utf-8-sig", **options)
-    except UnicodeDecodeError:
-        raise InputRefused(f"{path} is not UTF-8 text; save it as UTF-8, or as Parquet.") from None
+        return pd.read_csv(path, sep=separator, encoding=encoding, **options)
+    except UnicodeError:
+        name, mark = "UTF-8", ""
+        if told.encoding is not None:
+            name, mark = f"{told.encoding}, as {told.key} says", " with a byte order mark"
+        raise InputRefused(
+            f"{path} is no text in {name}; save it as UTF-8{mark}, or as Parquet."
+        ) from None
     except (OSError, ValueError, pa.ArrowInvalid) as error:
         raise InputRefused(f"{path} cannot be read: {type(error).__name__}.") from None
 
@@ -200,4 +231,5 @@ def _columns(table: pd.DataFrame, where: str, columns: Iterable[str], meaning: s
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise InputRefused(f"{where} has no column {missing[0]!r}; {meaning}.")
-    return table[names].astype(str).drop_duplicates().reset_index(drop=True)
+    texts = table[names].astype(str).apply(lambda column: column.str.normalize("NFC"))
+    return texts.drop_duplicates().reset_index(drop=True)

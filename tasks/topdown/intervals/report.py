@@ -26,6 +26,7 @@ from .area_lists import (
 from .run_posterior import RunPosterior
 from .tables import (
     Asked,
+    Written,
     area_intervals,
     comparisons,
     intervals_of_geolevels,
@@ -45,8 +46,8 @@ def write_run_intervals(
     compare: str | Path | None = None,
     level: float = 0.9,
     out: str | Path | None = None,
-) -> Iterator[tuple[Path, int]]:
-    """Write intervals of one universe; yields each file and its number of rows.
+) -> Iterator[Written]:
+    """Write intervals of one universe; yields each file.
 
     `entities` is a file of areas, or areas as `listed_areas` takes them. Without `out` the files go
     to `intervals/<universe>/<geolevel>.parquet` of the run, for every geolevel or the one asked
@@ -84,7 +85,7 @@ def write_run_intervals(
     listed, known = None, None
     if entities is not None:
         listed, known = _listed(run, settings, entities)
-    pairs = None if compare is None else read_pairs(Path(compare))
+    pairs = None if compare is None else read_pairs(Path(compare), settings.written)
     found = RunPosterior.read(run, settings, universe)
     folder, is_private = run.root / "intervals", settings.is_private
     areas = None
@@ -98,17 +99,17 @@ def write_run_intervals(
         first, second = (areas.numbers(pairs[name], Path(compare)) for name in pairs)
         path = Path(out) if out else stem.with_name(f"{stem.name}_comparisons.parquet")
         table = comparisons(found, asked, areas, first, second)
-        yield path, write_intervals(path, table, is_private=is_private)
+        yield write_intervals(path, table, is_private=is_private)
         return
     if areas is not None:
         path = Path(out) if out else folder / "entities.parquet"
         table = area_intervals(found, asked, areas)
-        yield path, write_intervals(path, table, is_private=is_private)
+        yield write_intervals(path, table, is_private=is_private)
         return
     names = found.spine.names if geolevel is None else [_known_geolevel(found, geolevel)]
     for name, table in intervals_of_geolevels(found, asked, names):
         path = Path(out) if out else folder / universe / f"{name}.parquet"
-        yield path, write_intervals(path, table, is_private=is_private)
+        yield write_intervals(path, table, is_private=is_private)
 
 
 def _known_geolevel(found: RunPosterior, name: str) -> str:
@@ -127,9 +128,11 @@ def _listed(
     """Areas as lists of blocks, and the blocks that the run knows; their points are those of the
     last geolevel's entities.
     """
-    of_file = read_areas(Path(entities)) if isinstance(entities, str | Path) else None
-    geography = read_geography(geography_file(run))
     last = settings.compiled_census.geolevels[-1] if settings.is_declared else None
+    of_file = None
+    if isinstance(entities, str | Path):
+        of_file = read_areas(Path(entities), last, settings.written)
+    geography = read_geography(geography_file(run))
     known = KnownBlocks.of(geography, last)
     if of_file is not None:
         return of_file, known
@@ -138,7 +141,7 @@ def _listed(
     points = None
     if told is not None and told.latitude is not None and told.longitude is not None:
         points = points_of(geography, told.latitude, told.longitude)
-    return listed_areas(entities, points), known
+    return listed_areas(entities, points, last), known
 
 
 def _query(schema: Schema, name: str) -> MarginalQuery:

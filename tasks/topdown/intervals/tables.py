@@ -180,11 +180,36 @@ def comparisons(
         yield pa.table(columns)
 
 
-def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) -> int:
-    """Write the parts of a table as CSV or, by any other name, as Parquet, stamped if not private;
-    returns the number of rows."""
+@dataclass(frozen=True)
+class Written:
+    """A file of intervals: its rows, and how many of them nothing that was measured determines."""
+
+    path: Path
+    rows: int
+    undetermined: int
+
+    def sentence(self) -> str:
+        """What a command says of it.
+
+        >>> Written(Path("a.csv"), 1_200, 0).sentence()
+        'a.csv: 1,200 intervals'
+        >>> Written(Path("a.csv"), 48, 48).sentence()[:46]
+        'a.csv: 0 intervals; 48 of 48 rows are blank, s'
+        """
+        told = f"{self.path}: {self.rows - self.undetermined:,} intervals"
+        if not self.undetermined:
+            return told
+        return (
+            f"{told}; {self.undetermined:,} of {self.rows:,} rows are blank, since no measurement "
+            "determines their answers: ask for queries that were measured, or that coarsen these"
+        )
+
+
+def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) -> Written:
+    """Write the parts of a table as CSV or, by any other name, as Parquet, stamped if not
+    private."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    n_rows = 0
+    n_rows = n_blank = 0
     part = next(parts)
     with replacing(path) as file:
         if path.suffix == ".csv":
@@ -196,14 +221,21 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
                     for table in _chain(part, parts):
                         lines.write_table(table)
                         n_rows += table.num_rows
-            return n_rows
+                        n_blank += _n_blank(table)
+            return Written(path, n_rows, n_blank)
         with pq.ParquetWriter(file, part.schema, compression="zstd", store_schema=False) as writer:
             if not is_private:
                 writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
             for table in _chain(part, parts):
                 writer.write_table(table)
                 n_rows += table.num_rows
-    return n_rows
+                n_blank += _n_blank(table)
+    return Written(path, n_rows, n_blank)
+
+
+def _n_blank(table: pa.Table) -> int:
+    """How many rows nothing that was measured determines."""
+    return table["difference" if "difference" in table.column_names else "estimate"].null_count
 
 
 def _chain(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:

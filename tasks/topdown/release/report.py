@@ -5,7 +5,7 @@ Accuracy against the input is shown for inputs that are not confidential, and on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pandas as pd
@@ -42,19 +42,23 @@ def report(
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     sections.append(_noise(settings))
-    for universe in settings.run.universes:
-        summary = read_margin_summary(run, universe)
-        why = read_why_none(run, universe)
-        if summary is not None:
-            sections.append(margin_section(universe, summary))
-        elif why is not None:
-            sections.append(Section(f"Margins of {universe}", (f"There are none: {why}.",)))
+    sections += margin_sections(run, settings)
     sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
     front = overview(run, settings, accuracy)
     drawn = map_section(run, settings, truth)
     if drawn is not None:
         front = replace(front, panels=(*front.panels, drawn))
     return report_document(run, settings, front, [*sections, _solves(run)])
+
+
+def margin_sections(run: RunDirectory, settings: TopdownSettings) -> Iterator[Section]:
+    """What margins tell of every universe, or why it has none though they are asked for."""
+    for universe in settings.run.universes:
+        summary, why = read_margin_summary(run, universe), read_why_none(run, universe)
+        if summary is not None:
+            yield margin_section(universe, summary)
+        elif why is not None:
+            yield Section(f"Margins of {universe}", (f"There are none: {why}.",))
 
 
 def _release(run: RunDirectory, settings: TopdownSettings) -> Section:

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from ....geography.rules import GEOLEVELS
 from ...census.census import Census, Zero, compiled, preset_census
 from ...census.declarations import CensusDeclaration, StructuralZeroDeclaration
+from ...census.formats import format_of_others
 from ...census.queries import (
     normalize_query_name,
 )
@@ -26,6 +27,7 @@ from ...runs.settings import (
     RunnerSettings,
     Section,
 )
+from ...tables.formats import TextFormat
 from .budget import Budget
 from .defaults import default_passes, with_defaults, with_one_spelling
 from .tables import CensusTables
@@ -240,6 +242,11 @@ class TopdownSections(ProductSettings):
     def last_geolevel(self) -> str:
         """What tables call the last geolevel: `block`, or as the census declares it."""
         return self.compiled_census.last_geolevel
+
+    @property
+    def written(self) -> TextFormat:
+        """How files are written that are no input, such as lists of areas."""
+        return TextFormat() if isinstance(self.census, str) else format_of_others(self.census)
 
     def in_words(self, estimator: str) -> str:
         """The name of an estimator as pages have it."""

@@ -6,6 +6,7 @@ from datetime import date
 from fractions import Fraction
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from spineflow.answers import in_declared_order, read_answers
 from spineflow.stamped import read_table
@@ -14,6 +15,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
+from spineflow.tasks.topdown.intervals.tables import write_intervals
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.tasks.topdown.abroad import write_census
@@ -182,8 +184,8 @@ def test_labels_are_ordered_as_declared(finished):
 def intervals(finished, areas, query="total"):
     """Intervals of the people of some areas."""
     path, run = finished
-    ((file, _),) = write_run_intervals(run, load(path), [query], entities=areas)
-    return pd.read_parquet(file).set_index("geocode")
+    (written,) = write_run_intervals(run, load(path), [query], entities=areas)
+    return pd.read_parquet(written.path).set_index("geocode")
 
 
 def test_intervals_of_areas_by_either_code_and_of_polygons(finished):
@@ -224,3 +226,33 @@ def test_unknown_areas_are_refused(finished):
         InputRefused, match="'g9'; write all parts .* or of the last geolevel as 'g1'"
     ):
         intervals(finished, areas)
+
+
+def test_lists_of_areas_are_read_as_the_files_of_the_census(finished, tmp_path):
+    """In their encoding, and with the codes under the name of the last geolevel."""
+    expected = intervals(finished, pd.DataFrame({"area": ["Vallée"] * 2, "block": ["g1", "g2"]}))
+    for column in ("Gemeinde", "block"):
+        text = f"area;{column}\nVallée;g1\nVallée;g2\n"
+        (tmp_path / "areas.csv").write_bytes(text.encode("latin-1"))
+        pd.testing.assert_frame_equal(intervals(finished, tmp_path / "areas.csv"), expected)
+        (tmp_path / "areas.csv").write_bytes(text.encode("utf-8-sig"))
+        pd.testing.assert_frame_equal(intervals(finished, tmp_path / "areas.csv"), expected)
+
+
+def test_messages_on_lists_of_areas_have_the_words_of_the_census(finished, tmp_path):
+    (tmp_path / "areas.csv").write_text("area;code\nA;g1\n", encoding="ascii")
+    with pytest.raises(InputRefused, match="no column 'Gemeinde'.* code of a Gemeinde in 'Gem"):
+        intervals(finished, tmp_path / "areas.csv")
+    with pytest.raises(InputRefused, match="code that is of no Gemeinde of the run: 'g9'"):
+        intervals(finished, pd.DataFrame({"area": ["A"], "block": ["g9"]}))
+
+
+@pytest.mark.parametrize("name", ["blank.csv", "blank.parquet"])
+@pytest.mark.parametrize("column", ["estimate", "difference"])
+def test_rows_that_nothing_determines_are_counted(finished, tmp_path, name, column):
+    path, run = finished
+    (told,) = write_run_intervals(run, load(path), ["total"], geolevel="Region")
+    assert told.undetermined == 0 and told.sentence().endswith(f": {told.rows} intervals")
+    parts = [pa.table({column: [1.0, None]}), pa.table({column: [None, None, 2.0]})]
+    told = write_intervals(tmp_path / name, iter(parts), is_private=True)
+    assert told.sentence().startswith(f"{tmp_path / name}: 2 intervals; 3 of 5 rows are blank, si")

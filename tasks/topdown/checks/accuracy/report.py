@@ -11,6 +11,7 @@ import pandas as pd
 
 from ....pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ....pages.figures import bar_chart, box_chart, line_chart
+from ...estimation.full_information import algebra_of
 from ...settings import TopdownSettings
 from ...workload.costs import budget_report
 from .errors import (
@@ -24,6 +25,7 @@ from .errors import (
     size_class_names,
 )
 from .figures import AccuracyFigures
+from .theory import MOST_CORE
 
 CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
 
@@ -75,6 +77,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
             "(mean error), the root mean square error, and the implied standard deviation. "
             f"{areas} that can hold nobody take no part. Entities are on the spine if they are "
             "geounits of it.",
+            *_not_implied(settings, errors),
         ),
         (
             _runs(runs),
@@ -90,6 +93,23 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
         ),
         "; ".join(stamps) or None,
     )
+
+
+def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[str]:
+    """For every universe none of whose standard deviations is worked out, why that is."""
+    for universe, own in errors.groupby("universe", sort=False):
+        if own["predicted_standard_deviation"].isna().all():
+            named = ""
+            if settings.is_declared:
+                algebra = algebra_of(settings, str(universe), with_zeros=False)
+                names = [settings.schema_of(str(universe)).attributes[a] for a in algebra.core]
+                named = f", here {len(algebra.cell_type):,} of {', '.join(names)}"
+            yield (
+                f"There is no implied standard deviation of {universe}: it is worked out for at "
+                f"most {MOST_CORE} combinations of levels that queries or bounds tell apart "
+                f"without keeping their attributes whole{named}. Without a query that coarsens an "
+                "attribute of many levels there would be one."
+            )
 
 
 def accuracy_table(figures: AccuracyFigures) -> Table:

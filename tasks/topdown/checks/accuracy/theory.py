@@ -35,7 +35,7 @@ from .quantities import Answer
 LARGEST_CORE = 32
 """Most core cells of a prediction; where structural zeros make more, they are not used."""
 MOST_CORE = 60
-"""Core cells from which there is no prediction."""
+"""Most core cells of a prediction without structural zeros; of more there is none."""
 
 SMALLEST_VARIANCE = 1e-9
 """Noise below it counts as it: answers that are as good as exact still have a finite weight."""

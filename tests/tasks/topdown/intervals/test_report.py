@@ -108,7 +108,8 @@ def test_errors_are_as_large_as_their_standard_deviations(replicates, tmp_path: 
 
 def test_every_geolevel_gets_a_file_with_labels(replicates):
     settings, runs = replicates
-    written = dict(write_run_intervals(runs[0], settings, ["votingage * hispanic"], level=0.95))
+    asked = ["votingage * hispanic"]
+    written = [one.path for one in write_run_intervals(runs[0], settings, asked, level=0.95)]
     spine = read_spine(spine_folder(runs[0], "persons"))
     folder = runs[0].root / "intervals" / "persons"
     assert sorted(written) == sorted(folder / f"{name}.parquet" for name in spine.names)
@@ -127,8 +128,8 @@ def test_every_geolevel_gets_a_file_with_labels(replicates):
         "bounded_lower",
         "bounded_upper",
     ]
-    units = dict(write_run_intervals(runs[0], settings, ["total"], universe="units"))
-    tract = next(path for path in units if path.stem == "Tract")
+    units = write_run_intervals(runs[0], settings, ["total"], universe="units")
+    tract = next(one.path for one in units if one.path.stem == "Tract")
     assert (pd.read_parquet(tract)["std_dev"] == 0).all()
 
 
@@ -142,9 +143,10 @@ def test_overlapping_areas_are_each_estimated(replicates, tmp_path: Path):
         {"area": ["a"] * 9 + ["b"] * 9 + ["c"], "block": [*block[:9], *block[4:13], empty]}
     )
     listed.to_parquet(tmp_path / "areas.parquet")
-    (out, rows), *_ = write_run_intervals(
+    written, *_ = write_run_intervals(
         runs[0], settings, ["total"], entities=tmp_path / "areas.parquet"
     )
+    out, rows = written.path, written.rows
     assert out == runs[0].root / "intervals" / "entities.parquet" and rows == 3
     both = pd.read_parquet(out).set_index("geocode")
     for name in ("a", "b"):
@@ -196,19 +198,18 @@ def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path)
     )
     asked = ["votingage", "total"]
     compare = tmp_path / "pairs.csv"
-    ((out, rows),) = write_run_intervals(
-        runs[0], settings, asked, geolevel="Tract", compare=compare
-    )
+    (written,) = write_run_intervals(runs[0], settings, asked, geolevel="Tract", compare=compare)
+    out, rows = written.path, written.rows
     assert out == runs[0].root / "intervals" / "persons" / "Tract_comparisons.parquet"
     table = pd.read_parquet(out)
     assert rows == len(table) == 6
     same = table[table["first"] == second]
     assert (same["difference"] == 0).all() and (same["difference_std_dev"] == 0).all()
     assert (same["ratio"] == 1).all() and (same["p_value"] == 1).all()
-    ((one, _),) = write_run_intervals(
+    (one,) = write_run_intervals(
         runs[0], settings, asked, geolevel="Tract", out=tmp_path / "t.parquet"
     )
-    by_tract = pd.read_parquet(one).set_index(["query", "votingage", "geocode"])["estimate"]
+    by_tract = pd.read_parquet(one.path).set_index(["query", "votingage", "geocode"])["estimate"]
     other = table[table["first"] == first]
     for row in other.itertuples():
         ends = [by_tract.loc[(row.query, row.votingage, name)] for name in (first, second)]
@@ -219,11 +220,11 @@ def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path)
     pd.DataFrame({"area": names, "block": spine.block_geocode}).to_csv(
         tmp_path / "areas.csv", index=False
     )
-    ((out, _),) = write_run_intervals(
+    (written,) = write_run_intervals(
         runs[0], settings, asked, entities=tmp_path / "areas.csv", compare=compare
     )
-    assert out == runs[0].root / "intervals" / "entities_comparisons.parquet"
-    pd.testing.assert_frame_equal(pd.read_parquet(out), table)
+    assert written.path == runs[0].root / "intervals" / "entities_comparisons.parquet"
+    pd.testing.assert_frame_equal(pd.read_parquet(written.path), table)
 
 
 def test_queries_may_coarsen_what_no_measured_query_does(replicates, tmp_path: Path):

@@ -1,0 +1,136 @@
+"""A universe too large for margins is named, with a remedy, and does not take those of others."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from spineflow.tasks.pages.document import Document, to_html
+from spineflow.tasks.products.product import Caution
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
+from spineflow.tasks.topdown.intervals import sizes
+from spineflow.tasks.topdown.intervals.report import write_run_intervals
+from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
+from spineflow.tasks.topdown.product import TOPDOWN
+from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
+from spineflow.tasks.topdown.release.margins import (
+    are_written,
+    universes_without_margins,
+    write_margins,
+    written_margins,
+)
+from spineflow.tasks.topdown.release.report import margin_sections
+
+from tests.tasks.topdown.abroad import write_census
+from tests.tasks.topdown.declared import load, run_declared
+
+DWELLINGS = """
+[[census.tables]]
+name = "Flächen"
+universe = "dwellings"
+query = "Größe"
+levels = ["Region"]
+[[census.tables]]
+name = "Kinder"
+universe = "people"
+query = "minor"
+levels = ["Region"]
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    """Settings and a run whose people are just too many combinations for margins."""
+    folder = tmp_path_factory.mktemp("margins-abroad")
+    path = write_census(folder / "input")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("[budget.people]", f"{DWELLINGS}\n[budget.people]", 1))
+    settings = load(path)
+    run, _ = run_declared(settings, folder / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        size = RunLevels.read(run, settings, "people").size
+        assert RunLevels.read(run, settings, "dwellings").size.numbers < size.numbers
+        patch.setattr(sizes, "MOST_NUMBERS", size.numbers - 1)
+        patch.setattr(sizes, "FEW_CELLS", 1)
+        write_margins(run, settings)
+        yield settings, run
+
+
+def test_the_size_is_that_of_the_arrays_that_are_made(finished):
+    settings, run = finished
+    for universe in settings.run.universes:
+        levels = RunLevels.read(run, settings, universe)
+        groups = RunPosterior.of(levels).blocks.groups
+        arrays = [
+            array
+            for group in groups
+            for array in (
+                group.estimates.mean,
+                group.estimates.variance,
+                group.estimates.diffuse,
+            )
+        ]
+        assert levels.size.numbers == sum(array.size for array in arrays)
+
+
+def test_margins_are_made_of_every_universe_that_can_have_them(finished):
+    settings, run = finished
+    tables = run.unchecked_release / "tables"
+    assert [path.name for path in tables.glob("*_margins.*")] != []
+    assert {path.stem for path in tables.glob("*_margins.*")} == {"Flächen_margins"}
+    assert are_written(run, settings)
+    assert {path.stem for path in written_margins(run, settings)} == {"Flächen_margins"}
+    assert read_margin_summary(run, "dwellings") is not None
+
+
+def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
+    settings, run = finished
+    ((universe, why),) = universes_without_margins(run, settings).items()
+    assert universe == "people"
+    for words in ("people have no margins", "age (5 levels)", "5 areas", "declare fewer levels of"):
+        assert words in why
+    copied = type(run)(shutil.copytree(run.root, tmp_path / "run"))
+    copied.unchecked_release.rename(copied.release)
+    told = [block for block in TOPDOWN.summary(copied, settings) if isinstance(block, Caution)]
+    assert [str(block) for block in told] == [f"{why}."]
+    page = to_html(Document("Report", (), tuple(margin_sections(copied, settings))))
+    assert "Margins of dwellings" in page and "There are none: tables of people have no" in page
+    facts = TOPDOWN.facts(copied, settings)
+    (section,) = [one for one in facts.sections if one.title == "Tables without margins"]
+    assert section.blocks == (f"{why}.",)
+
+
+def test_the_check_of_the_input_says_so_before_a_run(finished):
+    settings, _ = finished
+    accepted = check_input_of(settings).accepted(with_counts=True)
+    told = [block for block in TOPDOWN.fits(settings, accepted) if isinstance(block, Caution)]
+    assert [str(block).split(":")[0] for block in told] == ["tables of people have no margins"]
+
+
+def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finished, monkeypatch):
+    settings, run = finished
+    size = RunLevels.read(run, settings, "people").size
+    monkeypatch.setattr(sizes, "memory_of_machine", lambda: sizes.PEAK * 8 * size.numbers - 1)
+
+    def never(*_: object) -> None:
+        raise AssertionError("estimates are made")
+
+    monkeypatch.setattr(RunPosterior, "of", never)
+    with pytest.raises(InputRefused, match=r"no intervals here: the estimates of people would"):
+        list(write_run_intervals(run, settings, ["total"], universe="people"))
+
+
+def test_the_accuracy_report_says_why_there_is_no_implied_deviation(finished, monkeypatch):
+    settings, run = finished
+    figures = compute_figures(run, settings)
+    page = accuracy_document([ComparedRun("run", settings, figures)])
+    assert not any("no implied standard deviation" in text for text in page.introduction)
+    errors = figures.errors
+    errors.loc[errors["universe"] == "people", "predicted_standard_deviation"] = float("nan")
+    page = accuracy_document([ComparedRun("run", settings, figures)])
+    (told,) = [text for text in page.introduction if "no implied standard deviation" in text]
+    assert "of people" in told and "of age" in told
