@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 # says of it, these are compiled once.
 test quick soak: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test newest oldest quick soak check types map site recompile clean
+.PHONY: demo test newest quick soak check types map site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -26,27 +26,24 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(PYTEST)
 
-# The tests of the flows with the newest versions that pyproject.toml allows, or with the oldest
-# Prefect that it does, in environments of their own; the other targets have those of
-# constraints.txt. To find and install either takes minutes, hence not at every change.
-newest: PREFECT := prefect
-oldest: PREFECT := prefect==3.8.0
-newest oldest:
-	$(PYTHON) -m venv build/$@
-	build/$@/bin/python -m pip install --quiet --disable-pip-version-check '$(PREFECT)' -e '.[test]'
-	build/$@/bin/python -m pytest -m "not soak" tests/flows
+# The tests of the flows with the newest versions that pyproject.toml allows, in an environment of
+# their own; the other targets have those of constraints.txt. To install it takes minutes.
+newest:
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	build/newest/bin/python -m pytest -m "not soak" tests/flows
 
 # What a change should pass before it is committed: a few minutes.
 quick: $(INSTALLED)
 	$(PYTEST) -m "not slow and not soak"
 
 # Every replicate study and kill test, tables of what becomes of runs that are damaged or lose what
-# they need, and the flows with the newest and the oldest versions.
+# they need, and the flows with the newest versions.
 soak: $(INSTALLED)
 	SPINEFLOW_SOAK=1 $(PYTEST) -m soak
 	$(BIN)/python -m tests.flows.faults
 	$(BIN)/python -m tests.flows.outages
-	$(MAKE) newest oldest
+	$(MAKE) newest
 
 # What can be said of the sources without running them.
 check: $(INSTALLED)

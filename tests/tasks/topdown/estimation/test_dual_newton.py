@@ -275,7 +275,7 @@ def test_the_random_passes_are_of_all_kinds():
     print(flags.sum().to_string())
     assert numbers["children"].min() == 1 and numbers["children"].max() == 40
     assert numbers["cells"].max() > 70_000 and numbers["rank"].max() > 500
-    assert flags.sum().min() >= 20
+    assert flags.sum().min() >= 15
 
 
 @pytest.mark.parametrize("seed", [29, 70])
@@ -305,10 +305,8 @@ def least_by_brute_force(one):
             weight.append(of_query[i])
             answer.append(one.answers[i, column])
     curved, pull = (matrix.T * weight) @ matrix, (matrix.T * weight) @ answer
-    held = []
-    if problem.parent_counts is not None:
-        counts = enumerate(problem.parent_counts)
-        held = [(np.isin(np.arange(c * k), cell[:, j]), n) for j, n in counts]
+    counts = () if problem.parent_counts is None else enumerate(problem.parent_counts)
+    held = [(np.isin(np.arange(c * k), cell[:, j]), count) for j, count in counts]
     if problem.group_totals is not None:
         held += [
             (np.isin(np.arange(c * k), cell[i]), n) for i, n in enumerate(problem.group_totals)
