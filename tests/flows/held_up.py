@@ -78,7 +78,7 @@ def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
             "privacy": {"dataset": "public"},
             "run": {"universes": ["persons"]},
             "design": {"persons": {"targets": {"t": {"query": "total", "level": "tract"}}}},
-            "comparison": {"replicates": 1, "estimators": ["block_by_block"]},
+            "comparison": {"replicates": 2, "estimators": ["block_by_block"]},
         },
     }
     made = {name: folder / f"{name}.toml" for name in trees}
