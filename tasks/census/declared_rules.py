@@ -72,7 +72,8 @@ def _rules_of_steps(universe: Universe) -> Iterator[Rule]:
             column,
             f"blank_{column}",
             f"{column} must be filled in every row",
-            f"give every row the {key} of its row in {table}",
+            f"give every row the {key} of its row in {table}; records that have none, such as "
+            "persons in institutions, need a column with their area, or a universe of their own",
         )
         yield _never(
             universe.name,
