@@ -99,11 +99,9 @@ def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[st
     """For every universe none of whose standard deviations is worked out, why that is."""
     for universe, own in errors.groupby("universe", sort=False):
         if own["predicted_standard_deviation"].isna().all():
-            named = ""
-            if settings.is_declared:
-                algebra = algebra_of(settings, str(universe), with_zeros=False)
-                names = [settings.schema_of(str(universe)).attributes[a] for a in algebra.core]
-                named = f", here {len(algebra.cell_type):,} of {', '.join(names)}"
+            algebra = algebra_of(settings, str(universe), with_zeros=False)
+            names = [settings.schema_of(str(universe)).attributes[a] for a in algebra.core]
+            named = f", here {len(algebra.cell_type):,} of {', '.join(names)}"
             yield (
                 f"There is no implied standard deviation of {universe}: it is worked out for at "
                 f"most {MOST_CORE} combinations of levels that queries or bounds tell apart "
