@@ -50,7 +50,7 @@ def test_from_files_of_another_country_to_a_release(tmp_path: Path, capsys) -> N
     assert len(coast) == 10
     by_query = run.measurements("Region", universe="people", query="minor*french")
     assert set(by_query["query"]) == {"french * minor"}
-    with pytest.raises(spineflow.SpineflowError, match="a code that is of no block"):
+    with pytest.raises(spineflow.SpineflowError, match="of no Gemeinde"):
         run.make_intervals("total", areas=areas.replace("g5", "g7"), universe="people")
     with pytest.raises(spineflow.SpineflowError, match="a geolevel or areas, one of them"):
         run.make_intervals("total", universe="people")

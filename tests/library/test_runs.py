@@ -95,7 +95,7 @@ def test_intervals_of_own_areas_are_those_of_their_parts_together(
     code = {path.rpartition(".")[2]: value for path, value in sections.items()}
     assert found.loc["mixed", "estimate"] == pytest.approx(code["N1"] + code["S2"])
     assert found.loc["one", "estimate"] == pytest.approx(code["N3"])
-    with pytest.raises(spineflow.SpineflowError, match="no block"):
+    with pytest.raises(spineflow.SpineflowError, match="of no section"):
         run.make_intervals("total", areas=own.assign(block="N9"))
 
 

@@ -315,9 +315,9 @@ def test_shards_and_files_give_generalised_least_squares(tmp_path: Path):
             tuple(level.parent for level in spine.geolevels),
             tuple(given.constraints.upper > 0 for given in inputs),
             tuple(given.measured for given in inputs),
-            tuple(given.constraints.total for given in inputs),
-            state.state,
-            state.state_total,
+            tuple(given.constraints.known_totals for given in inputs),
+            state.group,
+            state.group_total,
         )
     )
     assert free.shape[1] == 0
