@@ -40,7 +40,7 @@ from .estimation.largest_solve import (
     remedy,
 )
 from .ingest.earlier import held_answers
-from .ingest.ingest import check_input_of, largest_universe, refuse_large_deltas
+from .ingest.ingest import check_input_of, refuse_large_deltas
 from .intervals.sizes import PosteriorSize, why_no_margins
 from .measurement.charge import charge_of, measurement_files
 from .measurement.constrain import checked_declared_spines
@@ -91,7 +91,7 @@ def refuse_estimate(settings: TopdownSettings) -> None:
 
 def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> Iterator[Block]:
     """Hold the settings to the records, and build the spines; raises InputRefused."""
-    refuse_large_deltas(settings, largest_universe(accepted))
+    refuse_large_deltas(settings, accepted.n_records)
     if isinstance(accepted, DeclaredInput):
         if not settings.input.awaited:
             held_answers(settings, accepted)

@@ -7,7 +7,7 @@ children are what the solvers know by themselves. Everything else is rows of a l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,6 +145,21 @@ class ShardConstraints:
                     LinearRows(rows.name, matrix, *_kept(of_children, rows.lower, rows.upper))
                 )
         return tuple(found)
+
+
+def sums_of_level(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndarray] | None:
+    """The unit `(n,)` of every geounit of a geolevel, and the units' exact totals, where some are
+    in parts and all are known. The parts of a unit are siblings, and so of one shard.
+    """
+    units: list[np.ndarray] = []
+    totals: list[np.ndarray] = []
+    for part in held:
+        if part.known_sums is None:
+            return None
+        unit, of_unit = part.known_sums
+        units.append(unit + sum(map(len, totals)))
+        totals.append(of_unit)
+    return np.concatenate(units), np.concatenate(totals)
 
 
 class _Reading:

@@ -82,7 +82,7 @@ def _write_ingested(
     """Write what a check of the input has found."""
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
-    refuse_large_deltas(settings, largest_universe(result))
+    refuse_large_deltas(settings, result.n_records)
     held = held_answers(settings, result)
     geography_file(run).parent.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(1) as other:
@@ -105,8 +105,3 @@ def _write_histograms(run: RunDirectory, result: IngestedInput) -> None:
         path = run.histogram(universe)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_histogram(path, histogram, result.geography["block_geocode"])
-
-
-def largest_universe(result: IngestedInput) -> int:
-    """The number of the records of the largest universe, which delta is compared with."""
-    return result.n_records

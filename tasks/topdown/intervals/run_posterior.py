@@ -20,7 +20,7 @@ from ..estimation.estimate import ShardInput
 from ..estimation.full_information import query_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
-from ..estimation.shard_constraints import ShardConstraints
+from ..estimation.shard_constraints import sums_of_level
 from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import spine_folder
 from ..settings import TopdownSettings
@@ -213,23 +213,8 @@ def _level(
             yield asked.start, asked.stop, asked.answers()
 
     parent = np.maximum(spine.geolevel(geolevel).parent, 0)
-    level = LevelInput(parent, can_have, measured, bounds.total, _known_sums(held))
+    level = LevelInput(parent, can_have, measured, bounds.total, sums_of_level(held))
     return level, bounds
-
-
-def _known_sums(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndarray] | None:
-    """The unit `(n,)` of every geounit of a geolevel, and the units' exact totals, where some are
-    in parts and all are known. The parts of a unit are siblings, and so of one shard.
-    """
-    units: list[np.ndarray] = []
-    totals: list[np.ndarray] = []
-    for part in held:
-        if part.known_sums is None:
-            return None
-        unit, of_unit = part.known_sums
-        units.append(unit + sum(map(len, totals)))
-        totals.append(of_unit)
-    return np.concatenate(units), np.concatenate(totals)
 
 
 @dataclass(frozen=True)

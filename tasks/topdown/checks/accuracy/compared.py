@@ -27,7 +27,7 @@ from ....census.invariants import (
 )
 from ....runs.directory import RunDirectory
 from ...estimation.estimate import ShardInput
-from ...estimation.shard_constraints import ShardConstraints
+from ...estimation.shard_constraints import ShardConstraints, sums_of_level
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.declared_files import area_estimates
 from ...release.microdata import PlacedBlocks
@@ -242,10 +242,5 @@ def _known_sums(given: Sequence[ShardConstraints], n_geounits: int) -> np.ndarra
     """The number of each geounit's unit, `(n_geounits,)`, where all units' totals are exact."""
     if all(part.known_totals is not None for part in given):
         return np.arange(n_geounits)
-    units: list[np.ndarray] = []
-    for part in given:
-        sums = part.known_sums
-        if sums is None:
-            return None
-        units.append(sums[0] + sum(len(other) for other in units))
-    return np.concatenate(units)
+    found = sums_of_level(given)
+    return None if found is None else found[0]
