@@ -18,6 +18,7 @@ from spineflow.flows.endings import explained
 from spineflow.flows.servers import OWN_SERVER
 from spineflow.tasks.runs.settings import RunnerSettings
 
+from tests.conftest import PrefectServer
 from tests.flows.small_runs import settings_files
 
 
@@ -66,8 +67,9 @@ def busy_server(behind: str | None) -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_busy_for_a_moment_is_asked_again(real_server) -> None:
-    behind = real_server.environment["PREFECT_API_URL"].removesuffix("/api")
+def test_a_server_that_is_busy_for_a_moment_is_asked_again(own_server: PrefectServer) -> None:
+    own_server.start()
+    behind = own_server.environment["PREFECT_API_URL"].removesuffix("/api")
     with busy_server(behind) as (address, refused), temporary_settings({PREFECT_API_URL: address}):
         assert main(["deploy", "trips", "--pool", "asked-again"]) == 0
     assert len(refused) > 3 and len(set(refused)) == len(refused)

@@ -38,6 +38,8 @@ from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
 
+from tests.conftest import PrefectServer
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE = 600
 
@@ -384,33 +386,10 @@ def test_a_form_refuses_what_cannot_be(wrong: dict) -> None:
         TopdownForm.model_validate(wrong)
 
 
-@pytest.fixture
-def unregistered(real_server) -> Iterator[str]:
-    """The API of the session's server, where no flow is registered before or after a test."""
-    api = real_server.environment["PREFECT_API_URL"]
-    assert asked(f"{api}/deployments/filter", {}) == []
-    yield api
-    for found in asked(f"{api}/deployments/filter", {}):
-        removed(f"{api}/deployments/{found['id']}")
-
-
-def removed(address: str, attempts: int = 20) -> None:
-    """Delete what has this address; a server whose database is busy is asked again."""
-    for attempt in range(attempts):
-        request = urllib.request.Request(address, method="DELETE")
-        try:
-            urllib.request.urlopen(request, timeout=60).close()
-        except urllib.error.HTTPError as error:
-            if error.code != 503 or attempt == attempts - 1:
-                raise
-            time.sleep(1)
-        else:
-            return
-
-
 @pytest.mark.slow
-def test_registering_again_keeps_what_people_set(unregistered: str) -> None:
-    api = unregistered
+def test_registering_again_keeps_what_people_set(own_server: PrefectServer) -> None:
+    own_server.start()
+    api = own_server.environment["PREFECT_API_URL"]
 
     def deployments() -> dict[str, dict]:
         return {found["name"]: found for found in asked(f"{api}/deployments/filter", {})}
