@@ -12,6 +12,8 @@ from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMO_COUNTRY, GENERATED, write_demo
 from spineflow.flows.registry import DEMOS, MODULES
 
+from tests.parquet_pages import surplus
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {
     "detailed-groups": "detailed_groups.md",
@@ -116,6 +118,8 @@ def test_the_country_abroad_runs_and_keeps_what_it_declares(tmp_path: Path, monk
     folder = tmp_path / DEMO_COUNTRY.folder
     release, given = folder / "run" / "release", folder / "input"
     assert (release / "certificate.html").exists()
+    # Its municipalities share longitudes, texts that are equal; see `coded_texts`.
+    assert {path.name: surplus(path) for path in release.rglob("*.parquet") if surplus(path)} == {}
     census = tomllib.loads((folder / "settings.toml").read_text())["census"]
     areas = read_csv(given / "areas.csv")
     geolevels = census["geography"]["geolevels"]

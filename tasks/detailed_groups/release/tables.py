@@ -6,12 +6,13 @@ the table that the mechanism chose for them, and a marginal of each sex.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from ...tables.columns import coded_texts
 from ..postprocess.groups import (
     CODE,
     KEY,
@@ -153,9 +154,9 @@ def t2_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
     return pa.table(
         {
             **_production_keys(groups, cells),
-            "AGESTART": _coded(cells.age_start - ALL_AGES, ages),
-            "AGEEND": _coded(cells.age_end - ALL_AGES, ages),
-            "SEX": _coded(cells.sex, ["", "1", "2"]),
+            "AGESTART": coded_texts(cells.age_start - ALL_AGES, ages),
+            "AGEEND": coded_texts(cells.age_end - ALL_AGES, ages),
+            "SEX": coded_texts(cells.sex, ["", "1", "2"]),
             "COUNT": pa.array(cells.count),
         }
     )
@@ -173,7 +174,8 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
     columns = {name: _of_group(groups[name], rows) for name in (*KEY, "measured_at")}
     columns["region_name"] = _of_group(_named_regions(groups, names), rows)
     iteration = groups["iteration_code"].combine_chunks()
-    columns["iteration_name"] = _of_group(_renamed(iteration, names.iteration_name), rows)
+    called = [names.iteration_name[code] for code in iteration.dictionary.to_pylist()]
+    columns["iteration_name"] = _of_group(coded_texts(iteration.indices, called), rows)
     level = [names.iteration_level[code] for code in iteration.dictionary.to_pylist()]
     level_of_group = np.array(level, dtype=np.int8)[iteration.indices.to_numpy()]
     measured_at, places = codes_of(groups, "measured_at")
@@ -187,8 +189,8 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
         {
             **columns,
             "iteration_level": pa.array(level_of_group[rows.group]),
-            "table": _coded(table, list(TABLE_NAMES)),
-            "sex": _coded(rows.sex, list(SEXES)),
+            "table": coded_texts(table, list(TABLE_NAMES)),
+            "sex": coded_texts(rows.sex, list(SEXES)),
             **ages,
             "count": pa.array(rows.count),
             "variance": pa.array(variance),
@@ -218,14 +220,4 @@ def _named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:
     pairs, code = np.unique(pair, return_inverse=True)
     kind_names = kinds.dictionary.to_pylist()
     found = [names.of_region(kind_names[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
-    return _coded(code, found)
-
-
-def _renamed(column: pa.DictionaryArray, names: Mapping[str, str]) -> pa.DictionaryArray:
-    texts = pa.array([names[text] for text in column.dictionary.to_pylist()], pa.string())
-    return pa.DictionaryArray.from_arrays(column.indices, texts)
-
-
-def _coded(codes: np.ndarray, texts: Sequence[str]) -> pa.DictionaryArray:
-    dictionary = pa.array(texts, pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), dictionary)
+    return coded_texts(code, found)

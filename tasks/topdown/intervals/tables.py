@@ -27,6 +27,7 @@ from ...census.queries import MarginalQuery, label_parts
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...tables.columns import coded_texts
 from ..estimation.spine_estimates import GroupedEstimates
 from .answers import (
     AnswerCovariances,
@@ -84,11 +85,11 @@ class Asked:
     def labels(self, query: MarginalQuery, n: int) -> dict[str, pa.Array]:
         """Columns of the query's name and labels for n geounits or areas."""
         rows = np.unravel_index(np.arange(query.n_rows), query.shape)
-        columns = {"query": _texts([query.name], np.zeros(n * query.n_rows))}
+        columns = {"query": coded_texts(np.zeros(n * query.n_rows), [query.name])}
         columns |= {name: pa.nulls(n * query.n_rows, _TEXT) for name in self.label_names}
         for name, attribute, labels in label_parts(self.schema, query.name):
             axis = rows[self.schema.attributes.index(attribute)]
-            columns[name] = _texts(labels, np.tile(axis, n))
+            columns[name] = coded_texts(np.tile(axis, n), labels)
         return columns
 
     def whole_of(self, query: MarginalQuery) -> np.ndarray:
@@ -165,8 +166,8 @@ def comparisons(
         ratio = ratios(*given)
         n = query.n_rows
         columns = {
-            "first": _texts(areas.names, np.repeat(first, n)),
-            "second": _texts(areas.names, np.repeat(second, n)),
+            "first": coded_texts(np.repeat(first, n), areas.names),
+            "second": coded_texts(np.repeat(second, n), areas.names),
             **asked.labels(query, len(first)),
         }
         numbers = {"first_estimate": one, "second_estimate": other}
@@ -279,7 +280,7 @@ def _table(
         "bounded_upper": ends.bounded_upper,
     }
     columns = {
-        "geocode": _texts(geocode, np.repeat(np.arange(len(geocode)), n)),
+        "geocode": coded_texts(np.repeat(np.arange(len(geocode)), n), geocode),
         **asked.labels(query, len(geocode)),
     }
     for name, value in values.items():
@@ -303,11 +304,6 @@ def _table(
         for name, value in zip(SHARES, ends_of, strict=True):
             columns[name] = _numbers(value, known)
     return pa.table(columns)
-
-
-def _texts(values: Sequence[str] | np.ndarray, index: np.ndarray) -> pa.DictionaryArray:
-    codes = pa.array(np.asarray(index).astype(np.int32))
-    return pa.DictionaryArray.from_arrays(codes, pa.array(list(values), pa.string()))
 
 
 def _numbers(values: np.ndarray, is_known: np.ndarray, *, is_whole: bool = False) -> pa.Array:

@@ -39,6 +39,7 @@ from ...census.table_variables import table_variables
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from ...runs.names import below
+from ...tables.columns import coded_texts
 from ..paths import spine_folder
 from ..spine.files import read_spine
 from ..spine.shards import read_shards
@@ -218,27 +219,21 @@ class TableAnswers:
         """
         n, m = len(numbers), self.counted.shape[0]
         found = {
-            "level": repeated(np.zeros(n * m), [level]),
-            "code": repeated(np.repeat(numbers, m), code),
+            "level": coded_texts(np.zeros(n * m), [level]),
+            "code": coded_texts(np.repeat(numbers, m), code),
         }
         for name in self.described:
             texts = described.get(name)
             numbered = np.zeros(n * m) if texts is None else np.repeat(numbers, m)
-            found[name] = repeated(numbered, [""] if texts is None else texts)
+            found[name] = coded_texts(numbered, [""] if texts is None else texts)
         for name, (label, labels) in self.labels.items():
-            found[name] = repeated(np.tile(label, n), labels)
+            found[name] = coded_texts(np.tile(label, n), labels)
         return found
 
 
 def _dictionary(values: pd.Series) -> tuple[np.ndarray, pa.Array]:
     code, distinct = pd.factorize(values)
     return code.astype(np.int32), pa.array(distinct.tolist(), pa.string())
-
-
-def repeated(index: np.ndarray, values: Sequence[str]) -> pa.Array:
-    """A column of texts: `values` by their numbers."""
-    codes = pa.array(np.asarray(index).astype(np.int32))
-    return pa.DictionaryArray.from_arrays(codes, pa.array(list(values), pa.string()))
 
 
 def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -20,6 +20,7 @@ from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 from spineflow.tasks.runs.errors import CheckFailed
 
 from tests.flows.conformance.cases import Finished, checks_of, contents, measurements
+from tests.parquet_pages import surplus
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +45,12 @@ def test_the_release_is_whole_and_checked(finished: Finished) -> None:
     assert all(stage["status"] == "complete" for stage in manifest["stages"].values())
     assert set(manifest["input_digests"]) == set(finished.case.tables)
     finished.case.holds(run, finished.folder)
+
+
+def test_public_tables_hold_their_values_and_nothing_else_of_the_memory(finished: Finished) -> None:
+    run = finished.run
+    tables = [path for path in run.root.rglob("*.parquet") if run.confidential not in path.parents]
+    assert tables and {path: surplus(path) for path in tables if surplus(path)} == {}
 
 
 def test_nothing_confidential_is_among_what_is_public(finished: Finished) -> None:

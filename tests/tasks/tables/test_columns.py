@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +12,12 @@ from spineflow.tasks.tables.columns import (
     KeyColumn,
     KeyIndex,
     canonical_text,
+    coded_texts,
     is_blank_key,
 )
 from spineflow.tasks.tables.layouts import Field
+
+from tests.parquet_pages import surplus
 
 NUMBER = Field("N", "number")
 CODE = Field("C", "code", width=5)
@@ -165,3 +169,23 @@ def test_integers_are_found_like_their_texts(indexed, wanted):
         for of_keys in (pa.int64(), pa.string()):
             keys = pa.array(wanted, pa.int64()).cast(of_keys)
             assert index.positions(keys).tolist() == expected
+
+
+@given(st.lists(st.sampled_from(["", "a", "b", "Łódź"]), min_size=1, max_size=9), st.data())
+@settings(max_examples=50)
+def test_texts_that_are_equal_leave_no_room_in_a_file(tmp_path_factory, texts, data):
+    codes = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=20))
+    column = coded_texts(np.array(codes, dtype=np.int64), texts)
+    assert column.to_pylist() == [texts[code] for code in codes]
+    path = tmp_path_factory.mktemp("texts") / "texts.parquet"
+    pq.write_table(pa.table({"text": column}), path, compression="zstd")
+    assert surplus(path) == {}
+    assert pq.read_table(path)["text"].to_pylist() == column.to_pylist()
+
+
+def test_arrow_fills_the_room_of_equal_texts_with_what_its_memory_held(tmp_path):
+    """The reason for `coded_texts`; where this fails, Arrow has mended it."""
+    texts = pa.array(["a"] * 30 + ["b"])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.arange(31, dtype=np.int32)), texts)
+    pq.write_table(pa.table({"text": column}), tmp_path / "texts.parquet")
+    assert len(surplus(tmp_path / "texts.parquet")["text"]) == 29 * 5
