@@ -276,7 +276,7 @@ def narrow_solves(table: Table) -> Table:
     """The report's table of solves, in as many columns as a page of 1280 pixels has room for."""
     rows = tuple(
         (f"{universe}, {geolevel}", stage, f"{solver}: {status}", solves, relaxed, residual)
-        for universe, geolevel, stage, solver, status, solves, relaxed, _, residual in table.rows
+        for universe, geolevel, stage, solver, status, solves, relaxed, _, residual, _ in table.rows
     )
     return Table(("of", "stage", "how", "solves", "relaxed", "largest residual"), rows)
 
