@@ -43,7 +43,7 @@ from .ingest.earlier import held_answers
 from .ingest.ingest import check_input_of, refuse_large_deltas
 from .intervals.sizes import PosteriorSize, why_no_margins
 from .measurement.charge import charge_of, measurement_files
-from .measurement.constrain import checked_declared_spines
+from .measurement.constrain import checked_spines, spending_on_exact_answers
 from .paths import spine_folder
 from .published.read import check_measurements, refuse_missing_folder
 from .published.settings import EstimateSettings
@@ -51,7 +51,6 @@ from .release.certificate import facts_of, facts_of_run
 from .release.margins import has_margins, universes_without_margins
 from .release.report import report, solves_table
 from .settings import TopdownSettings
-from .spine.build import universe_spine
 from .spine.files import read_spine
 from .spine.redundant import (
     redundant_spending,
@@ -95,15 +94,17 @@ def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> I
     if isinstance(accepted, DeclaredInput):
         if not settings.input.awaited:
             held_answers(settings, accepted)
-        for universe, spine in checked_declared_spines(settings, accepted.areas.frame):
+        for universe, spine, held in checked_spines(settings, accepted.areas.frame):
+            yield from noted(redundant_spending(settings, universe, spine))
+            yield from noted(spending_on_exact_answers(settings, universe, spine, held))
             totals = accepted.totals[universe].values()
             records = min((int(sum(map(np.sum, exact.values()))) for exact in totals), default=None)
             yield from _told(universe, largest_solve(settings, universe, spine, records))
             yield from _no_margins(settings, universe, spine)
         return
-    for universe in settings.run.universes:
-        spine = universe_spine(settings, universe, accepted.geography, accepted.invariants)
+    for universe, spine, held in checked_spines(settings, accepted.geography, accepted.invariants):
         yield from noted(redundant_spending(settings, universe, spine))
+        yield from noted(spending_on_exact_answers(settings, universe, spine, held))
         yield from _told(universe, largest_solve(settings, universe, spine))
 
 

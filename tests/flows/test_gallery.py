@@ -62,3 +62,31 @@ def test_check_names_what_is_wrong_with_a_declaration(settings: Path, capsys) ->
         capsys.readouterr()
         assert main(["check", "topdown", str(settings), *PUBLIC]) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_no_declaration_of_the_gallery_spends_in_vain(settings: Path, capsys) -> None:
+    assert main(["check", "topdown", str(settings)]) == 0
+    assert "note:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "settings", [("register", DECLARATIONS[0])], indirect=True, ids=["register"]
+)
+def test_shares_of_exact_answers_are_named(settings: Path, capsys) -> None:
+    """Totals of persons are exact down to municipalities, kinds of dwellings everywhere."""
+    text = settings.read_text(encoding="utf-8")
+    for old, new in (
+        ('queries.other = { "sex * age" = "1/3", "age', 'queries.other = { total = "1/3", "age'),
+        ('{ tenure = "1/2", detailed', '{ total = "1/8", kind = "1/8", tenure = "1/4", detailed'),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    settings.write_text(text, encoding="utf-8")
+    assert main(["check", "topdown", str(settings)]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note:")]
+    levels = ("land", "region", "municipality", "district")
+    due = [f"dwellings: at {level} the answers to total, kind are exact" for level in levels]
+    due += [f"persons: at {level} the answers to total are exact" for level in levels[:3]]
+    assert len(notes) == len(due)
+    assert all(any(text in note for note in notes) for text in due)
+    assert sum("the 25 % of the budget" in note for note in notes) == 4

@@ -1,23 +1,26 @@
-"""From a run's public files to its files of constraints."""
+"""From a run's public files to its files of constraints, and what these make vain to measure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from ....geography.declared import declared_units
 from ....geography.levels import Spine
 from ...answers.noisy import write_constraints
 from ...census.invariants import read_geography
+from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
 from ..paths import constraints_file, geography_file, spine_folder
 from ..settings import TopdownSettings
 from ..spine.build import universe_spine
 from ..spine.files import read_spine
 from ..spine.shards import read_shards
-from .constraints import constraints_of_shard, resolved_invariants
-from .public_answers import held_invariants, public_answers
+from .constraints import WHOLE, LevelUnits, constraints_of_shard, resolved_invariants
+from .public_answers import held_invariants, public_answers, units_of_areas
 
 
 def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
@@ -29,15 +32,67 @@ def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> No
         resolved_invariants(read_spine(spine_folder(run, universe)), declared, units)
 
 
-def checked_declared_spines(
-    settings: TopdownSettings, areas: pd.DataFrame
-) -> Iterator[tuple[str, Spine]]:
-    """Build the spine of every universe of a declared census, and refuse what it cannot hold."""
-    units = declared_units(areas, settings.compiled_census.areas.geolevels)
+def checked_spines(
+    settings: TopdownSettings, areas: pd.DataFrame, invariants: pd.DataFrame | None = None
+) -> Iterator[tuple[str, Spine, dict[str, dict[str, LevelUnits]]]]:
+    """Build the spine of every universe, with how the units of its invariants lie on it.
+
+    `areas` and `invariants` are the frames of `ingest.public_tables`; one may serve as both. Raises
+    InputRefused for what makes no spine, or one that cannot hold an invariant.
+    """
+    census = settings.compiled_census
     for universe in settings.run.universes:
-        spine = universe_spine(settings, universe, areas, areas)
-        resolved_invariants(spine, settings.compiled_census.universes[universe], units)
-        yield universe, spine
+        spine = universe_spine(
+            settings, universe, areas, areas if invariants is None else invariants
+        )
+        held = census.universes[universe]
+        if settings.blocks_only:
+            of_areas = tuple(i for i in held.invariants if i.geolevel == census.geolevels[-1])
+            held = replace(held, invariants=of_areas)
+        units = units_of_areas(census, spine, areas)
+        yield universe, spine, resolved_invariants(spine, held, units)
+
+
+def spending_on_exact_answers(
+    settings: TopdownSettings,
+    universe: str,
+    spine: Spine,
+    resolved: Mapping[str, Mapping[str, LevelUnits]],
+) -> tuple[str, ...]:
+    """A sentence for each geolevel with a query that an invariant answers wherever it is measured.
+
+    Such noisy answers change no estimate, since estimates hold the exact ones. `resolved` has the
+    units of the invariants that are held, as `resolved_invariants` gives them.
+    """
+    if settings.privacy.infinite:
+        return ()
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    held = [
+        (resolved[invariant.name], marginal_query(schema, invariant.query))
+        for invariant in settings.compiled_census.universes[universe].invariants
+        if invariant.name in resolved
+    ]
+    sentences = []
+    for level in spine.geolevels:
+        is_measured = np.array([share > 0 for share in level.plb_shares])[level.plb_share_code]
+        exact = [
+            query
+            for units, query in held
+            if (units[level.name].kind[is_measured] == WHOLE).all() and is_measured.any()
+        ]
+        spent = {
+            name: share
+            for name, share in budget.query_shares.get(level.name, {}).items()
+            if share and any(query.refines(marginal_query(schema, name)) for query in exact)
+        }
+        if spent:
+            sentences.append(
+                f"{universe}: at {level.name} the answers to {', '.join(spent)} are exact by "
+                f"declaration, so that the {100 * float(sum(spent.values())):.3g} % of the budget "
+                f"there which measures them buys nothing: give it to other queries in "
+                f"budget.{universe}.queries"
+            )
+    return tuple(sentences)
 
 
 def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
