@@ -138,4 +138,3 @@ groups = [{ each = "citizenship" }]
         assert words_of_2020(page.read_text(encoding="utf-8")) == [], page.name
     certificate = (run.release / "certificate.md").read_text(encoding="utf-8")
     assert "Epsilon for the section of a record" in certificate
-    assert "on the branch" in run.report.read_text(encoding="utf-8")

@@ -95,6 +95,7 @@ def _of(frame: pd.DataFrame, spine: str) -> pd.DataFrame:
 
 def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.DataFrame) -> Table:
     rows = []
+    has_branch = bool((geounits["aian_geounits"] > 0).any())
     for level in geounits.itertuples():
         parents = fan_out[fan_out["geolevel"] == level.geolevel]
         children = parents["n_children"].repeat(parents["geounits"]).to_numpy()
@@ -102,10 +103,11 @@ def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.Dat
         if len(children):
             quantile = np.quantile(children, 0.9, method="inverted_cdf")
             shown = (float(children.mean()), int(quantile), int(children.max()))
-        rows.append((level.geolevel, level.geounits, level.aian_geounits, level.bypassed, *shown))
-    branch = "on the branch" if settings.is_declared else "AIAN branch"
-    headers = ("geolevel", "geounits", branch, "bypassed")
-    return Table((*headers, "mean children", "90%", "most"), tuple(rows))
+        on_branch = (level.aian_geounits,) * has_branch
+        rows.append((level.geolevel, level.geounits, *on_branch, level.bypassed, *shown))
+    branch = ("on the branch" if settings.is_declared else "AIAN branch",) * has_branch
+    headers = ("geolevel", "geounits", *branch, "bypassed", "mean children", "90%", "most")
+    return Table(headers, tuple(rows))
 
 
 def _fan_out_chart(fan_out: pd.DataFrame, universe: str) -> list[Figure]:

@@ -144,7 +144,7 @@ def holds_trips(run: RunDirectory, source: Path) -> None:
 
 
 def holds_census(run: RunDirectory, source: Path) -> None:
-    """Nothing was relaxed, and every table has people."""
+    """Nothing was relaxed, every table has people, and a branch is told where there is one."""
     solves = pd.concat(map(pd.read_parquet, (run.root / "solves").rglob("*.parquet")))
     assert not solves["relaxed"].any()
     declared = tomllib.loads((source / "settings.toml").read_text(encoding="utf-8"))["census"]
@@ -152,6 +152,8 @@ def holds_census(run: RunDirectory, source: Path) -> None:
     for table in declared["tables"]:
         counts = pd.read_parquet(run.release / "tables" / f"{table['name']}.parquet")["count"]
         assert counts.sum() > 0
+    has_branch = "branch" in declared["geography"]
+    assert ("on the branch" in run.report.read_text(encoding="utf-8")) is has_branch
 
 
 def microdata(*universes: str, tables: bool = True) -> tuple[str, ...]:
