@@ -361,7 +361,7 @@ def _tally_constraints(
                 broken |= (answers < bound.at_least * n).any(axis=1)
             if bound.at_most is not None:
                 broken |= (answers > bound.at_most * n).any(axis=1)
-            evidence.add_mask(name, f"outside_bound_{number}", broken)
+            evidence.add_mask(name, f"area_outside_bound_{number}", broken)
         for relation in universe.relations:
             left = counts[name] @ relation.own
             for side in relation.others:

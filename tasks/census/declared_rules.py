@@ -212,7 +212,7 @@ def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
             name,
             declared.table,
             ", ".join(zero.where),
-            f"in_{zero.name}",
+            f"record_in_{zero.name}",
             f"no record of {name} may be in the structural zero {zero.name}",
             "correct the records, or take the structural zero out",
         )
@@ -226,7 +226,7 @@ def _rules_of_areas(universe: Universe) -> Iterator[Rule]:
             name,
             table,
             bound.query,
-            f"outside_bound_{number}",
+            f"area_outside_bound_{number}",
             f"{name} must meet the bound {bound.name} in every area",
             "correct the records, or widen the bound",
         )

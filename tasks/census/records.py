@@ -167,7 +167,7 @@ class UniverseCounter(RecordCounter):
     def tally_cells(self, cell: np.ndarray, file: int, evidence: EvidenceTally) -> None:
         """Structural zeros must be empty."""
         for zero, mask in self._zeros:
-            evidence.add_mask(self._universe.name, f"in_{zero}", mask[cell], file=file)
+            evidence.add_mask(self._universe.name, f"record_in_{zero}", mask[cell], file=file)
 
 
 def count_universe(
