@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from prefect import flow, task
-from prefect.artifacts import Artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+from prefect.runtime import flow_run
 from spineflow.flows.progress import end_picture, finish_stage, listening
 from spineflow.tasks.runs.errors import SpineflowError
 
@@ -49,8 +51,10 @@ def told_of_the_rest() -> None:
 
 
 def shown_progress() -> str:
-    found = Artifact.get("progress")
-    assert found is not None
+    """The picture of the flow run that asks; other workers of the session have their own."""
+    own = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run.id]))
+    with get_client(sync_client=True) as client:
+        (found,) = client.read_artifacts(artifact_filter=own)
     return found.data
 
 

@@ -160,7 +160,10 @@ def solve(problem: DualProblem) -> DualSolution:
         gap += float((off_slack * gamma * np.abs(one.slack)).sum())
         centre, slack, held = one.x, one.slack, y
         largest = float(max(np.abs(moved).max(initial=0.0), off_slack.max(initial=0.0)))
-        if is_done and largest <= still >= primal:
+        # A round that was asked for the least gradient and is done has it, or what rounding errors
+        # leave of it: further rounds would only draw other rounding errors.
+        has_least = accuracy <= gradient_at_end or one.remainder <= still
+        if is_done and has_least and largest <= still >= miss.max(initial=0.0):
             converged = True
             break
         accuracy = max(min(LOOSE, RELATIVE * largest), gradient_at_end)
