@@ -172,9 +172,10 @@ class StackedRows:
 
 
 def _hold_linear_rows(stacked: StackedRows, rows: LinearRows) -> None:
-    """Hold weighted rows, each scaled so that its largest weight is one."""
+    """Hold weighted rows, each scaled so that its largest weight, if it has any, is one."""
     matrix = rows.matrix.tocoo()
-    largest = np.maximum(abs(rows.matrix).max(axis=1).toarray().ravel(), 1e-300)
+    largest = abs(rows.matrix).max(axis=1).toarray().ravel()
+    largest[largest == 0.0] = 1.0
     stacked.hold(
         (matrix.col, matrix.row, matrix.data / largest[matrix.row]),
         rows.group_of_child,
