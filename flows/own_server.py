@@ -26,11 +26,14 @@ COLLECTIONS_UNTIL_ALL = 30
 
 def main(socket_number: int) -> None:
     """Serve Prefect's API at an inherited, listening socket until standard input is closed."""
+    from prefect.server.api import server  # Takes seconds, and nothing of it is ever garbage.
+
+    gc.freeze()
     collect_garbage_aside()
     begin_writing_at_once()
     threading.Thread(target=_end_with_the_command, daemon=True).start()
     uvicorn.run(
-        "prefect.server.api.server:create_app",
+        f"{server.__name__}:create_app",
         factory=True,
         fd=socket_number,
         log_level="error",
@@ -82,7 +85,3 @@ def _end_with_the_command() -> None:
     while os.read(sys.stdin.fileno(), 1):
         continue
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -74,8 +74,10 @@ class Server:
         if self._listening is None or self.process is not None:
             return
         number = self._listening.fileno()
+        # What is imported stays: to look for garbage in it would take half a second.
+        serve = f"from {__package__}.own_server import main; main({number})"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.own_server", str(number)],
+            [sys.executable, "-P", "-c", f"import gc; gc.disable(); {serve}"],
             pass_fds=[number],
             stdin=subprocess.PIPE,
             # An interruption from the keyboard is the command's to handle.

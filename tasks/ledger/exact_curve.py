@@ -137,11 +137,15 @@ class PrivacyCurve:
             largest = max(largest, sum((c.noise.c * c.shift * n for c, n in counts), NOTHING))
         return rounded_up(largest)
 
-    def delta_upper(self, epsilon: float) -> float:
-        """A delta with which (epsilon, delta)-DP holds, hardly above the smallest."""
+    def delta_upper(self, epsilon: float, error: float = 0.0) -> float:
+        """A delta with which (epsilon, delta)-DP holds, hardly above the smallest.
+
+        With a larger error it is that of an epsilon smaller by about so much at most, and takes
+        less time.
+        """
         if self.rho == 0 or epsilon >= self.largest_loss:
             return 0.0
-        grid = self._grid(epsilon, is_upper=True)
+        grid = self._grid(epsilon, is_upper=True, error=error)
         return max(grid.law(one).delta_upper(epsilon) for one in self._combinations)
 
     def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
@@ -245,9 +249,10 @@ class PrivacyCurve:
             low, high = (middle, high) if bound(middle) > delta else (low, middle)
         return low, high
 
-    def _grid(self, epsilon: float, *, is_upper: bool, error: float = LOWER_ERROR) -> Grid:
-        parts = tuple(dict.fromkeys(part for one in self._combinations for part in one))
-        return grid_about(self._combinations, parts, max(epsilon, 0.0), is_upper, error)
+    def _grid(self, epsilon: float, *, is_upper: bool, error: float | None = None) -> Grid:
+        if error is None:
+            error = 0.0 if is_upper else LOWER_ERROR
+        return grid_about(self._combinations, max(epsilon, 0.0), is_upper, error)
 
 
 def _limit(mu: float, delta: float) -> float:

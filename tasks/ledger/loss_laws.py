@@ -26,10 +26,11 @@ doubles of IEEE 754, for exp and log that are right to 8 units in the last place
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain
 
 import numpy as np
 from scipy import fft
@@ -53,8 +54,9 @@ CUT = 1e-80
 UPPER_OUTSIDE, LOWER_OUTSIDE = 1e-25, 1e-13
 """Tilted probability of losses beyond either end of the grid, which wraps around."""
 
-UPPER_POINTS = 1 << 16
-"""Points of the grid of an upper bound, whose error falls with the square of the step."""
+LEAST_POINTS, UPPER_POINTS = 1 << 12, 1 << 16
+"""Least and most points of the grid of an upper bound, whose error falls with the square of the
+step."""
 
 LOWER_POINTS, MOST_POINTS = 1 << 18, 1 << 22
 """Least and most points of the grid of a lower bound, whose error falls with the step alone."""
@@ -67,7 +69,7 @@ LATTICE_POINTS = 1 << 20
 
 LOWER_ERROR = 9e-4
 """How far from the truth a lower bound of epsilon may be, where no more is asked for and the points
-suffice."""
+suffice. An upper bound is as near as its most points make it, where no more is asked for."""
 
 UNLUCKY = 1e-6
 """Tilted probability with which the rounding errors of a lower bound pass their bound."""
@@ -89,6 +91,14 @@ class ChangedCount:
     def __post_init__(self) -> None:
         if self.shift < 1 or self.noise.one_sided:
             raise ValueError("a count moves by 1 or more, under noise on all integers")
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Kept, since it is asked for often and fractions are slow to hash."""
+        return hash((self.noise, self.shift))
 
     @property
     def rho(self) -> Fraction:
@@ -197,31 +207,82 @@ class Law:
 
 @dataclass(frozen=True, eq=False)
 class _Kind:
-    """The losses of `number` equal counts: positions `(n,)` on a lattice, and floats."""
+    """The losses of one count: positions `(n,)` on its lattice, and floats; their probabilities'
+    logarithms."""
 
     count: ChangedCount
     positions: np.ndarray
     losses: np.ndarray
     log_masses: np.ndarray
-    number: int
 
     @classmethod
-    def of(cls, count: ChangedCount, number: int) -> _Kind:
+    def of(cls, count: ChangedCount) -> _Kind:
         positions, log_masses = count.losses()
         losses = float(count.offset) + float(count.stride) * positions
-        return cls(count, positions, losses, log_masses, number)
+        return cls(count, positions, losses, log_masses)
 
-    def tilted(self, t: float) -> tuple[np.ndarray, float]:
-        """Probabilities under the law tilted by t, and log E exp(t loss), of one count."""
+
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """All kinds of counts of some combinations of parts, laid end to end.
+
+    numbers : `(n_combinations, n_kinds)`, how many counts of each kind a combination has.
+    starts : `(n_kinds,)`, where the losses of each kind begin in `losses` and `log_masses`.
+    """
+
+    kinds: tuple[_Kind, ...]
+    numbers: np.ndarray
+    losses: np.ndarray
+    log_masses: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, combinations: Sequence[Sequence[Items]]) -> _Kinds:
+        parts = {items: number for number, items in enumerate(dict.fromkeys(chain(*combinations)))}
+        place = {count: k for k, count in enumerate(dict.fromkeys(c for p in parts for c, _ in p))}
+        of_part = np.zeros((len(parts), len(place)))
+        for items, part in parts.items():
+            for count, number in items:
+                of_part[part, place[count]] = number
+        used = np.zeros((len(combinations), len(parts)))
+        for row, combination in enumerate(combinations):
+            for items in combination:
+                used[row, parts[items]] += 1
+        kinds = tuple(map(_Kind.of, place))
+        return cls(
+            kinds,
+            used @ of_part,
+            np.concatenate([kind.losses for kind in kinds]),
+            np.concatenate([kind.log_masses for kind in kinds]),
+            np.cumsum([0, *(len(kind.losses) for kind in kinds[:-1])]),
+        )
+
+    def log_moments(self, t: float) -> np.ndarray:
+        """log E exp(t loss) of one count of each kind, `(n_kinds,)`."""
+        return self._tilted(t)[1]
+
+    def moments(self, t: float) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the loss of one count of each kind, under the law tilted by t."""
+        masses, _ = self._tilted(t)
+        means = np.add.reduceat(masses * self.losses, self.starts)
+        squares = masses * (self.losses - self._spread(means)) ** 2
+        return means, np.add.reduceat(squares, self.starts)
+
+    def _tilted(self, t: float) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities under the laws tilted by t, end to end, and `log_moments`."""
         exponents = t * self.losses + self.log_masses
-        weights = np.exp(exponents - exponents.max())
-        total = float(weights.sum())
-        return weights / total, float(exponents.max()) + math.log(total)
+        largest = np.maximum.reduceat(exponents, self.starts)
+        weights = np.exp(exponents - self._spread(largest))
+        totals = np.add.reduceat(weights, self.starts)
+        return weights / self._spread(totals), largest + np.log(totals)
+
+    def _spread(self, of_kinds: np.ndarray) -> np.ndarray:
+        return np.repeat(of_kinds, np.diff(self.starts, append=len(self.losses)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some counts together, on a grid: the transform of their tilted law, and its errors.
+    """One count or some together, on a grid: the transform of their tilted law, and its errors.
 
     base : constant part of their losses, where they stand on the grid without it.
     log_scale : log of the factor that tilting divided by.
@@ -243,6 +304,7 @@ class Grid:
 
     stride : the lattice on which losses lie as they are; None where they are moved to the grid.
     outside : bound on the tilted probability of losses that the grid has no room for.
+    kinds : the losses of every kind of count.
     """
 
     tilt: float
@@ -252,7 +314,9 @@ class Grid:
     stride: Fraction | None
     outside: float
     is_upper: bool
+    kinds: Mapping[ChangedCount, _Kind]
     parts: dict[Items, _Part] = field(default_factory=dict)
+    ones: dict[ChangedCount, _Part] = field(default_factory=dict)
 
     def law(self, combination: Sequence[Items]) -> Law:
         """The law of the sum of the losses of all parts."""
@@ -296,7 +360,7 @@ class Grid:
     def part(self, items: Items) -> _Part:
         """Some counts on this grid, worked out once."""
         if items not in self.parts:
-            self.parts[items] = self._part([_Kind.of(count, number) for count, number in items])
+            self.parts[items] = self._part(items)
         return self.parts[items]
 
     @property
@@ -305,63 +369,79 @@ class Grid:
         that are small enough to be slow."""
         return np.longdouble if self.points <= FEW_POINTS else np.float64
 
-    def _part(self, kinds: Sequence[_Kind]) -> _Part:
+    def _part(self, items: Items) -> _Part:
         spectrum = np.ones(self.points // 2 + 1, np.result_type(self._real, np.complex64))
         base, log_scale, norm, mean_rounding = NOTHING, 0.0, 0.0, 0.0
-        for kind in kinds:
-            log_masses = kind.log_masses
-            if self.stride:
-                base += kind.count.offset * kind.number
-                place = kind.positions * float(kind.count.stride / self.stride)
-            elif self.is_upper:
-                place, log_masses = _dominating(kind.losses, log_masses, self.step)
-            else:
-                place = np.rint(kind.losses / self.step)
-            exponents = self.tilt * self.step * place + log_masses
-            log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
-            # Three roundings of every term, those of the sum of a law, and of what falls together.
-            size = self.tilt * self.step * np.abs(place) + np.abs(log_masses) + abs(log_total)
-            together = len(place) / (1 if self.stride is None else self.points)
-            relative = UNIT * (8 * size + SUMMED + together + 64)
-            tilted = np.exp(exponents - log_total)
-            tilted *= 1 + relative if self.is_upper else 1 - relative
-            if self.stride is None and not self.is_upper:
-                rounding = kind.losses - self.step * place
-                mean_rounding += kind.number * float(tilted @ rounding)
-            folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
-            spectrum *= fft.rfft(folded.astype(self._real)) ** kind.number
-            log_scale += kind.number * log_total
-            norm += kind.number * _norm(folded)
-        n_counts = sum(kind.number for kind in kinds)
+        for count, number in items:
+            one = self._one(count)
+            spectrum *= one.spectrum**number
+            base += count.offset * number if self.stride else 0
+            log_scale += number * one.log_scale
+            norm += number * one.norm
+            mean_rounding += number * one.mean_rounding
+        n_counts = sum(number for _, number in items)
         return _Part(spectrum, float(base), log_scale, norm, n_counts, mean_rounding)
+
+    def _one(self, count: ChangedCount) -> _Part:
+        """One count on this grid, without its base; kept, as several parts may have it, unless
+        grids are so large that to keep all kinds would take gigabytes."""
+        if count in self.ones:
+            return self.ones[count]
+        one = self._placed(self.kinds[count])
+        if self.points <= LATTICE_POINTS:
+            self.ones[count] = one
+        return one
+
+    def _placed(self, kind: _Kind) -> _Part:
+        log_masses = kind.log_masses
+        if self.stride:
+            place = kind.positions * float(kind.count.stride / self.stride)
+        elif self.is_upper:
+            place, log_masses = _dominating(kind.losses, log_masses, self.step)
+        else:
+            place = np.rint(kind.losses / self.step)
+        exponents = self.tilt * self.step * place + log_masses
+        log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
+        # Three roundings of every term, those of the sum of a law, and of what falls together.
+        size = self.tilt * self.step * np.abs(place) + np.abs(log_masses) + abs(log_total)
+        together = len(place) / (1 if self.stride is None else self.points)
+        relative = UNIT * (8 * size + SUMMED + together + 64)
+        tilted = np.exp(exponents - log_total)
+        tilted *= 1 + relative if self.is_upper else 1 - relative
+        is_rounded = self.stride is None and not self.is_upper
+        mean_rounding = float(tilted @ (kind.losses - self.step * place)) if is_rounded else 0.0
+        folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
+        spectrum = fft.rfft(folded.astype(self._real))
+        return _Part(spectrum, 0.0, log_total, _norm(folded), 1, mean_rounding)
 
 
 @lru_cache(maxsize=4)
 def grid_about(
     combinations: tuple[tuple[Items, ...], ...],
-    parts: tuple[Items, ...],
     epsilon: float,
     is_upper: bool,
-    error: float = LOWER_ERROR,
+    error: float,
 ) -> Grid:
     """A grid for every combination of parts, on which the mean of the first is about epsilon.
 
-    error : about how far from the truth a lower bound of epsilon may be.
+    error : about how far from the truth a bound of epsilon may be; of an upper one, 0 is as little
+        as there is.
     """
-    kinds = {items: [_Kind.of(count, number) for count, number in items] for items in parts}
-    tilt = _tilt([kind for items in combinations[0] for kind in kinds[items]], epsilon)
+    kinds = _Kinds.of(combinations)
+    own = {kind.count: kind for kind in kinds.kinds}
+    tilt = _tilt(kinds, kinds.numbers[0], epsilon)
     outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
-    low, high = _ends(kinds, combinations, tilt, outside)
-    stride = _lattice([kind.count for own in kinds.values() for kind in own])
-    if high - low < float(stride) * LATTICE_POINTS:
-        points = _power_of_two((high - low) / float(stride) + 4)
-        return Grid(tilt, low, float(stride), points, stride, outside, is_upper)
-    n_counts = max(sum(n for items in one for _, n in items) for one in combinations)
-    points = UPPER_POINTS if is_upper else _lower_points(n_counts, high - low, error)
+    low, high = _ends(kinds, tilt, outside)
+    stride = _lattice(list(own))
+    n_counts = int(kinds.numbers.sum(axis=1).max())
+    points = (_upper_points if is_upper else _lower_points)(n_counts, high - low, error)
     points = max(points, _power_of_two(16 * n_counts))
+    if high - low < float(stride) * (points if is_upper and error else LATTICE_POINTS):
+        points = _power_of_two((high - low) / float(stride) + 4)
+        return Grid(tilt, low, float(stride), points, stride, outside, is_upper, own)
     # Every count may be off by a step, upwards or downwards.
     step = (high - low) / (points - 2 * n_counts - 4)
-    return Grid(tilt, low, step, points, None, outside, is_upper)
+    return Grid(tilt, low, step, points, None, outside, is_upper, own)
 
 
 def _lattice(counts: Sequence[ChangedCount]) -> Fraction:
@@ -387,6 +467,17 @@ def _dominating(
     return np.concatenate([low, low + 1]), np.concatenate([log_masses] * 2) + np.log(shares)
 
 
+def _upper_points(n_counts: int, width: float, error: float) -> int:
+    """Points, a power of two, with which an upper bound of epsilon is at most about `error` away.
+
+    Between two points exp(loss) is replaced by its chord: a loss grows by step^2 / 8 at most.
+    """
+    if error == 0:
+        return UPPER_POINTS
+    wanted = _power_of_two(width * math.sqrt(n_counts / (8 * error)))
+    return min(max(LEAST_POINTS, wanted), UPPER_POINTS)
+
+
 def _lower_points(n_counts: int, width: float, error: float) -> int:
     """Points, a power of two, with which a lower bound of epsilon is about `error` away."""
     reach = width * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
@@ -402,68 +493,41 @@ def _power_of_two(number: float) -> int:
     return 1 << math.ceil(math.log2(number))
 
 
-def _log_moment(kinds: Sequence[_Kind], t: float) -> float:
-    """log E exp(t L) of the whole loss L."""
-    return sum(kind.number * kind.tilted(t)[1] for kind in kinds)
-
-
-def _moments(kinds: Sequence[_Kind], t: float) -> tuple[float, float]:
-    """Mean and variance of the whole loss under the law tilted by t."""
-    mean = variance = 0.0
-    for kind in kinds:
-        weights, _ = kind.tilted(t)
-        own = float(weights @ kind.losses)
-        mean += kind.number * own
-        variance += kind.number * float(weights @ (kind.losses - own) ** 2)
-    return mean, variance
-
-
-def _tilt(kinds: Sequence[_Kind], epsilon: float) -> float:
-    """The tilt, 0 or more, under which the mean loss is epsilon, roughly; any would be valid."""
+def _tilt(kinds: _Kinds, numbers: np.ndarray, epsilon: float) -> float:
+    """The tilt, 0 or more, under which the mean loss of so many counts of each kind is epsilon,
+    roughly; any would be valid."""
     low, high = 0.0, 1.0
-    while _moments(kinds, high)[0] < epsilon and high < 2.0**20:
+    while numbers @ kinds.moments(high)[0] < epsilon and high < 2.0**20:
         low, high = high, 2 * high
     for _ in range(20):
         middle = (low + high) / 2
-        low, high = (middle, high) if _moments(kinds, middle)[0] < epsilon else (low, middle)
+        is_low = numbers @ kinds.moments(middle)[0] < epsilon
+        low, high = (middle, high) if is_low else (low, middle)
     return low
 
 
-def _ends(
-    kinds: Mapping[Items, Sequence[_Kind]],
-    combinations: Sequence[Sequence[Items]],
-    tilt: float,
-    outside: float,
-) -> tuple[float, float]:
+def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
     """Losses beyond which no combination's tilted law has more than `outside`, by Chernoff's bound.
 
     P(L > B) <= exp(K(tilt + t) - K(tilt) - t B) for every t > 0, K being the log moment, which adds
-    up over parts; the ends are those of the best of some t. No loss is beyond the sum of the
+    up over counts; the ends are those of the best of some t. No loss is beyond the sum of the
     largest.
     """
 
-    place = {items: number for number, items in enumerate(kinds)}
-    chosen = [[place[items] for items in one] for one in combinations]
+    def widest(of_kinds: np.ndarray) -> float:
+        return float((kinds.numbers @ of_kinds).max())
 
-    def widest(of: Callable[[Sequence[_Kind]], float]) -> float:
-        return largest_sum([of(own) for own in kinds.values()])
-
-    def largest_sum(found: Sequence[float]) -> float:
-        return max(sum(found[number] for number in one) for one in chosen)
-
-    at_tilt = [_log_moment(own, tilt) for own in kinds.values()]
+    at_tilt = kinds.log_moments(tilt)
 
     def reach(t: float) -> float:
         """The end that t gives: an upper one of a positive t, a lower one of a negative t."""
-        further = (_log_moment(own, tilt + t) for own in kinds.values())
-        grown = largest_sum([new - old for new, old in zip(further, at_tilt, strict=True)])
-        return (grown - math.log(outside)) / t
+        return (widest(kinds.log_moments(tilt + t) - at_tilt) - math.log(outside)) / t
 
-    deviation = math.sqrt(max(widest(lambda own: _moments(own, tilt)[1]), 1e-18))
+    deviation = math.sqrt(max(widest(kinds.moments(tilt)[1]), 1e-18))
     strides = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
     high, low = min(reach(t) for t in strides), max(reach(-t) for t in strides)
-    largest = widest(lambda own: sum(k.number * float(k.losses.max()) for k in own))
-    smallest = -widest(lambda own: -sum(k.number * float(k.losses.min()) for k in own))
+    largest = widest(np.maximum.reduceat(kinds.losses, kinds.starts))
+    smallest = -widest(-np.minimum.reduceat(kinds.losses, kinds.starts))
     # Even one loss alone has some room, so that a step is a positive number.
     room = 1e-6 * (largest - smallest)
     return max(low, smallest) - room, min(high, largest) + room

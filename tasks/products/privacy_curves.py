@@ -27,8 +27,9 @@ DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 EXACT_DELTAS = 10.0 ** np.arange(-14.0, -1.9, 2.0)
 """Exact deltas are computed at the epsilons that the tight conversion has here."""
 
-SHOWN_ERROR = 0.01
-"""How far a lower bound of epsilon may be from the truth in a picture: less than a line is wide."""
+SHOWN_ERROR, SHOWN_UPPER_ERROR = 0.01, 0.001
+"""About how far a lower and an upper bound of epsilon may be from the truth in a picture: less than
+a line is wide."""
 
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
 """Epsilons at which trade-offs are computed, in units of sqrt(2 rho)."""
@@ -140,7 +141,7 @@ def curve_points(
     epsilons = [epsilon for epsilon, _ in inside]
     return CurvePoints(
         np.array(epsilons),
-        np.array([curve.delta_upper(epsilon) for epsilon in epsilons]),
+        np.array([curve.delta_upper(epsilon, SHOWN_UPPER_ERROR) for epsilon in epsilons]),
         np.array([curve.delta_lower(epsilon, SHOWN_ERROR) for epsilon in epsilons]),
         np.array([delta for _, delta in inside]),
     )
@@ -171,7 +172,7 @@ def trade_off(curve: PrivacyCurve) -> TradeOff:
     deltas = []
     for slope in SLOPES:
         epsilon = min(slope * math.sqrt(2 * float(curve.rho)), LARGEST_EPSILON)
-        delta = curve.delta_upper(epsilon)
+        delta = curve.delta_upper(epsilon, SHOWN_UPPER_ERROR)
         deltas.append(delta)
         for line in (
             1 - delta - math.exp(epsilon) * FALSE_POSITIVES,

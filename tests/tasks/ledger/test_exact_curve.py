@@ -104,6 +104,17 @@ def test_losses_off_every_grid_are_enclosed_too(epsilon: str) -> None:
     assert curve.epsilon_upper(exact) - curve.epsilon_lower(exact) < 1e-3
 
 
+@pytest.mark.parametrize("error", [1e-3, 1e-2, 0.1])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 9.0])
+def test_an_upper_bound_with_an_error_is_one_and_no_further_away(epsilon: float, error: float):
+    for curve in (PrivacyCurve(INCOMMENSURABLE), PrivacyCurve({gaussian("4"): 40})):
+        rough = curve.delta_upper(epsilon, error)
+        assert curve.delta_lower(epsilon) <= rough <= curve.delta_upper(epsilon - error)
+        # It takes no finer grid, in place of a lattice that has all losses as they are.
+        fine, coarse = (curve._grid(epsilon, is_upper=True, error=own) for own in (0.0, error))
+        assert coarse.points <= fine.points
+
+
 def by_cells(changed: dict[ChangedCount, int], epsilon: str) -> float:
     """delta by the sums of each kind's draws, in doubles."""
     sums = []
