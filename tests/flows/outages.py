@@ -20,19 +20,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spineflow.flows.cli import _quieten
 from spineflow.flows.runners import dead_scheduler
 from spineflow.tasks.runs.settings import RunnerSettings
+from spineflow.tasks.runs.work import read, tasks_of
 
-from tests.flows.held_up import HELD, Ongoing, Unplayable, World
+from tests.conftest import PrefectServer
+from tests.flows.commands import PATIENCE, ForkedCommand
+from tests.flows.held_up import HELD, WENT_ON, Fault, Ongoing, Unplayable, World, outcome
+
+if TYPE_CHECKING:
+    from moto.server import ThreadedMotoServer
 
 
 def mount(*arguments: str) -> None:
@@ -52,12 +61,52 @@ def own_server_killed(world: World) -> str:
 
 def server_killed_and_back(world: World) -> str:
     """The office's server dies, and is started again after some seconds."""
-    run = Ongoing(world)
+    # To start takes a busy machine minutes, and by itself Prefect's client waits one.
+    run = Ongoing(world, PREFECT_CLIENT_MAX_RETRIES="8")
     world.server.stop()
     (run.folder / "go").touch()
     time.sleep(5)
     world.server.start()
     return run.ended()
+
+
+def home_of_prefect_full(world: World) -> str:
+    """The disk on which a command's own server has its database becomes full."""
+
+    def on_a_small_disk(home: Path) -> None:
+        mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", str(home))
+
+    run = Ongoing(world, served=False, at_home=on_a_small_disk, PREFECT_CLIENT_MAX_RETRIES="1")
+    ballast = run.home / "ballast"
+    try:
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                continue
+        held = f"cannot write to its home {run.home} (No space left on device)"
+        return run.ended(held=held, back=ballast.unlink)
+    finally:
+        subprocess.run(["umount", "--lazy", str(run.home)], check=True)
+
+
+def four_at_once(world: World) -> str:
+    """Four runs are begun at once that report to one server with SQLite."""
+    folder = world.emptied()
+    settings = str(world.files["group-sizes"])
+    commands = [
+        ForkedCommand(
+            *("run", "group-sizes", settings, "--run-dir", str(folder / str(number))),
+            folder=folder,
+            **world.server.environment,
+        )
+        for number in range(4)
+    ]
+    for command in commands:
+        code, told, errors = outcome(command)
+        if code or told:
+            raise Fault(errors)
+    if len(world.draws()) != 4:
+        raise Fault(f"not each was charged once: {world.draws()}")
+    return WENT_ON
 
 
 def scheduler_killed(world: World) -> str:
@@ -83,6 +132,94 @@ def scheduler_killed(world: World) -> str:
         worker.kill()
     run.again = ("--set", "run.runner=threads")
     return run.ended(held=f"The Dask scheduler at {address} does not answer")
+
+
+NETWORK = "10.77.0"
+"""Of the hosts of a play: the office, with server and scheduler, is the first; no real one is so
+called."""
+
+
+def on_two_hosts(world: World) -> str:
+    """Nothing is taken: a run of Dask on two other hosts, which share its folder."""
+    with two_hosts(world) as (options, environment, _):
+        run = Ongoing(world, *options, **environment)
+        outcome = run.ended()
+        workers = {task.worker for task in tasks_of(read(run.run)).values()}
+        if len(workers) < 2:
+            raise Fault(f"there is work of {workers} alone")
+        return outcome
+
+
+def host_lost(world: World) -> str:
+    """Of two hosts that run the tasks of Dask, one is cut off from the network."""
+    with two_hosts(world) as (options, environment, hosts):
+        run = Ongoing(world, *options, **environment)
+        ip("link", "set", hosts[1], "down")
+        return run.ended()
+
+
+@contextmanager
+def two_hosts(
+    world: World,
+) -> Iterator[tuple[tuple[str, ...], dict[str, str], tuple[str, str]]]:
+    """Two hosts with a Dask worker each, as network namespaces with names of their own; settings
+    of a run that they work on, environment of its command, names of the hosts and of their links.
+    """
+    hosts = ("spine-one", "spine-two")
+    address = f"tcp://{NETWORK}.1:8797"
+    (world.folder / "office").mkdir(exist_ok=True)
+    server = PrefectServer(world.folder / "office", 8796, f"{NETWORK}.1")
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def begin(*command: str, **environment: str) -> None:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        known = os.environ | environment
+        processes.append(subprocess.Popen(command, env=known, cwd=world.folder, **quiet))
+
+    try:
+        ip("link", "add", "spine-net", "type", "bridge")
+        ip("address", "add", f"{NETWORK}.1/24", "dev", "spine-net")
+        ip("link", "set", "spine-net", "up")
+        for number, host in enumerate(hosts, start=2):
+            ip("netns", "add", host)
+            ip("link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", host)
+            ip("link", "set", host, "master", "spine-net", "up")
+            ip("-n", host, "address", "add", f"{NETWORK}.{number}/24", "dev", "eth0")
+            for link in ("lo", "eth0"):
+                ip("-n", host, "link", "set", link, "up")
+        server.start()
+        dask = [sys.executable, "-m", "distributed.cli.dask_"]
+        scheduler, worker = ([*dask[:2], dask[2] + kind] for kind in ("scheduler", "worker"))
+        begin(*scheduler, "--host", f"{NETWORK}.1", "--port", "8797", "--no-dashboard")
+        for host in hosts:
+            named = ("unshare", "--uts", "sh", "-c", f'hostname {host}; exec "$@"', "sh")
+            work = (*worker, address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+            begin("ip", "netns", "exec", host, *named, *work, **server.environment)
+        _wait_for_workers(address, len(hosts))
+        yield ("run.runner=dask", f"run.dask_address={address}"), server.environment, hosts
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        server.stop()
+        for rest in (*(("netns", "del", host) for host in hosts), ("link", "del", "spine-net")):
+            with suppress(Unplayable):
+                ip(*rest)
+
+
+def _wait_for_workers(address: str, n_workers: int) -> None:
+    from distributed import Client
+
+    with Client(address, timeout=PATIENCE) as client:
+        client.wait_for_workers(n_workers, timeout=PATIENCE)
+
+
+def ip(*arguments: str) -> None:
+    """Change the network; raises Unplayable without the right to."""
+    try:
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise Unplayable(f"needs ip(8), with the right to {' '.join(arguments[:2])}") from None
 
 
 def worker_killed(world: World) -> str:
@@ -153,15 +290,15 @@ def behind_a_link(world: World) -> str:
 
 
 @contextmanager
-def store() -> Iterator[tuple[object, dict[str, str]]]:
-    """An S3 server with a bucket, and the environment of its users."""
+def store() -> Iterator[tuple[ThreadedMotoServer, dict[str, str]]]:
+    """An S3 server whose bucket has the groups, and the environment of its users."""
     import boto3
     from moto.server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=8798, verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=STORE[1], verbose=False)
     server.start()
     environment = {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:8798",
+        "AWS_ENDPOINT_URL": f"http://{STORE[0]}:{STORE[1]}",
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_DEFAULT_REGION": "us-east-1",
@@ -174,12 +311,17 @@ def store() -> Iterator[tuple[object, dict[str, str]]]:
         region_name="us-east-1",
     )
     client.create_bucket(Bucket="bucket")
-    yield server, environment
-    server.stop()
+    try:
+        yield server, environment
+    finally:
+        server.stop()
+
+
+STORE = ("127.0.0.1", 8798)
 
 
 def store_away_at_publication(world: World) -> str:
-    """The store to which a release is copied does not answer for a minute."""
+    """The store to which a release is copied lets nobody connect for a minute."""
     with store() as (server, environment):
         place = "release.publish_to=s3://bucket/out"
         run = Ongoing(world, place, after="report", **environment)
@@ -188,6 +330,29 @@ def store_away_at_publication(world: World) -> str:
         time.sleep(60)
         server.start()
         return run.ended()
+
+
+def store_silent(stage: str) -> Callable[[World], str]:
+    """A play of a run whose input is in a store, which is silent for a minute after a stage."""
+
+    def play(world: World) -> str:
+        files = [world.folder / "groups" / name for name in ("sizes.parquet", "regions.csv")]
+        places = [f"input.{file.stem}=s3://bucket/in/{file.name}" for file in files]
+        with store() as (server, environment):
+            for file in files:
+                address = f"{environment['AWS_ENDPOINT_URL']}/bucket/in/{file.name}"
+                request = urllib.request.Request(address, file.read_bytes(), method="PUT")
+                urllib.request.urlopen(request).close()
+            run = Ongoing(world, *places, after=stage, **environment)
+            server.stop()
+            with socket.create_server(STORE):  # Nobody accepts what connects to it.
+                (run.folder / "go").touch()
+                time.sleep(60)
+            server.start()
+            return run.ended()
+
+    play.__doc__ = f"The store that has the input does not answer for a minute from {stage} on."
+    return play
 
 
 def killed(product: str, stage: str, *options: str) -> Callable[[World], str]:
@@ -210,7 +375,11 @@ PLAYS: dict[str, Callable[[World], str]] = {
         for play in (
             own_server_killed,
             server_killed_and_back,
+            home_of_prefect_full,
+            four_at_once,
             scheduler_killed,
+            on_two_hosts,
+            host_lost,
             worker_killed,
             out_of_memory,
             clock_jumps_ahead,
@@ -222,6 +391,8 @@ PLAYS: dict[str, Callable[[World], str]] = {
             store_away_at_publication,
         )
     },
+    "store_silent_while_reading": store_silent("reading"),
+    "store_silent_at_checks": store_silent("tables"),
     "on_demand_killed": killed("topdown", "ledger"),
     "products_killed": killed("products", "ledger"),
     "tune_killed": killed("tune", "trial"),
