@@ -54,8 +54,8 @@ sys.exit(main(sys.argv[4:]))
 `reading` it waits before a started run reads a file of a store."""
 
 
-SPEND_NOTHING = ("tune", "design")
-"""What is run on data that are not confidential."""
+SPEND_NOTHING = ("tune", "design", "estimate")
+"""What is run on data that are not confidential, or on measurements."""
 
 
 def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:

@@ -25,30 +25,18 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spineflow.flows.cli import _quieten
 from spineflow.flows.runners import dead_scheduler
 from spineflow.tasks.runs.settings import RunnerSettings
 from spineflow.tasks.runs.work import read, tasks_of
 
-from tests.conftest import PrefectServer
-from tests.flows.commands import PATIENCE, ForkedCommand
+from tests.flows.commands import ForkedCommand
 from tests.flows.held_up import HELD, WENT_ON, Fault, Ongoing, Unplayable, World, outcome
-
-if TYPE_CHECKING:
-    from moto.server import ThreadedMotoServer
-
-
-def mount(*arguments: str) -> None:
-    """Mount something; raises Unplayable without the right to."""
-    done = subprocess.run(["mount", *arguments], capture_output=True)
-    if done.returncode:
-        raise Unplayable("needs the right to mount a file system")
+from tests.flows.surroundings import STORE, ip, mount, store, two_hosts
 
 
 def own_server_killed(world: World) -> str:
@@ -134,11 +122,6 @@ def scheduler_killed(world: World) -> str:
     return run.ended(held=f"The Dask scheduler at {address} does not answer")
 
 
-NETWORK = "10.77.0"
-"""Of the hosts of a play: the office, with server and scheduler, is the first; no real one is so
-called."""
-
-
 def on_two_hosts(world: World) -> str:
     """Nothing is taken: a run of Dask on two other hosts, which share its folder."""
     with two_hosts(world) as (options, environment, _):
@@ -156,70 +139,6 @@ def host_lost(world: World) -> str:
         run = Ongoing(world, *options, **environment)
         ip("link", "set", hosts[1], "down")
         return run.ended()
-
-
-@contextmanager
-def two_hosts(
-    world: World,
-) -> Iterator[tuple[tuple[str, ...], dict[str, str], tuple[str, str]]]:
-    """Two hosts with a Dask worker each, as network namespaces with names of their own; settings
-    of a run that they work on, environment of its command, names of the hosts and of their links.
-    """
-    hosts = ("spine-one", "spine-two")
-    address = f"tcp://{NETWORK}.1:8797"
-    (world.folder / "office").mkdir(exist_ok=True)
-    server = PrefectServer(world.folder / "office", 8796, f"{NETWORK}.1")
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def begin(*command: str, **environment: str) -> None:
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        known = os.environ | environment
-        processes.append(subprocess.Popen(command, env=known, cwd=world.folder, **quiet))
-
-    try:
-        ip("link", "add", "spine-net", "type", "bridge")
-        ip("address", "add", f"{NETWORK}.1/24", "dev", "spine-net")
-        ip("link", "set", "spine-net", "up")
-        for number, host in enumerate(hosts, start=2):
-            ip("netns", "add", host)
-            ip("link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", host)
-            ip("link", "set", host, "master", "spine-net", "up")
-            ip("-n", host, "address", "add", f"{NETWORK}.{number}/24", "dev", "eth0")
-            for link in ("lo", "eth0"):
-                ip("-n", host, "link", "set", link, "up")
-        server.start()
-        dask = [sys.executable, "-m", "distributed.cli.dask_"]
-        scheduler, worker = ([*dask[:2], dask[2] + kind] for kind in ("scheduler", "worker"))
-        begin(*scheduler, "--host", f"{NETWORK}.1", "--port", "8797", "--no-dashboard")
-        for host in hosts:
-            named = ("unshare", "--uts", "sh", "-c", f'hostname {host}; exec "$@"', "sh")
-            work = (*worker, address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
-            begin("ip", "netns", "exec", host, *named, *work, **server.environment)
-        _wait_for_workers(address, len(hosts))
-        yield ("run.runner=dask", f"run.dask_address={address}"), server.environment, hosts
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-        server.stop()
-        for rest in (*(("netns", "del", host) for host in hosts), ("link", "del", "spine-net")):
-            with suppress(Unplayable):
-                ip(*rest)
-
-
-def _wait_for_workers(address: str, n_workers: int) -> None:
-    from distributed import Client
-
-    with Client(address, timeout=PATIENCE) as client:
-        client.wait_for_workers(n_workers, timeout=PATIENCE)
-
-
-def ip(*arguments: str) -> None:
-    """Change the network; raises Unplayable without the right to."""
-    try:
-        subprocess.run(["ip", *arguments], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        raise Unplayable(f"needs ip(8), with the right to {' '.join(arguments[:2])}") from None
 
 
 def worker_killed(world: World) -> str:
@@ -289,37 +208,6 @@ def behind_a_link(world: World) -> str:
     return Ongoing(world, name=str(link)).ended()
 
 
-@contextmanager
-def store() -> Iterator[tuple[ThreadedMotoServer, dict[str, str]]]:
-    """An S3 server whose bucket has the groups, and the environment of its users."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=STORE[1], verbose=False)
-    server.start()
-    environment = {
-        "AWS_ENDPOINT_URL": f"http://{STORE[0]}:{STORE[1]}",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    client = boto3.client(
-        "s3",
-        endpoint_url=environment["AWS_ENDPOINT_URL"],
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    )
-    client.create_bucket(Bucket="bucket")
-    try:
-        yield server, environment
-    finally:
-        server.stop()
-
-
-STORE = ("127.0.0.1", 8798)
-
-
 def store_away_at_publication(world: World) -> str:
     """The store to which a release is copied lets nobody connect for a minute."""
     with store() as (server, environment):
@@ -337,12 +225,8 @@ def store_silent(stage: str) -> Callable[[World], str]:
 
     def play(world: World) -> str:
         files = [world.folder / "groups" / name for name in ("sizes.parquet", "regions.csv")]
-        places = [f"input.{file.stem}=s3://bucket/in/{file.name}" for file in files]
-        with store() as (server, environment):
-            for file in files:
-                address = f"{environment['AWS_ENDPOINT_URL']}/bucket/in/{file.name}"
-                request = urllib.request.Request(address, file.read_bytes(), method="PUT")
-                urllib.request.urlopen(request).close()
+        places = [f"input.{file.stem}=s3://bucket/{file.name}" for file in files]
+        with store(*files) as (server, environment):
             run = Ongoing(world, *places, after=stage, **environment)
             server.stop()
             with socket.create_server(STORE):  # Nobody accepts what connects to it.
@@ -369,6 +253,19 @@ def killed(product: str, stage: str, *options: str) -> Callable[[World], str]:
     return play
 
 
+def estimate_killed(world: World) -> str:
+    """A release from the measurements of another run is killed after its spine."""
+    measured = Ongoing(world, "workload.units.on_demand=false", product="topdown")
+    measured.ended()
+    world.files["estimate"] = world.folder / "estimate.toml"
+    world.files["estimate"].write_text(
+        f'[input]\nmeasurements = "{measured.run.root}/measurements"\n'
+        f'geography = "{world.folder}/county/grfc.txt"\n',
+        encoding="utf-8",
+    )
+    return killed("estimate", "spine")(world)
+
+
 PLAYS: dict[str, Callable[[World], str]] = {
     **{
         play.__name__: play
@@ -389,6 +286,7 @@ PLAYS: dict[str, Callable[[World], str]] = {
             odd_names,
             behind_a_link,
             store_away_at_publication,
+            estimate_killed,
         )
     },
     "store_silent_while_reading": store_silent("reading"),
