@@ -20,23 +20,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from spineflow.flows.cli import _quieten
-from spineflow.flows.runners import dead_scheduler
-from spineflow.tasks.runs.settings import RunnerSettings
 from spineflow.tasks.runs.work import read, tasks_of
 
 from tests.flows.commands import ForkedCommand
 from tests.flows.held_up import HELD, WENT_ON, Fault, Ongoing, Unplayable, World, outcome
-from tests.flows.surroundings import STORE, ip, mount, store, two_hosts
+from tests.flows.surroundings import (
+    SmallDisk,
+    ip,
+    made_read_only,
+    scheduler,
+    silent,
+    store,
+    two_hosts,
+)
 
 
 def own_server_killed(world: World) -> str:
@@ -60,20 +63,11 @@ def server_killed_and_back(world: World) -> str:
 
 def home_of_prefect_full(world: World) -> str:
     """The disk on which a command's own server has its database becomes full."""
-
-    def on_a_small_disk(home: Path) -> None:
-        mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", str(home))
-
-    run = Ongoing(world, served=False, at_home=on_a_small_disk, PREFECT_CLIENT_MAX_RETRIES="1")
-    ballast = run.home / "ballast"
-    try:
-        with suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while file.write(bytes(4096)):
-                continue
+    disk = SmallDisk()
+    run = Ongoing(world, served=False, at_home=disk.mount, PREFECT_CLIENT_MAX_RETRIES="1")
+    with disk.full() as make_room:
         held = f"cannot write to its home {run.home} (No space left on device)"
-        return run.ended(held=held, back=ballast.unlink)
-    finally:
-        subprocess.run(["umount", "--lazy", str(run.home)], check=True)
+        return run.ended(held=held, back=make_room)
 
 
 def four_at_once(world: World) -> str:
@@ -99,25 +93,8 @@ def four_at_once(world: World) -> str:
 
 def scheduler_killed(world: World) -> str:
     """A Dask scheduler of another process dies with its worker; another runner goes on."""
-    address = "tcp://127.0.0.1:8799"
-    scheduler, worker = (
-        subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"],
-            stderr=subprocess.DEVNULL,
-        )
-        for kind, options in {
-            "scheduler": ("--host", "127.0.0.1", "--port", "8799"),
-            "worker": (address, "--nthreads", "1"),
-        }.items()
-    )
-    settings = RunnerSettings(runner="dask", dask_address=address)
-    while dead_scheduler(settings) is not None and scheduler.poll() is None:
-        time.sleep(0.5)
-    try:
+    with scheduler() as address:
         run = Ongoing(world, "run.runner=dask", f"run.dask_address={address}")
-    finally:
-        scheduler.kill()
-        worker.kill()
     run.again = ("--set", "run.runner=threads")
     return run.ended(held=f"The Dask scheduler at {address} does not answer")
 
@@ -175,13 +152,7 @@ CLOCK = "clock = time.time\ntime.time = lambda: clock() + {seconds}"
 def run_directory_read_only(world: World) -> str:
     """The file system of the run is mounted read-only, and back."""
     run = Ongoing(world)
-    root = str(run.run.root)
-    mount("--bind", root, root)
-    mount("-o", "remount,bind,ro", root)
-
-    def back() -> None:
-        subprocess.run(["umount", "--lazy", root], check=True)
-
+    back = made_read_only(run.run.root)
     return run.ended(held="Read-only file system", back=back)
 
 
@@ -228,11 +199,9 @@ def store_silent(stage: str) -> Callable[[World], str]:
         places = [f"input.{file.stem}=s3://bucket/{file.name}" for file in files]
         with store(*files) as (server, environment):
             run = Ongoing(world, *places, after=stage, **environment)
-            server.stop()
-            with socket.create_server(STORE):  # Nobody accepts what connects to it.
+            with silent(server):
                 (run.folder / "go").touch()
                 time.sleep(60)
-            server.start()
             return run.ended()
 
     play.__doc__ = f"The store that has the input does not answer for a minute from {stage} on."

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from spineflow.flows.runners import dead_scheduler
+from spineflow.tasks.runs.settings import RunnerSettings
 
 from tests.conftest import PrefectServer
 from tests.flows.commands import PATIENCE
@@ -23,6 +29,34 @@ def mount(*arguments: str) -> None:
     done = subprocess.run(["mount", *arguments], capture_output=True)
     if done.returncode:
         raise Unplayable("needs the right to mount a file system")
+
+
+def made_read_only(root: Path) -> Callable[[], None]:
+    """Have a folder be mounted read-only; what ends that."""
+    mount("--bind", str(root), str(root))
+    mount("-o", "remount,bind,ro", str(root))
+    return partial(subprocess.run, ["umount", "--lazy", str(root)], check=True)
+
+
+class SmallDisk:
+    """A file system of eight megabytes in memory."""
+
+    def mount(self, place: Path) -> None:
+        """Have it at a folder; raises Unplayable without the right to."""
+        mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place))
+        self.place = place
+
+    @contextmanager
+    def full(self) -> Iterator[Callable[[], None]]:
+        """In the block it is full, unless what is yielded was called, and afterwards it is gone."""
+        ballast = self.place / "ballast"
+        try:
+            with suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while file.write(bytes(4096)):
+                    continue
+            yield ballast.unlink
+        finally:
+            subprocess.run(["umount", "--lazy", str(self.place)], check=True)
 
 
 STORE = ("127.0.0.1", 8798)
@@ -57,6 +91,39 @@ def store(*files: Path) -> Iterator[tuple[ThreadedMotoServer, dict[str, str]]]:
         yield server, environment
     finally:
         server.stop()
+
+
+@contextmanager
+def silent(server: ThreadedMotoServer) -> Iterator[None]:
+    """In the block a store says nothing to whoever connects to it."""
+    server.stop()
+    with socket.create_server(STORE):  # Nobody accepts what connects.
+        yield
+    server.start()
+
+
+@contextmanager
+def scheduler() -> Iterator[str]:
+    """The address of a Dask scheduler with a worker, both of which are killed in the end."""
+    address = "tcp://127.0.0.1:8799"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"],
+            stderr=subprocess.DEVNULL,
+        )
+        for kind, options in {
+            "scheduler": ("--host", "127.0.0.1", "--port", "8799"),
+            "worker": (address, "--nthreads", "1"),
+        }.items()
+    ]
+    settings = RunnerSettings(runner="dask", dask_address=address)
+    while dead_scheduler(settings) is not None and processes[0].poll() is None:
+        time.sleep(0.5)
+    try:
+        yield address
+    finally:
+        for process in processes:
+            process.kill()
 
 
 NETWORK = "10.77.0"
