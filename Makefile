@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 # says of it, these are compiled once.
 test quick soak: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test newest quick soak check types map site recompile clean
+.PHONY: demo test newest newest-prefect quick soak check types map site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -25,6 +25,27 @@ demo: $(INSTALLED)
 # Everything but the replicate studies and kill tests, of which a random tenth runs.
 test: $(INSTALLED)
 	$(PYTEST)
+
+# The flows with the newest Prefect that pyproject.toml allows; the oldest, with which the other
+# targets run, is that of constraints.txt. Its environment stands on the other and sees its packages,
+# so that a minute is enough to make it.
+NEWEST_PREFECT := build/newest-prefect
+PREFECT := $(shell sed -n 's/^ *"\(prefect>=[^"]*\)".*/\1/p' pyproject.toml)
+FLOWS_ON_PREFECT := $(addprefix tests/flows/test_,busy_servers.py demo.py deployments.py \
+	estimators.py events.py products.py progress.py runners.py servers.py topdown.py \
+	trips.py worker_processes.py)
+
+newest-prefect: $(INSTALLED)
+	rm -rf $(NEWEST_PREFECT)
+	$(BIN)/python -m venv --without-pip $(NEWEST_PREFECT)
+	$(BIN)/python -c 'import sys, sysconfig; from pathlib import Path; \
+		beneath = sysconfig.get_path("purelib"); \
+		(place,) = Path(sys.argv[1]).glob("lib/python*/site-packages"); \
+		(place / "beneath.pth").write_text(f"import site; site.addsitedir({beneath!r})\n")' $(NEWEST_PREFECT)
+	$(BIN)/python -m pip --python $(NEWEST_PREFECT)/bin/python install --quiet \
+		--disable-pip-version-check --upgrade '$(PREFECT)'
+	$(NEWEST_PREFECT)/bin/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder \
+		-m "not soak" $(FLOWS_ON_PREFECT)
 
 # The tests of the flows with the newest versions that pyproject.toml allows, in an environment of
 # their own; the other targets have those of constraints.txt. To install it takes minutes.

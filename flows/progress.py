@@ -24,7 +24,7 @@ from prefect.runtime import flow_run
 
 from ..tasks.runs.errors import SpineflowError
 from ..tasks.runs.timing import stopwatch
-from .cancelling import refuse_if_cancelled
+from .cancelling import NO_ANSWER, refuse_if_cancelled
 from .servers import address_of, is_embedded
 
 Listener = Callable[[str, int, int], None]
@@ -214,16 +214,25 @@ class Picture:
             self.show()
 
     def show(self) -> None:
-        """Show what was drawn."""
+        """Show what was drawn, as far as the server answers.
+
+        A run does not end for its picture: tasks that are long outlast a server that is away.
+        """
         text = bars(self._rows)
         if self._told is not None:
             text = f"{sentence_of_rest(self._told, datetime.now(UTC))}\n\n{text}"
-        if self._artifact is None:
-            # Prefect answers with a coroutine only where an event loop runs.
-            made = create_markdown_artifact(text, key="progress", description="How far stages are")
-            self._artifact = cast(UUID, made)
-        else:
-            update_markdown(self._artifact, text)
+        try:
+            if self._artifact is None:
+                # Prefect answers with a coroutine only where an event loop runs.
+                made = create_markdown_artifact(
+                    text, key="progress", description="How far stages are"
+                )
+                self._artifact = cast(UUID, made)
+            else:
+                update_markdown(self._artifact, text)
+        except NO_ANSWER:
+            if is_embedded():
+                raise  # Nobody starts it again.
         self._shown = monotonic()
 
     def end(self) -> None:

@@ -196,12 +196,13 @@ app()
 class PrefectServer:
     """A Prefect server in a process of its own; it can be stopped and started again."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, host: str = "127.0.0.1") -> None:
         self.folder = folder
         self.port = port
+        self.host = host
         self.environment = {
             "PREFECT_HOME": str(folder),
-            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+            "PREFECT_API_URL": f"http://{host}:{port}/api",
         }
 
     @classmethod
@@ -243,7 +244,7 @@ class PrefectServer:
         with (self.folder / "server.log").open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", SERVER, "--no-prompt", "server", "start"]
-                + ["--port", str(self.port)],
+                + ["--port", str(self.port), "--host", self.host],
                 env=os.environ | environment,
                 stdout=log,
                 stderr=log,

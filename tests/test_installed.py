@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
@@ -163,6 +165,24 @@ def test_the_demo_runs_with_what_pip_resolves_by_itself(wheel: Path, tmp_path: P
     run(folder / "bin" / "spineflow", "demo", folder=tmp_path, **home)
     manifest = tmp_path / "spineflow-demo" / "run" / "manifest.json"
     assert json.loads(manifest.read_text())["status"] == "complete"
+
+
+def test_flows_are_run_with_the_oldest_and_the_newest_prefect_that_is_allowed() -> None:
+    """The oldest is that of `constraints.txt`, with which `make test` runs everything."""
+    (tested,) = re.findall(r"^prefect==(.*)$", (REPOSITORY / "constraints.txt").read_text(), re.M)
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (allowed,) = [one for one in project["dependencies"] if re.match("prefect[<>=]", one)]
+    assert allowed.startswith(f"prefect>={tested},<")
+    made = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    listed = re.search(r"FLOWS_ON_PREFECT := .*?test_,(.*?)\)", made, re.S)
+    assert listed is not None
+    names = listed[1].replace("\\", "").split()
+    missing = [
+        name for name in names if not (REPOSITORY / "tests" / "flows" / f"test_{name}").exists()
+    ]
+    assert len(names) > 5 and missing == []
+    commands = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert commands[-2:] == ["make newest-prefect", "make test"]
 
 
 def test_a_notebook_imports_beside_decoys(python: Path, elsewhere: Path) -> None:

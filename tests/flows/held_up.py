@@ -15,7 +15,7 @@ from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.conftest import PrefectServer
-from tests.flows.commands import ForkedCommand
+from tests.flows.commands import Command, ForkedCommand
 from tests.flows.faults import measurements
 from tests.flows.small_runs import settings_files
 
@@ -25,27 +25,37 @@ HELD_UP = """
 import sys, time
 from pathlib import Path
 import spineflow.flows.order as order
+from spineflow.tasks.runs.stores import StoreFile
 
 stage, folder, more = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-recorded = order.record
+recorded, read = order.record, StoreFile.read
+
+def hold():
+    (folder / "held").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.05)
+    exec(more, globals())
 
 def record(run, stages):
     recorded(run, stages)
     if any(stage in name for name in stages):
-        (folder / "held").touch()
-        while not (folder / "go").exists():
-            time.sleep(0.05)
-        exec(more, globals())
+        hold()
 
-order.record = record
+def read_held(file, size=-1):
+    if stage == "reading" and (folder / "run" / "manifest.json").exists():
+        hold()
+    return read(file, size)
+
+order.record, StoreFile.read = record, read_held
 from spineflow.flows.cli import main
 sys.exit(main(sys.argv[4:]))
 """
-"""Runs a command that waits once a stage is in the manifest, and then does something more."""
+"""Runs a command that waits once a stage is in the manifest, and then does something more; at
+`reading` it waits before a started run reads a file of a store."""
 
 
-SPEND_NOTHING = ("tune", "design")
-"""What is run on data that are not confidential."""
+SPEND_NOTHING = ("tune", "design", "estimate")
+"""What is run on data that are not confidential, or on measurements."""
 
 
 def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
@@ -108,10 +118,29 @@ class World:
         self.server.start()
         self.server.keep_new_database()
 
+    def emptied(self) -> Path:
+        """A folder for something new, under a ledger that is new as well."""
+        shutil.rmtree(self.folder / "world")
+        (self.folder / "world").mkdir()
+        return Path(tempfile.mkdtemp(dir=self.folder))
+
+    def draws(self) -> list[str]:
+        """What the ledger has charged, by name."""
+        ledger = open_ledger(self.folder / "world" / "ledger.db", must_exist=True)
+        (dataset,) = summary(ledger)["datasets"].values()
+        return [draw["name"] for own in dataset["products"].values() for draw in own["draws"]]
+
+
+def outcome(command: Command) -> tuple[int, list[str], str]:
+    """How a command ends: exit code, what it says beside warnings and notes, and all."""
+    code, _, errors = command.ended()
+    told = [line for line in errors.splitlines() if not line.startswith(("warning: ", "note:"))]
+    return code, told, errors
+
 
 class Ongoing:
     """A command on a run of a product, which is held up after a stage; with a server of its
-    own unless it is `served` by that of the world."""
+    own unless it is `served` by that of the world, whose home is made ready by `at_home`."""
 
     def __init__(
         self,
@@ -122,14 +151,14 @@ class Ongoing:
         then: str = "",
         name: str = "run",
         served: bool = True,
+        at_home: Callable[[Path], None] = lambda home: None,
         **environment: str,
     ) -> None:
         self.world, self.product = world, product
-        self.folder = Path(tempfile.mkdtemp(dir=world.folder))
-        shutil.rmtree(world.folder / "world")
-        (world.folder / "world").mkdir()
+        self.folder = world.emptied()
         self.home = self.folder / "prefect"
         self.home.mkdir()
+        at_home(self.home)
         shutil.copy(world.server.new_database, self.home / "prefect.db")
         self.environment = world.server.environment if served else {}
         self.again: tuple[str, ...] = ()
@@ -155,8 +184,7 @@ class Ongoing:
         """Let it go on, and judge how it ends; `held` are words of the sentence that is expected,
         and `back` brings back what was taken."""
         (self.folder / "go").touch()
-        code, _, errors = self.command.ended()
-        told = [line for line in errors.splitlines() if not line.startswith(("warning: ", "note:"))]
+        code, told, errors = outcome(self.command)
         if held is None and (code or told):
             raise Fault(f"it did not go on: {errors}")
         if held is not None:
@@ -185,8 +213,6 @@ class Ongoing:
             raise Fault("the run is not complete")
         if self.product in SPEND_NOTHING:
             return
-        ledger = open_ledger(self.world.folder / "world" / "ledger.db", must_exist=True)
-        (dataset,) = summary(ledger)["datasets"].values()
-        own = [draw["name"] for own in dataset["products"].values() for draw in own["draws"]]
+        own = self.world.draws()
         if not own or len(set(own)) < len(own):
             raise Fault(f"it was not charged once: {own}")

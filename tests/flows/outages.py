@@ -20,26 +20,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from spineflow.flows.cli import _quieten
-from spineflow.flows.runners import dead_scheduler
-from spineflow.tasks.runs.settings import RunnerSettings
+from spineflow.tasks.runs.work import read, tasks_of
 
-from tests.flows.held_up import HELD, Ongoing, Unplayable, World
-
-
-def mount(*arguments: str) -> None:
-    """Mount something; raises Unplayable without the right to."""
-    done = subprocess.run(["mount", *arguments], capture_output=True)
-    if done.returncode:
-        raise Unplayable("needs the right to mount a file system")
+from tests.flows.commands import ForkedCommand
+from tests.flows.held_up import HELD, WENT_ON, Fault, Ongoing, Unplayable, World, outcome
+from tests.flows.surroundings import (
+    SmallDisk,
+    ip,
+    made_read_only,
+    scheduler,
+    silent,
+    store,
+    two_hosts,
+)
 
 
 def own_server_killed(world: World) -> str:
@@ -52,7 +52,8 @@ def own_server_killed(world: World) -> str:
 
 def server_killed_and_back(world: World) -> str:
     """The office's server dies, and is started again after some seconds."""
-    run = Ongoing(world)
+    # To start takes a busy machine minutes, and by itself Prefect's client waits one.
+    run = Ongoing(world, PREFECT_CLIENT_MAX_RETRIES="8")
     world.server.stop()
     (run.folder / "go").touch()
     time.sleep(5)
@@ -60,29 +61,61 @@ def server_killed_and_back(world: World) -> str:
     return run.ended()
 
 
+def home_of_prefect_full(world: World) -> str:
+    """The disk on which a command's own server has its database becomes full."""
+    disk = SmallDisk()
+    run = Ongoing(world, served=False, at_home=disk.mount, PREFECT_CLIENT_MAX_RETRIES="1")
+    with disk.full() as make_room:
+        held = f"cannot write to its home {run.home} (No space left on device)"
+        return run.ended(held=held, back=make_room)
+
+
+def four_at_once(world: World) -> str:
+    """Four runs are begun at once that report to one server with SQLite."""
+    folder = world.emptied()
+    settings = str(world.files["group-sizes"])
+    commands = [
+        ForkedCommand(
+            *("run", "group-sizes", settings, "--run-dir", str(folder / str(number))),
+            folder=folder,
+            **world.server.environment,
+        )
+        for number in range(4)
+    ]
+    for command in commands:
+        code, told, errors = outcome(command)
+        if code or told:
+            raise Fault(errors)
+    if len(world.draws()) != 4:
+        raise Fault(f"not each was charged once: {world.draws()}")
+    return WENT_ON
+
+
 def scheduler_killed(world: World) -> str:
     """A Dask scheduler of another process dies with its worker; another runner goes on."""
-    address = "tcp://127.0.0.1:8799"
-    scheduler, worker = (
-        subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"],
-            stderr=subprocess.DEVNULL,
-        )
-        for kind, options in {
-            "scheduler": ("--host", "127.0.0.1", "--port", "8799"),
-            "worker": (address, "--nthreads", "1"),
-        }.items()
-    )
-    settings = RunnerSettings(runner="dask", dask_address=address)
-    while dead_scheduler(settings) is not None and scheduler.poll() is None:
-        time.sleep(0.5)
-    try:
+    with scheduler() as address:
         run = Ongoing(world, "run.runner=dask", f"run.dask_address={address}")
-    finally:
-        scheduler.kill()
-        worker.kill()
     run.again = ("--set", "run.runner=threads")
     return run.ended(held=f"The Dask scheduler at {address} does not answer")
+
+
+def on_two_hosts(world: World) -> str:
+    """Nothing is taken: a run of Dask on two other hosts, which share its folder."""
+    with two_hosts(world) as (options, environment, _):
+        run = Ongoing(world, *options, **environment)
+        outcome = run.ended()
+        workers = {task.worker for task in tasks_of(read(run.run)).values()}
+        if len(workers) < 2:
+            raise Fault(f"there is work of {workers} alone")
+        return outcome
+
+
+def host_lost(world: World) -> str:
+    """Of two hosts that run the tasks of Dask, one is cut off from the network."""
+    with two_hosts(world) as (options, environment, hosts):
+        run = Ongoing(world, *options, **environment)
+        ip("link", "set", hosts[1], "down")
+        return run.ended()
 
 
 def worker_killed(world: World) -> str:
@@ -119,13 +152,7 @@ CLOCK = "clock = time.time\ntime.time = lambda: clock() + {seconds}"
 def run_directory_read_only(world: World) -> str:
     """The file system of the run is mounted read-only, and back."""
     run = Ongoing(world)
-    root = str(run.run.root)
-    mount("--bind", root, root)
-    mount("-o", "remount,bind,ro", root)
-
-    def back() -> None:
-        subprocess.run(["umount", "--lazy", root], check=True)
-
+    back = made_read_only(run.run.root)
     return run.ended(held="Read-only file system", back=back)
 
 
@@ -152,34 +179,8 @@ def behind_a_link(world: World) -> str:
     return Ongoing(world, name=str(link)).ended()
 
 
-@contextmanager
-def store() -> Iterator[tuple[object, dict[str, str]]]:
-    """An S3 server with a bucket, and the environment of its users."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=8798, verbose=False)
-    server.start()
-    environment = {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:8798",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    client = boto3.client(
-        "s3",
-        endpoint_url=environment["AWS_ENDPOINT_URL"],
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    )
-    client.create_bucket(Bucket="bucket")
-    yield server, environment
-    server.stop()
-
-
 def store_away_at_publication(world: World) -> str:
-    """The store to which a release is copied does not answer for a minute."""
+    """The store to which a release is copied lets nobody connect for a minute."""
     with store() as (server, environment):
         place = "release.publish_to=s3://bucket/out"
         run = Ongoing(world, place, after="report", **environment)
@@ -188,6 +189,23 @@ def store_away_at_publication(world: World) -> str:
         time.sleep(60)
         server.start()
         return run.ended()
+
+
+def store_silent(stage: str) -> Callable[[World], str]:
+    """A play of a run whose input is in a store, which is silent for a minute after a stage."""
+
+    def play(world: World) -> str:
+        files = [world.folder / "groups" / name for name in ("sizes.parquet", "regions.csv")]
+        places = [f"input.{file.stem}=s3://bucket/{file.name}" for file in files]
+        with store(*files) as (server, environment):
+            run = Ongoing(world, *places, after=stage, **environment)
+            with silent(server):
+                (run.folder / "go").touch()
+                time.sleep(60)
+            return run.ended()
+
+    play.__doc__ = f"The store that has the input does not answer for a minute from {stage} on."
+    return play
 
 
 def killed(product: str, stage: str, *options: str) -> Callable[[World], str]:
@@ -204,13 +222,30 @@ def killed(product: str, stage: str, *options: str) -> Callable[[World], str]:
     return play
 
 
+def estimate_killed(world: World) -> str:
+    """A release from the measurements of another run is killed after its spine."""
+    measured = Ongoing(world, "workload.units.on_demand=false", product="topdown")
+    measured.ended()
+    world.files["estimate"] = world.folder / "estimate.toml"
+    world.files["estimate"].write_text(
+        f'[input]\nmeasurements = "{measured.run.root}/measurements"\n'
+        f'geography = "{world.folder}/county/grfc.txt"\n',
+        encoding="utf-8",
+    )
+    return killed("estimate", "spine")(world)
+
+
 PLAYS: dict[str, Callable[[World], str]] = {
     **{
         play.__name__: play
         for play in (
             own_server_killed,
             server_killed_and_back,
+            home_of_prefect_full,
+            four_at_once,
             scheduler_killed,
+            on_two_hosts,
+            host_lost,
             worker_killed,
             out_of_memory,
             clock_jumps_ahead,
@@ -220,8 +255,11 @@ PLAYS: dict[str, Callable[[World], str]] = {
             odd_names,
             behind_a_link,
             store_away_at_publication,
+            estimate_killed,
         )
     },
+    "store_silent_while_reading": store_silent("reading"),
+    "store_silent_at_checks": store_silent("tables"),
     "on_demand_killed": killed("topdown", "ledger"),
     "products_killed": killed("products", "ledger"),
     "tune_killed": killed("tune", "trial"),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import httpx
 import pytest
 from prefect import flow, task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 from prefect.runtime import flow_run
-from spineflow.flows.progress import end_picture, finish_stage, listening
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from spineflow.flows import progress
+from spineflow.flows.progress import Picture, end_picture, finish_stage, listening
 from spineflow.tasks.runs.errors import SpineflowError
 
 
@@ -61,3 +66,39 @@ def shown_progress() -> str:
 @pytest.mark.slow
 def test_a_run_that_has_ended_has_no_time_left(prefect_server) -> None:
     told_of_the_rest()
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_run_does_not_end_for_its_picture_while_a_server_may_come_back(
+    embedded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Exception | str] = [httpx.ConnectError("away"), "artifact", RuntimeError("away")]
+    shown: list[str] = []
+
+    def answering(text: Callable[..., str]) -> Callable[..., object]:
+        def asked(*arguments: str, **_: object) -> object:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            shown.append(text(*arguments))
+            return answer
+
+        return asked
+
+    monkeypatch.setattr(progress, "create_markdown_artifact", answering(lambda text: text))
+    monkeypatch.setattr(progress, "update_markdown", answering(lambda _, text: text))
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_UPDATES", float("inf"))
+    picture = Picture()
+    with temporary_settings({PREFECT_API_URL: None if embedded else "http://127.0.0.1:1/api"}):
+        if embedded:
+            with pytest.raises(httpx.ConnectError):
+                picture.show()
+            return
+        picture.show()
+        picture.draw("measure", 1, 2, 3.0)
+        picture.show()
+        picture.show()
+        answers.append("updated")
+        picture.draw("measure", 2, 2, 4.0)
+        picture.show()
+    assert [text.count("2 of 2") for text in shown] == [0, 1]

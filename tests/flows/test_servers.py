@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
+import prefect.settings
 import pytest
 from prefect.server.database.configurations import AioSqliteConfiguration
 from prefect.settings import (
@@ -137,6 +139,18 @@ with server_for_runs() as server:
     time.sleep(1000 if {killed} else 0)
 """
 """A command that starts a server of its own, and ends or waits to be killed."""
+
+
+NAMED = re.compile(r"PREFECT_(?!LOGGING_HANDLERS_)[A-Z_]+")
+"""Settings of Prefect in a text, but for those of its file for loggers."""
+
+
+def test_settings_that_the_pages_name_are_prefect_s() -> None:
+    repository = Path(__file__).resolve().parents[2]
+    pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
+    named = {name for page in pages for name in NAMED.findall(page.read_text(encoding="utf-8"))}
+    assert {"PREFECT_UI_API_URL", "PREFECT_CLIENT_MAX_RETRIES"} <= named
+    assert [name for name in named if not hasattr(prefect.settings, name)] == []
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+from prefect.task_runners import ProcessPoolTaskRunner
 from spineflow.flows.runners import task_runner
 from spineflow.tasks.runs.settings import RunnerSettings
 
@@ -60,16 +61,19 @@ def test_workers_end_with_a_killed_command(workers: str) -> None:
     assert still_there == (workers != "ours")
 
 
-def n_started_by_a_runner() -> int:
+def n_started_by_a_runner(of_prefect: bool = False) -> int:
     """Processes that entering a runner of two workers starts in this one."""
     before = len(active_children())
-    with task_runner(RunnerSettings(runner="processes", workers=2)):
+    ours = task_runner(RunnerSettings(runner="processes", workers=2))
+    with ProcessPoolTaskRunner(max_workers=2) if of_prefect else ours:
         return len(active_children()) - before
 
 
 def test_workers_start_with_the_flow_and_none_for_copies_of_its_runner() -> None:
-    """Prefect enters a copy in every task."""
+    """Prefect enters a copy in every task. By itself it starts a worker with the first task that
+    waits for one; where that fails, `_Processes.__enter__` is needless."""
     assert n_started_by_a_runner() == 2
+    assert n_started_by_a_runner(of_prefect=True) == 0
     with task_runner(RunnerSettings(runner="processes", workers=1)) as runner:
         assert runner._executor.submit(n_started_by_a_runner).result() == 0
 
