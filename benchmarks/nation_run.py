@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-COMMAND = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = "import sys; from spineflow.flows.cli import main; sys.exit(main())"
 PAUSE = 0.2
 TICKS = os.sysconf("SC_CLK_TCK")
 

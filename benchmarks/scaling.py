@@ -36,7 +36,7 @@ from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_cou
 
 MOST_EXPONENT = 1.05
 FITTED_FROM = 4
-COMMAND = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = "import sys; from flows.cli import main; sys.exit(main())"
 SETTINGS = """\
 preset = "pl94_2020_us"
 [input]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused, SpineflowError
+from . import fork_server
 from .arguments import parser
 from .interruption import answered
 from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
@@ -19,6 +20,8 @@ from .simulation import simulate
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if arguments is None:  # The process is the command's, and nobody has put anything in it.
+        fork_server.allow()
     options = parser(COMMANDS).parse_args(arguments)
     _quieten("INFO" if options.debug else "CRITICAL")
     if options.command is _serve:  # Prefect ends it, and the runs that it has begun.

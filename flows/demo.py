@@ -58,7 +58,6 @@ spine = "optimized"
 
 [run]
 universes = ["persons", "units"]
-runner = "threads"
 workers = 2
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,9 @@ from ..validation.expectations import import_great_expectations
 from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
 from .endings import explained
-from .kernels import compile_beside
+from .kernels import compile_beside, load_kernels
+from .registry import stages_of
+from .runners import begin_forking
 from .running import is_done, prepare
 from .servers import Server
 
@@ -37,12 +40,16 @@ def run_and_report(
     asked: Product, settings: ProductSettings, folder: str | Path, server: Server
 ) -> int:
     """Run settings in a folder as far as it is not done, and print the end; the exit code."""
+    run = RunDirectory(Path(folder).resolve())
+    is_begun = run.manifest.exists() and bool(run.read_manifest()["stages"])
+    # Now, while this process has no threads. Of a run that is done it costs a moment.
+    has_workers = begin_forking(settings.run, partial(make_ready, asked.name, is_begun))
     run = prepare(settings, folder)
     if run.read_manifest()["status"] != "complete":
         server.begin()
     if not is_done(asked, run, settings):
         is_compiling = compile_beside(asked.name)
-        if not run.read_manifest()["stages"]:
+        if not run.read_manifest()["stages"] and not has_workers:
             # The first stage needs it, and it takes no longer than the server to come up.
             import_great_expectations()
         try:
@@ -54,3 +61,11 @@ def run_and_report(
     print_summary(asked, run, settings)
     print_closing(run, settings, time.monotonic() - STARTED)
     return 0
+
+
+def make_ready(product: str, is_begun: bool) -> None:
+    """Import and load in this process, which workers are forked from, what they need first."""
+    stages_of(product)
+    if not is_begun:
+        import_great_expectations()
+    load_kernels(product)

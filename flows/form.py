@@ -89,7 +89,7 @@ class SettingsForm(ExactTypes):
         "Publish to",
         "Folder or URL to which the checked release is copied.",
     )
-    runner: Literal["threads", "processes", "dask"] | None = setting(
+    runner: Literal["auto", "threads", "processes", "dask"] | None = setting(
         "run.runner", "Runner", "What runs the tasks; the release does not depend on it."
     )
     workers: int | None = setting("run.workers", "Workers", "How many tasks run at once.", ge=1)

@@ -27,6 +27,9 @@ WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 EXIT_CODE = 1
 
+LISTENER = "signals"
+"""Name of the thread that listens for signals, and does nothing else."""
+
 _root: list[str] = []
 _farewells: list[Callable[[], None]] = []
 
@@ -60,7 +63,7 @@ class _Watch:
         self._reading, self.writing = os.pipe()
         os.set_blocking(self.writing, False)
         self._has_spoken = threading.Lock()
-        self._thread = threading.Thread(target=self._listen, name="signals", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name=LISTENER, daemon=True)
         self._thread.start()
 
     def speak(self, word: str) -> None:

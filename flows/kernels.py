@@ -73,6 +73,18 @@ def compile_beside(product: str) -> bool:
     return False
 
 
+def load_kernels(product: str) -> None:
+    """Load the kernels that a product needs, if they were compiled before."""
+    if product not in NEEDED_BY:
+        return
+    from ..tasks.topdown.estimation.example import CALLS
+    from ..tasks.topdown.estimation.kernels import are_compiled
+
+    if are_compiled():
+        for call in CALLS:
+            call()
+
+
 def announce_and_compile(processes: int | None = None) -> None:
     """Say what is about to take its time, do it, and say how long it took."""
     from ..tasks.topdown.estimation.kernels import are_compiled

@@ -311,6 +311,7 @@ SENTENCES = (
     (r"(.+) estimate (.+)", r"\1 were estimated at \2"),
     (r"estimate", "Estimates were made"),
     (r"estimate (.+)", r"\1 was estimated"),
+    (r"margins posterior", "The estimates behind the margins were worked out"),
     (r"(.+) microdata", r"Microdata of \1 were written"),
     (r"tables", "Tables were written"),
     (r"checks", "The result was checked"),

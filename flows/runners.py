@@ -8,7 +8,8 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import resource_tracker
@@ -25,16 +26,32 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 from ..tasks.runs.conditions import know_digests, known_digests
 from ..tasks.runs.files import FileState
 from ..tasks.runs.settings import RunnerSettings
+from . import fork_server
+
+
+def chosen_runner(settings: RunnerSettings) -> str:
+    """The runner that the settings name; where they leave it open, processes if these start at
+    once, being forked, and else threads."""
+    if settings.runner != "auto":
+        return settings.runner
+    return "processes" if fork_server.is_there() else "threads"
+
+
+def begin_forking(settings: RunnerSettings, prepare: Callable[[], None]) -> bool:
+    """Fork the process that the workers of a run are forked from, where the settings let them be
+    processes and this process can be forked; whether it is there. `prepare` is called in it."""
+    return settings.runner in ("auto", "processes") and fork_server.begin(prepare)
 
 
 def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[Any]:
-    """The runner that the settings name; ImportError if Dask is not installed.
+    """The runner that the settings choose; ImportError if Dask is not installed.
 
     Worker processes import `module`, which has the flow, before they are given anything.
     """
-    if settings.runner == "threads":
+    chosen = chosen_runner(settings)
+    if chosen == "threads":
         return ThreadPoolTaskRunner(max_workers=settings.workers)
-    if settings.runner == "processes":
+    if chosen == "processes":
         known = get_current_settings().to_environment_variables(exclude_unset=True)
         return _Processes(
             max_workers=settings.workers,
@@ -88,12 +105,22 @@ def begun_quietly() -> Iterator[None]:
 class _Processes(ProcessPoolTaskRunner):
     """Worker processes that all start with the flow, rather than each with a task that waits.
 
+    They are forked where there is what to fork them from; Prefect's own start as new interpreters.
     In a worker Prefect enters a copy of the runner for every task, which has nothing to start.
     """
 
     def __enter__(self) -> Self:
         super().__enter__()
         if self._executor is not None and multiprocessing.parent_process() is None:
+            if fork_server.is_there():
+                begun = self._executor  # It starts processes with its first task.
+                self._executor = ProcessPoolExecutor(
+                    self._max_workers,
+                    multiprocessing.get_context("forkserver"),
+                    begun._initializer,
+                    begun._initargs,
+                )
+                begun.shutdown()
             with begun_quietly():
                 for _ in range(self._max_workers):
                     self._executor.submit(os.getpid)

@@ -63,7 +63,7 @@ from .order import (
 from .progress import begin_run, end_picture, run_id
 from .registry import stages_of
 from .results import show_failed_rules
-from .runners import dead_scheduler, task_runner
+from .runners import chosen_runner, dead_scheduler, task_runner
 from .servers import is_embedded, server_for_runs
 from .tracking import Described, Tracker
 
@@ -90,7 +90,7 @@ def default_run_directory(settings: ProductSettings, settings_file: str | Path) 
         digest = settings_digest(dump_settings(own))
         return f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
 
-    place = runs / named(run_by(settings, RunnerSettings()))
+    place = runs / named(run_by(settings, RunnerSettings(runner="threads")))
     for earlier in (runs / named(settings), Path("runs").resolve() / named(settings)):
         if not place.exists() and _holds_run_of(RunDirectory(earlier), settings):
             return earlier
@@ -216,7 +216,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     # Prefect waits up to a second for a flow run's heartbeat to end; the flow run that a deployment
     # starts around the stages has its own.
     with (
-        tags(settings.privacy.dataset, product.name, settings.run.runner),
+        tags(settings.privacy.dataset, product.name, chosen_runner(settings.run)),
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
         try:

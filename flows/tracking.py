@@ -14,6 +14,7 @@ from ..tasks.runs.metering import Work
 from ..tasks.runs.remaining import Remaining
 from ..tasks.runs.settings import RunnerSettings
 from ..tasks.runs.work import Began, Planned, Task, append, read, tasks_of
+from .runners import chosen_runner
 
 Sizes = Callable[[str, Sequence[tuple[Any, ...]]], list[float] | None]
 """Public sizes of the calls of a stage, by their step and their keys; None while not known."""
@@ -57,7 +58,9 @@ class Tracker:
                         task.stage, task.step, task.size, task.seconds, task.cpu
                     )
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        self._began: Began | None = Began(time.time(), runner.runner, runner.workers, cores or 1)
+        self._began: Began | None = Began(
+            time.time(), chosen_runner(runner), runner.workers, cores or 1
+        )
         self._waves = 0
         self._wave: dict[str, Planned] = {}
         self._begun: dict[str, float] = {}

@@ -33,6 +33,8 @@ RATES: Mapping[str, Rate] = {
     "combine": Rate(0.04, 21.0),
     "write microdata": Rate(0.2, 26.0),
     "write tables": Rate(1.0, 33.0),
+    "keep estimates": Rate(0.3, 80.0),
+    "write margin piece": Rate(0.3, 220.0),
     "write margins": Rate(2.0, 250.0),
     "predict errors": Rate(0.5, 6.0),
     "compare piece": Rate(1.0, 39.0),

@@ -117,9 +117,9 @@ Neighbors = Literal["bounded", "unbounded"]
 
 
 class RunnerSettings(Section):
-    """What the tasks of a run are run by."""
+    """What the tasks of a run are run by; `auto` leaves it to where the run is started."""
 
-    runner: Literal["threads", "processes", "dask"] = "threads"
+    runner: Literal["auto", "threads", "processes", "dask"] = "auto"
     workers: int = Field(default=2, ge=1, le=10_000)
     dask_address: str | None = None
 

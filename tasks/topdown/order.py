@@ -5,7 +5,8 @@
 
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
 measurements are combined from the blocks up before they are estimated. At the side, while estimates
-are made, the spine is summarised for the report, and the errors of a large run are predicted.
+are made, the spine is summarised for the report, the errors of a large run are predicted, and the
+estimates behind its margins worked out.
 
 A large input in several files is ingested in parts: the addresses, then persons file by file.
 Persons and housing units run side by side. All data travel through the run directory; what the
@@ -18,7 +19,7 @@ An estimate run reads what somebody has published in place of ingest, charge and
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 
@@ -43,12 +44,21 @@ from .published.steps import (
     read_told_invariants,
 )
 from .release.margins import has_margins
-from .release.steps import write_microdata, write_release_margins
+from .release.margins import pieces_apart as margin_pieces
+from .release.steps import (
+    keep_estimates,
+    write_margin_piece,
+    write_microdata,
+    write_release_margins,
+)
 from .release.tabulations.run import has_tables, table_pieces
 from .release.tabulations.steps import write_redistricting_tables
 from .settings import TopdownSettings, universe_waves
 from .spine.shards import shards_by_geolevel
 from .spine.steps import build_spine, summarise_spine
+
+POSTERIOR = "margins posterior"
+"""The stage that works out the estimates behind the margins of a large run, beside its own."""
 
 
 def order(run: RunDirectory, settings: TopdownSettings) -> Order:
@@ -86,7 +96,8 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         f"{universe} spine summary": [call(summarise_spine, universe, after=[spine])]
         for universe, spine in spines.items()
     }
-    yield Aside(summaries | predictions)
+    posterior = posterior_of(run, settings, chain(*measured.values()))
+    yield Aside(summaries | predictions | posterior)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, first)
     for wave in later:
@@ -98,7 +109,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for number in range(of)
     ]
     compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
-    beside = predictions | {"accuracy": [*pieces, compared]}
+    beside = predictions | posterior | {"accuracy": [*pieces, compared]}
     released = yield from release_of(run, settings, estimated, beside)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}
@@ -116,6 +127,15 @@ def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
         "ingest persons": counted,
         "ingest": [call(ingest, after=counted)],
     }
+
+
+def posterior_of(
+    run: RunDirectory, settings: TopdownSettings, measured: Iterable[Call]
+) -> dict[str, Sequence[Call]]:
+    """The stage that works out what pieces of the margins need, if there are any."""
+    if not margin_pieces(run, settings):
+        return {}
+    return {POSTERIOR: [call(keep_estimates, after=measured)]}
 
 
 def estimates(
@@ -170,14 +190,19 @@ def release_of(
     wave: dict[str, Sequence[Call]] = {
         f"{universe} microdata": [made] for universe, made in written.items()
     }
-    if has_margins(settings):
-        # They take longest: before the tables in the queue of the workers.
-        wave["margins"] = [call(write_release_margins, after=chain(*estimated.values()))]
     if has_tables(settings):
         wave["tables"] = [
             call(write_redistricting_tables, piece, after=chain(*estimated.values()))
             for piece in table_pieces(run, settings)
         ]
+    if has_margins(settings):
+        after = [*beside.get(POSTERIOR, ()), *chain(*estimated.values())]
+        apart = [
+            call(write_margin_piece, piece.kind, piece.subject, after=after)
+            for piece in margin_pieces(run, settings)
+        ]
+        # The last one waits for the others: no task that could go on stands behind it.
+        wave["margins"] = [*apart, call(write_release_margins, after=[*after, *apart])]
     made = [one for calls in wave.values() for one in calls]
     yield {**beside, **wave}
     pieces = [
@@ -214,9 +239,10 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
         f"{universe} spine summary": [call(summarise_spine, universe, after=[told])]
         for universe in universes
     }
-    yield Aside(summaries)
+    posterior = posterior_of(run, settings, chain(*measured.values()))
+    yield Aside(summaries | posterior)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, universes)
-    released = yield from release_of(run, settings, estimated)
+    released = yield from release_of(run, settings, estimated, posterior)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}

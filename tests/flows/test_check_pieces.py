@@ -50,6 +50,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces and parts of a few blocks, so that a county has several."""
     monkeypatch.setattr(pieces, "BLOCKS_PER_PIECE", 30)
     monkeypatch.setattr(pieces, "MOST_PIECES", 3)
+    monkeypatch.setattr(pieces, "LEAST_APART", 0)
 
 
 @pytest.fixture

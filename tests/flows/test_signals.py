@@ -71,16 +71,19 @@ def test_a_signal_is_answered_in_the_middle_of_a_solve(
 
 WITH_WORKERS = """
 import hashlib, os, sys
-from spineflow.flows import cli
-from spineflow.flows.runners import task_runner
+from spineflow.flows import cli, fork_server
+from spineflow.flows.runners import begin_forking, task_runner
 from spineflow.tasks.runs.settings import RunnerSettings
 
 def solve(number):
     hashlib.pbkdf2_hmac("sha256", bytes(number), b"", 10**9)
 
 def in_workers(options):
+    if sys.argv[1] == "auto":
+        fork_server.allow()
+        assert begin_forking(RunnerSettings(), lambda: None)
     runner = task_runner(RunnerSettings(runner=sys.argv[1], workers=2))
-    if sys.argv[1] == "processes":
+    if sys.argv[1] != "dask":
         with runner as begun:
             solved = [begun._executor.submit(solve, number) for number in range(2)]
             print("begun", flush=True)
@@ -100,7 +103,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", ["processes", "dask"])
+@pytest.mark.parametrize("runner", ["auto", "processes", "dask"])
 @pytest.mark.parametrize(
     ("number", "word", "of_all"),
     [(signal.SIGINT, "interrupted", True), (signal.SIGTERM, "terminated", False)],

@@ -16,6 +16,7 @@ def outcomes_of_run(run: RunDirectory, settings: TopdownSettings) -> list[Outcom
 
     What pieces of the checks have found is used where no file has changed since.
     """
+    if not settings.is_declared:
+        return outcomes_of_pieces(run, settings)
     margins = [check_margins(run.unchecked_release)] if written_margins(run, settings) else []
-    of_run = check_declared_run if settings.is_declared else outcomes_of_pieces
-    return [*of_run(run, settings), *margins]
+    return [*check_declared_run(run, settings), *margins]

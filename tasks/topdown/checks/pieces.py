@@ -1,4 +1,4 @@
-"""The checks of a large run, in pieces that workers make side by side.
+"""The checks of a run, in pieces that workers make side by side.
 
 What a piece has found is kept with the state of every file that the checks read, taken before the
 piece began; see `kept`. All of it is public.
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ....validation.outcome import Failures, Outcome
+from ....validation.topdown.margins import check_margins
 from ....validation.topdown.path_losses import LossesOnPaths, LossOfBlocks
 from ....validation.topdown.run_checks import (
     CheckedRun,
@@ -35,6 +36,8 @@ from ....validation.topdown.tabulations import (
 from ...census.invariants import FACILITY_COLUMNS
 from ...runs.directory import RunDirectory
 from ..paths import geography_file, invariants_file, spine_folder
+from ..release.margins import pieces_apart as margin_pieces
+from ..release.margins import written_margins
 from ..release.tabulations.run import (
     has_legacy,
     shares_of_pieces,
@@ -50,8 +53,11 @@ from .tabulated import tabulated
 BLOCKS_PER_PIECE = 1 << 16
 MOST_PIECES = 8
 """Pieces of one kind: each reads what is common to all of them, which is seconds for a nation."""
+LEAST_APART = 1 << 13
+"""Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; a
+state's are, a county's are not."""
 
-TOP, BELOW, ROWS, FILES, STATES = "top", "below", "rows", "files", "states"
+TOP, BELOW, ROWS, FILES, STATES, MARGINS = "top", "below", "rows", "files", "states", "margins"
 TABLES = "tables"
 
 _WEIGHTS = {
@@ -63,6 +69,7 @@ _WEIGHTS = {
     (ROWS, "units"): 0.25,
     (FILES, TABLES): 0.5,
     (STATES, TABLES): 1.4,
+    (MARGINS, TABLES): 0.7,
 }
 """What kinds of pieces take beside each other: seven seconds of processor time for 100,000 blocks
 of a generated nation are 1."""
@@ -95,6 +102,8 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
         n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
         every.append(Piece(FILES, TABLES))
         every += [Piece(STATES, TABLES, number, n_pieces) for number in range(n_pieces)]
+    if written_margins(run, settings):
+        every.append(Piece(MARGINS, TABLES))
     return every
 
 
@@ -102,11 +111,9 @@ def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
     """The pieces that are worth a task of their own, the longest first; none of a small run."""
     if settings.is_declared:
         return []
-    every = pieces(run, settings)
-    if all(piece.of == 1 for piece in every):
-        return []
-    kinds = (FILES, STATES, ROWS, BELOW, TOP)
-    return sorted(every, key=lambda piece: kinds.index(piece.kind))
+    sizes = {piece: _size(run, piece) for piece in pieces(run, settings)}
+    apart = [piece for piece, size in sizes.items() if size >= LEAST_APART or piece.of > 1]
+    return sorted(apart, key=sizes.__getitem__, reverse=True)
 
 
 def sizes_of_pieces(
@@ -122,6 +129,8 @@ def sizes_of_pieces(
         return [_size(run, Piece(*own)) for own in keys]
     if step == "check" and pieces_apart(run, settings):
         return [0.0] * len(keys)
+    if step == "write margins" and margin_pieces(run, settings):
+        return [0.0] * len(keys)
     if step == "accuracy" and universes_in_pieces(run, settings):
         return [0.0] * len(keys)
     sizes = sizes_of_calls(run, settings, step, keys)
@@ -134,7 +143,11 @@ def _size(run: RunDirectory, piece: Piece) -> float:
     universe = "persons" if piece.subject == TABLES else piece.subject
     blocks = spine_folder(run, universe) / "blocks.parquet"
     path = blocks if blocks.exists() else geography_file(run)
-    return pq.read_metadata(path).num_rows * _WEIGHTS[piece.kind, piece.subject] / piece.of
+    weight = _WEIGHTS[piece.kind, piece.subject]
+    if piece.of == 1 and piece.kind in (TOP, BELOW):  # A spine that is not cut is all top.
+        whole = _WEIGHTS[TOP, piece.subject] + _WEIGHTS[BELOW, piece.subject]
+        weight = whole if piece.kind == TOP else 0.0
+    return pq.read_metadata(path).num_rows * weight / piece.of
 
 
 def findings_file(run: RunDirectory, piece: Piece) -> Path:
@@ -161,6 +174,8 @@ def read_findings(run: RunDirectory, piece: Piece, state: str) -> Mapping[str, A
 
 def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) -> dict[str, Any]:
     """What a piece finds, in values that JSON has."""
+    if piece.kind == MARGINS:
+        return {MARGINS: asdict(check_margins(run.unchecked_release))}
     if piece.subject == TABLES:
         failures = TableFailures.of(has_legacy=has_legacy(settings))
         if piece.kind == FILES:
@@ -189,11 +204,14 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
     state = state_of_files(run)
     universes = {universe: Findings() for universe in settings.run.universes}
     of_tables: list[Mapping[str, Any]] = []
+    of_margins: list[Outcome] = []
     for piece in pieces(run, settings):
         found = read_findings(run, piece, state)
         if found is None:
             found = checked_piece(run, settings, piece)
-        if piece.subject == TABLES:
+        if piece.kind == MARGINS:
+            of_margins.append(Outcome(**found[MARGINS]))
+        elif piece.subject == TABLES:
             of_tables.append(found)
         else:
             universes[piece.subject].add(_findings(found))
@@ -206,7 +224,7 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
             for found in of_tables
         )
         outcomes += first.with_states(later).outcomes()
-    return outcomes
+    return [*outcomes, *of_margins]
 
 
 def checked_run(run: RunDirectory, settings: TopdownSettings, universe: str) -> CheckedRun:

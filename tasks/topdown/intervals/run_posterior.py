@@ -140,10 +140,12 @@ class RunLevels:
 
 @dataclass(frozen=True, eq=False)
 class RunPosterior:
-    """A universe's spine with its bounds, and the estimates up it."""
+    """A universe's spine with its bounds, and the estimates up it; `given` are those of every
+    geolevel down it, if they are there already."""
 
     of_run: RunLevels
     posterior: SpinePosterior
+    given: tuple[GroupedEstimates, ...] | None = None
 
     @classmethod
     def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
@@ -173,6 +175,8 @@ class RunPosterior:
     @cached_property
     def geolevels(self) -> tuple[GroupedEstimates, ...]:
         """Estimates of every geolevel's geounits, root first."""
+        if self.given is not None:
+            return self.given
         return tuple(estimates for _, estimates in self.posterior.down())
 
     @property

@@ -11,7 +11,7 @@ are not negative. It is no interval around the published count, which may lie ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from .declared_files import (
     WrittenFiles,
     write_rows,
 )
-from .tabulations.levels import SUMMARY_LEVELS, entities_of
+from .tabulations.levels import SUMMARY_LEVELS, SummaryLevel, entities_of
 from .tabulations.tables import entity_columns
 from .tabulations.variables import variable_matrix, variables_of
 
@@ -53,10 +53,12 @@ def write_table_margins(
     found: Mapping[str, tuple[RunPosterior, Schema]],
     geography: pd.DataFrame,
     directory: Path,
+    levels: Sequence[SummaryLevel],
     *,
     is_private: bool = True,
 ) -> list[Path]:
-    """Write the margins of the redistricting tables below `directory`; returns the files.
+    """Write the margins of the redistricting tables of some summary levels below `directory`;
+    returns the files.
 
     `found` has the posterior and the schema of each universe, in the order of the tables.
     """
@@ -68,7 +70,7 @@ def write_table_margins(
     }
     variables = [name for _, schema in found.values() for name in variables_of(schema)]
     files = []
-    for level in SUMMARY_LEVELS.values():
+    for level in levels:
         of_level = entities_of(geography, level)
         columns = entity_columns(of_level)
         kinds = {name: column.type for name, column in columns.items()}
@@ -114,9 +116,11 @@ def _end_columns(variables: Sequence[str]) -> list[str]:
     return [f"{name}_{end.upper()}" for name in variables for end in (LOWER, UPPER)]
 
 
-def table_margin_files(directory: Path) -> list[Path]:
+def table_margin_files(
+    directory: Path, levels: Iterable[SummaryLevel] = tuple(SUMMARY_LEVELS.values())
+) -> list[Path]:
     """Paths of the margins of the redistricting tables in the order in which they are written."""
-    stems = [f"{level.stem}{SUFFIX}" for level in SUMMARY_LEVELS.values()]
+    stems = [f"{level.stem}{SUFFIX}" for level in levels]
     return [directory / TABLES / f"{stem}{ending}" for stem in stems for ending in _ENDINGS]
 
 

@@ -7,7 +7,16 @@ from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..settings import TopdownSettings
 from .declared_run import write_declared_universe
-from .margins import are_written, write_margins
+from .margins import (
+    MarginPiece,
+    are_kept,
+    are_written,
+    drop_estimates,
+    is_written,
+    keep_posteriors,
+    write_margins,
+    write_piece,
+)
 from .microdata import write_universe
 
 
@@ -22,11 +31,37 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
     return made(written.csv, {"rows": written.n_rows})
 
 
+@step("keep estimates", TopdownSettings, run_name="estimates of margins")
+def keep_estimates(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Work out the unbiased estimates that margins follow from, for `write_margin_piece`."""
+    folder = run.root / "intervals"
+    if run.release.exists() or are_kept(run, settings) or are_written(run, settings):
+        return found(folder)
+    return made(keep_posteriors(run, settings))
+
+
+@step("write margin piece", TopdownSettings, run_name="margins, {kind} of {subject}")
+def write_margin_piece(
+    run: RunDirectory, settings: TopdownSettings, kind: str, subject: str
+) -> Made:
+    """Write a piece of the margins of a large run, for `write_release_margins`."""
+    place = run.release if run.release.exists() else run.unchecked_release
+    piece = MarginPiece(kind, subject)
+    if run.release.exists() or is_written(run, settings, piece):
+        return found(place)
+    write_piece(run, settings, piece)
+    return made(place)
+
+
 @step("write margins", TopdownSettings, run_name="margins")
 def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Write an interval beside every count of the tables, from the measurements alone."""
+    """Write an interval beside every count of the tables, from the measurements alone, as far as
+    no piece has."""
     place = run.release if run.release.exists() else run.unchecked_release
-    if run.release.exists() or are_written(run, settings):
+    if run.release.exists():
+        return found(place)
+    if are_written(run, settings):
+        drop_estimates(run, settings)
         return found(place)
     files = write_margins(run, settings)
     return made(place, {"files": len(files)})

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.products.product import Caution
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
 from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
@@ -16,11 +17,16 @@ from spineflow.tasks.topdown.intervals import sizes
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
 from spineflow.tasks.topdown.product import TOPDOWN
+from spineflow.tasks.topdown.release import margins
 from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
 from spineflow.tasks.topdown.release.margins import (
+    are_kept,
     are_written,
+    keep_posteriors,
+    pieces_apart,
     universes_without_margins,
     write_margins,
+    write_piece,
     written_margins,
 )
 from spineflow.tasks.topdown.release.report import margin_sections
@@ -134,3 +140,23 @@ def test_the_accuracy_report_says_why_there_is_no_implied_deviation(finished, mo
     page = accuracy_document([ComparedRun("run", settings, figures)])
     (told,) = [text for text in page.introduction if "no implied standard deviation" in text]
     assert "of people" in told and "of age" in told
+
+
+def test_pieces_leave_out_what_the_whole_does(
+    finished, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, made = finished
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(made.root, run.root, symlinks=True)
+    shutil.rmtree(run.root / "intervals")
+    for path in (run.unchecked_release / "tables").glob("*_margins.*"):
+        path.unlink()
+    monkeypatch.setattr(margins, "LEAST_APART", 0)
+    several = pieces_apart(run, settings)
+    keep_posteriors(run, settings)
+    assert are_kept(run, settings) and pieces_apart(run, settings) == []
+    for piece in several:
+        write_piece(run, settings, piece)
+    assert are_written(run, settings)
+    assert {path.stem for path in written_margins(run, settings)} == {"Flächen_margins"}
+    assert list(universes_without_margins(run, settings)) == ["people"]

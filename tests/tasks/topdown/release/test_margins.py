@@ -22,12 +22,22 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_seed,
 )
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.intervals.kept_posterior import has_posterior
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
+from spineflow.tasks.topdown.release import margins
 from spineflow.tasks.topdown.release.declared_run import write_declared_tables
 from spineflow.tasks.topdown.release.map_section import map_section
 from spineflow.tasks.topdown.release.margin_section import margin_section
 from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
-from spineflow.tasks.topdown.release.margins import are_written, has_margins, write_margins
+from spineflow.tasks.topdown.release.margins import (
+    are_kept,
+    are_written,
+    has_margins,
+    keep_posteriors,
+    pieces_apart,
+    write_margins,
+    write_piece,
+)
 from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import write_release_tables
@@ -258,3 +268,49 @@ def test_maps_of_a_declared_census(country, tmp_path: Path):
     caption, svg = drawn({"dwellings": truth["dwellings"] + 3})
     assert caption.startswith("Error of the number of dwellings by section") and ">-3" in svg
     assert drawn(None) == "Without margins there is nothing to show on a map."
+
+
+def written(run: RunDirectory) -> dict[str, bytes]:
+    """All files of margins, and the figures of the report."""
+    found = [
+        *(run.unchecked_release / "tables").glob("*_margins.*"),
+        *(run.root / "intervals").rglob("*.parquet"),
+    ]
+    return {path.relative_to(run.root).as_posix(): path.read_bytes() for path in found}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("census", ["released", "country"])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_pieces_write_what_the_whole_does(
+    census: str,
+    is_kept: bool,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In every byte, whether the estimates are found or made again; nothing is left behind."""
+    made, settings = request.getfixturevalue(census)
+    assert pieces_apart(made, settings) == []
+    whole = written(made)
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(made.root, run.root, symlinks=True)
+    for name in whole:
+        (run.root / name).unlink()
+    monkeypatch.setattr(margins, "LEAST_APART", 0)
+    if is_kept:
+        keep_posteriors(run, settings)
+    assert are_kept(run, settings) == is_kept
+    several = pieces_apart(run, settings)
+    assert len(several) > len(settings.run.universes)
+    for piece in several:
+        assert not are_written(run, settings)
+        write_piece(run, settings, piece)
+    assert are_written(run, settings) and written(run) == whole
+    with monkeypatch.context() as patched:
+        patched.setattr(margins, "_write", None)
+        write_margins(run, settings)
+    assert not any(has_posterior(run, universe) for universe in settings.run.universes)
+    next(iter(run.unchecked_release.rglob("*_margins.csv"))).unlink()
+    write_margins(run, settings)
+    assert written(run) == whole
