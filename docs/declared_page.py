@@ -42,6 +42,7 @@ PLACES = {
     "MicrodataColumn": "`[[census.universes.<name>.microdata.columns]]`",
     "FurtherRecords": "`[census.universes.<name>.microdata.further]`",
     "ContributionDeclaration": "`[census.contributions.<table>]`",
+    "MembersDeclaration": "`[census.members.<table>]`",
     "TableDeclaration": "`[[census.tables]]`",
     "TableRows": "An entry of a table's `rows`",
     "CodePart": "`[census.code_parts.<name>]`",

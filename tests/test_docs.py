@@ -187,14 +187,14 @@ def test_spines_and_schemas_are_listed(settings_page: str) -> None:
 @pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
 def test_figures_of_every_preset(preset: str, settings_page: str, tmp_path: Path) -> None:
     text = WHOLE_FILE.replace("pl94_2020_us", preset)
-    if preset.startswith("dhc_persons"):
+    if preset.startswith(("dhc_persons", "dhc_units")):
         text = text.replace("[input]\n", '[input]\nredistricting = "runs/redistricting"\n')
     settings = settings_of(tmp_path, text)
     reports = [
         budget_report(settings.budget_of(universe), settings.schema_of(universe))
         for universe in settings.run.universes
     ]
-    root = next(iter(settings.budget["persons"].geolevels))
+    root = next(iter(settings.budget[settings.run.universes[0]].geolevels))
     rhos = [report["rho"] for report in reports]
     epsilons = [f"{report['epsilon']['tight']:.2f}" for report in reports]
     nothing = ["" for _ in range(2 - len(rhos))]

@@ -25,6 +25,7 @@ from .declarations import (
     EntityColumns,
     HeldToDeclaration,
     LargestGroupDeclaration,
+    MembersDeclaration,
     QuantityDeclaration,
     SentenceDeclaration,
     Step,
@@ -33,7 +34,7 @@ from .declarations import (
     UniverseDeclaration,
 )
 from .formats import declared_formats
-from .queries import DETAILED, TOTAL, MarginalQuery, marginal_query, tells
+from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
 from .recodes import CodeSet, Recode, compiled_recode
 from .schema import Coarsening, Schema, positions_of
 from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
@@ -129,12 +130,14 @@ class Relation:
 
 @dataclass(frozen=True)
 class Held:
-    """Answers that are those of an earlier release; see `HeldToDeclaration`."""
+    """Answers that are those of an earlier release, or of an earlier universe of the run, which has
+    no `release`; see `HeldToDeclaration`.
+    """
 
     name: str
     query: str
     where: Where
-    release: str
+    release: str | None
     layout: str | None
     universe: str
     of: Where
@@ -165,6 +168,22 @@ class Universe:
     def reaches(self) -> tuple[Reach, ...]:
         """What one changed record of each table changes here; see `sensitivity.reaches`."""
         return reaches(self.declared, self.contributions)
+
+    @property
+    def held_earlier(self) -> tuple[Held, ...]:
+        """What is held to earlier releases."""
+        return tuple(held for held in self.held if held.release is not None)
+
+    @property
+    def held_beside(self) -> tuple[Held, ...]:
+        """What is held to earlier universes of the same run."""
+        return tuple(held for held in self.held if held.release is None)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The universes of the same run that must have been estimated before this one."""
+        related = [side.universe for relation in self.relations for side in relation.others]
+        return tuple(dict.fromkeys([*related, *(held.universe for held in self.held_beside)]))
 
     @property
     def charge(self) -> Norms:
@@ -222,6 +241,8 @@ class Census:
     certificate: tuple[SentenceDeclaration, ...]
     formats: Mapping[str, TextFormat] = field(default_factory=dict)
     """How the files of the input tables are written, by table."""
+    members: Mapping[str, MembersDeclaration] = field(default_factory=dict)
+    """Persons who tell columns of a table of units, by its name."""
 
     @property
     def is_declared(self) -> bool:
@@ -258,10 +279,16 @@ class Census:
         return tuple(dict.fromkeys([*self.formats, *self.earlier_releases]))
 
     @property
+    def optional_tables(self) -> tuple[str, ...]:
+        """Names of the tables that the input may give besides."""
+        told = (members.table for members in self.members.values())
+        return tuple(dict.fromkeys(name for name in told if name not in self.formats))
+
+    @property
     def earlier_releases(self) -> tuple[str, ...]:
         """Names under `[input]` of the earlier releases that universes are held to."""
-        names = [held.release for universe in self.universes.values() for held in universe.held]
-        return tuple(dict.fromkeys(names))
+        held = [one for universe in self.universes.values() for one in universe.held]
+        return tuple(dict.fromkeys(one.release for one in held if one.release is not None))
 
     def schema(self, universe: str, attributes: Sequence[str] | None = None) -> Schema:
         """The schema of a universe, or that of some of its attributes.
@@ -312,6 +339,9 @@ def compiled(declared: CensusDeclaration) -> Census:
     for name, universe in declared.universes.items():
         universes[name] = _universe(name, universe, declared, schemas, recodes)
     _check_charges(declared)
+    idle = sorted(declared.members.keys() - {one.table for one in declared.universes.values()})
+    if idle:
+        raise ValueError(f"members names {idle[0]!r}, which no universe counts; remove it")
     for table in declared.tables:
         _check_table(table, declared, schemas)
     _check_summary_levels(declared)
@@ -339,6 +369,7 @@ def compiled(declared: CensusDeclaration) -> Census:
         declared.redistricting,
         declared.certificate,
         declared_formats(declared),
+        declared.members,
     )
 
 
@@ -437,7 +468,7 @@ def _universe(
     relations = tuple(
         _relation(name, number, census, schemas) for number in range(len(declared.relations))
     )
-    held = tuple(_held(name, entry, schema) for entry in declared.held_to)
+    held = tuple(_held(name, entry, census, schemas) for entry in declared.held_to)
     for number, one in enumerate(held):
         if any(replace(one, name="") == replace(other, name="") for other in held[:number]):
             raise ValueError(f"{where} is held to the same answers twice as {one.name!r}")
@@ -507,11 +538,28 @@ def _check_shared_names(where: str, bounds: Sequence[BoundDeclaration], schema: 
                 )
 
 
-def _held(name: str, entry: HeldToDeclaration, schema: Schema) -> Held:
+def _held(
+    name: str,
+    entry: HeldToDeclaration,
+    census: CensusDeclaration,
+    schemas: Mapping[str, Schema],
+) -> Held:
+    schema = schemas[name].of(census.universes[name].attributes)
     marginal_query(schema, entry.query)
     schema.cells_where(entry.where)
+    if entry.release is None:
+        what, other, order = f"held_to of {name!r}", entry.universe or name, list(schemas)
+        _known_universe(what, other, schemas)
+        if order.index(other) >= order.index(name):
+            raise ValueError(f"{what} needs {other!r} released; declare {other!r} before {name!r}")
+        told = schemas[other].of(census.universes[other].attributes)
+        of = entry.where if entry.of is None else entry.of
+        try:
+            counted_rows(schema, told, entry.query, entry.where, of)
+        except ValueError as error:
+            raise ValueError(f"{what}: {other!r} {error}") from None
     return Held(
-        entry.name or f"{entry.query} of {entry.release}",
+        entry.name or f"{entry.query} of {entry.release or entry.universe}",
         entry.query,
         entry.where,
         entry.release,

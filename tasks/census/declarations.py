@@ -146,26 +146,34 @@ class RelationDeclaration(Part):
 
 
 class HeldToDeclaration(Part):
-    """Answers to a query that every geounit has as an earlier release has them.
+    """Answers to a query that every geounit has as an earlier release has them, or an earlier
+    universe of the same run.
 
-    The earlier release is public, so that holding to it costs nothing further.
+    What is released is public, so that holding to it costs nothing further.
     """
 
     name: Label | None = None
     """Name in files, reports and messages."""
-    release: FileName
-    """Name under `[input]` of the directory of a finished run, or of a file of its microdata."""
+    release: FileName | None = None
+    """Name under `[input]` of the directory of a finished run, or of a file of its microdata; left
+    out, the answers are those of `universe` in this run, which is declared before."""
     layout: str | None = None
     """Census whose microdata layout a file has, such as `cef_2020`; a run tells its own."""
     universe: FileName | None = None
-    """Universe of the earlier release; by default the one of the same name."""
+    """Universe of the earlier release, by default the one of the same name; or of this run."""
     query: str = "total"
-    """Query whose answers are held; the earlier release must tell each of its attributes and
-    coarsenings under the same name, with the same levels."""
+    """Query whose answers are held; the other universe must tell each of its attributes and
+    coarsenings under the same name, with the same levels among the records that are counted."""
     where: Where = {}
     """The records whose answers are held; by default all."""
     of: Where | None = None
-    """The records of the earlier release that are counted; by default those of `where`."""
+    """The records of the other universe that are counted; by default those of `where`."""
+
+    @model_validator(mode="after")
+    def _names_what_it_is_held_to(self) -> HeldToDeclaration:
+        if self.release is None and (self.universe is None or self.layout is not None):
+            raise ValueError("needs release, or the universe of this run and no layout")
+        return self
 
 
 class MicrodataColumn(Part):
@@ -270,6 +278,18 @@ class ContributionDeclaration(Part):
     """Column of the table that tells persons apart."""
     records_per_person: int = Field(ge=1)
     """Most records of one person."""
+
+
+class MembersDeclaration(Part):
+    """Persons who tell columns of the units in which they live, as the Census Edited File has them:
+    type of household, couple, children, numbers of young and old. Where the input names the
+    persons, columns that units lack are made, and those that they have must agree.
+    """
+
+    table: FileName
+    """Table of the persons, which the input may leave out."""
+    key: str
+    """Column of both tables that tells a unit."""
 
 
 class CategoryDeclaration(Part):
@@ -488,6 +508,8 @@ class CensusDeclaration(Part):
     """How the files of tables are written, by their names, or `other`."""
     contributions: dict[str, ContributionDeclaration] = {}
     """Tables in which a person may have several records, by their names; by default one."""
+    members: dict[FileName, MembersDeclaration] = {}
+    """Persons who tell columns of a table of units, by its name."""
     tables: tuple[TableDeclaration, ...] = ()
     """Tables to release."""
     code_parts: dict[str, CodePart] = {}

@@ -23,13 +23,14 @@ from ..ledger.recognition import RecordColumn, people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files
 from .areas import Areas, load_areas
+from .attribute_declarations import Where
 from .census import Bound, Census, Universe
 from .counting import Counted
 from .declared_rules import declared_rules
 from .entities import needed_columns
 from .evidence import EvidenceTally
 from .kept import keep_areas, keep_ways, kept_areas, kept_ways
-from .queries import marginal_query
+from .queries import counted_rows, marginal_query
 from .records import (
     UniverseCounter,
     count_universe,
@@ -312,7 +313,7 @@ def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:
     for name in schemas:
         universe = census.universes[name]
         needed |= {bound.per for bound in universe.bounds}
-        needed |= {side.universe for relation in universe.relations for side in relation.others}
+        needed |= {*universe.needs}
     return [name for name in census.universes if name in needed]
 
 
@@ -368,13 +369,27 @@ def _tally_constraints(
                 left = left + counts[side.universe] @ side.weights
             broken = {"=": left != 0, "<=": left > 0, ">=": left < 0}[relation.sign]
             evidence.add_mask(name, f"breaks_{relation.name}", broken)
+        for held in universe.held_beside:
+            told = schemas.get(held.universe, census.universes[held.universe].schema)
+            theirs = counted_rows(schema, told, held.query, held.where, held.of)
+            own = asked_answers(schema, held.query, held.where, counts[name])
+            differs = abs(own - counts[held.universe] @ theirs)
+            broken = np.asarray(differs.sum(axis=1)).ravel() > 0
+            evidence.add_mask(name, f"breaks_{held.name}", broken)
 
 
 def bounded_answers(bound: Bound, schema: Schema, records: sparse.csr_array) -> np.ndarray:
     """Answers `(n_areas, n_rows)` to a bounded query, of the cells that the bound is on."""
-    inside = schema.cells_where(bound.where).astype(np.int64)
-    matrix = marginal_query(schema, bound.query).matrix.T.multiply(inside[:, None])
-    return (records @ sparse.csr_array(matrix)).toarray()
+    return asked_answers(schema, bound.query, bound.where, records).toarray()
+
+
+def asked_answers(
+    schema: Schema, query: str, where: Where, records: sparse.csr_array
+) -> sparse.csr_array:
+    """Answers `(n_areas, n_rows)` to a query, of some of its cells."""
+    inside = schema.cells_where(where).astype(np.int64)
+    matrix = marginal_query(schema, query).matrix.T.multiply(inside[:, None])
+    return records @ sparse.csr_array(matrix)
 
 
 def invariant_totals(

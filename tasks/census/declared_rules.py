@@ -239,6 +239,16 @@ def _rules_of_areas(universe: Universe) -> Iterator[Rule]:
             f"{name} must meet the relation {relation.name} in every area",
             "correct the records, or take the relation out",
         )
+    for held in universe.held_beside:
+        yield _never(
+            name,
+            table,
+            held.name,
+            f"breaks_{held.name}",
+            f"{name} must have the answers of {held.universe} that {held.name} holds them to in "
+            "every area",
+            "correct the records of either, or take held_to out",
+        )
 
 
 def _never(suite: str, table: str, column: str, evidence: str, statement: str, remedy: str) -> Rule:

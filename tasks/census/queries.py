@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ..runs.names import spelt_as
+from .attribute_declarations import Where
 from .schema import Schema
 
 TOTAL = "total"
@@ -171,3 +172,49 @@ def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ..
         labels = coarsening.levels if coarsening else schema.labels(attribute)
         found[attribute] = (part, attribute, labels)
     return [found[attribute] for attribute in schema.attributes if attribute in found]
+
+
+def counted_rows(
+    schema: Schema, told: Schema, name: str, where: Where, of: Where
+) -> sparse.csr_array:
+    """Of the cells `of` of another schema, `told`, which rows of a query of `schema` count them:
+    a 0/1 matrix `(n_cells of told, n_rows)`.
+
+    Levels are matched by their labels, in any order; among the cells `where` of the query and those
+    that are counted there must be the same. Raises ValueError, as a clause about whoever has the
+    other schema, if it tells the query's attributes and coarsenings under no such name or with
+    other levels.
+    """
+    query = marginal_query(schema, name)
+    inside = np.unique(query.row_of_cell[schema.cells_where(where)]) if where else None
+    counted = np.flatnonzero(told.cells_where(of))
+    row = np.zeros((1,) * len(told.shape), dtype=np.int64)
+    steps = np.cumprod([1, *query.shape[:0:-1]])[::-1]
+    for part, attribute, labels in label_parts(schema, name):
+        coarsening = told.coarsening(part)
+        axis = coarsening.attribute if coarsening else part
+        if axis not in told.attributes:
+            raise ValueError(f"does not tell {part}; choose a query that it tells")
+        place, own = told.attributes.index(axis), schema.attributes.index(attribute)
+        theirs = coarsening.levels if coarsening else told.labels(axis)
+        groups = np.array(coarsening.groups if coarsening else range(len(theirs)))
+        occurring, wanted = set(theirs), set(labels)
+        if of:
+            at = np.unique(np.unravel_index(counted, told.shape)[place])
+            occurring = {theirs[group] for group in groups[at].tolist()}
+        if inside is not None:
+            wanted = {labels[i] for i in np.unravel_index(inside, query.shape)[own].tolist()}
+        if occurring != wanted:
+            raise ValueError(
+                f"has other levels of {part}, such as {min(occurring ^ wanted)!r}; declare the "
+                "same levels, or a coarsening that has them"
+            )
+        number = np.array([labels.index(one) if one in wanted else 0 for one in theirs])
+        shape = [1] * len(told.shape)
+        shape[place] = -1
+        row = row + number[groups].reshape(shape) * steps[own]
+    row_of_cell = np.broadcast_to(row, told.shape).ravel()
+    ones = np.ones(counted.size, dtype=np.int64)
+    return sparse.csr_array(
+        (ones, (counted, row_of_cell[counted])), shape=(told.n_cells, query.n_rows)
+    )

@@ -31,6 +31,7 @@ OF_ONE_INPUT = ("topdown", "estimate", "detailed-groups", "group-sizes", "trips"
 
 TOGETHER = {
     "topdown": "topdown",
+    "dhc-units": "topdown",
     "dhc-persons": "topdown",
     "detailed-groups": "detailed-groups",
     "group-sizes": "group-sizes",

@@ -87,7 +87,9 @@ class TopdownSettings(TopdownSections):
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse tables, budgets and passes that do not fit the census."""
         if self.measured is None:
-            refuse_tables(self.input.paths(), self.compiled_census.input_tables, refuse)
+            census = self.compiled_census
+            paths = self.input.paths()
+            refuse_tables(paths, census.input_tables, refuse, optional=census.optional_tables)
         else:
             refuse_tables(
                 self.input.paths(), MEASURED_TABLES, refuse, optional=(STATE_TOTALS_TABLE,)
@@ -128,12 +130,7 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
     rest = list(settings.run.universes)
     while rest:
         needs = {
-            name: {
-                side.universe
-                for relation in settings.compiled_census.universes[name].relations
-                for side in relation.others
-            }
-            for name in rest
+            name: set(settings.compiled_census.universes[name].needs) - {name} for name in rest
         }
         wave = tuple(name for name in rest if needs[name] <= done)
         waves.append(wave)
@@ -171,6 +168,12 @@ def _refuse_declared(settings: TopdownSettings, refuse: Refuse) -> None:
                         f"relation {relation.name!r} of {universe} needs the released counts of "
                         f"{side.universe}; add it to run.universes"
                     )
+        for held in census.universes[universe].held_beside:
+            if held.universe not in universes:
+                refuse(
+                    f"held_to {held.name!r} of {universe} needs the released counts of "
+                    f"{held.universe}; add it to run.universes"
+                )
     schemas = {name: settings.schema_of(name) for name in universes}
     try:
         zeros = {name: settings.zeros_of(name) for name in universes}

@@ -217,8 +217,7 @@ class TopdownTrials:
         """The settings with one universe, after those whose releases it is held to."""
         census, needed = settings.compiled_census, [universe]
         for name in needed:
-            for relation in census.universes[name].relations:
-                needed += [side.universe for side in relation.others if side.universe not in needed]
+            needed += [one for one in census.universes[name].needs if one not in needed]
         run = settings.run.model_copy(update={"universes": tuple(reversed(needed))})
         return settings.model_copy(update={"run": run})
 

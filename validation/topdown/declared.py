@@ -8,7 +8,7 @@ estimates. What is declared comes as plain facts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +84,20 @@ class ColumnLayout:
 
 
 @dataclass(frozen=True, eq=False)
+class ExpectedTie:
+    """Answers to a query that are those of another universe of the run.
+
+    inside : (n_cells,) cells that the query counts. row : (n_cells of the other universe,) the
+    answer that counts each of its cells, -1 for none.
+    """
+
+    query: str
+    inside: np.ndarray
+    universe: str
+    row: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class DeclaredUniverse:
     """What a declaration promises of a universe's release.
 
@@ -97,6 +111,7 @@ class DeclaredUniverse:
     held : by name, a query, the cells (n_cells,) that it counts, and the answers (n_areas, n_rows)
         that every area has, those that are not zero.
     relations : by name, a sign, and weights (n_cells,) of each universe.
+    tied : by name, answers that are those of another universe of the run.
     """
 
     expected: ExpectedUniverse
@@ -109,6 +124,7 @@ class DeclaredUniverse:
     bounds: tuple[ExpectedBound, ...]
     held: Mapping[str, tuple[str, np.ndarray, sparse.csr_array]]
     relations: Mapping[str, tuple[str, Mapping[str, np.ndarray]]]
+    tied: Mapping[str, ExpectedTie] = field(default_factory=dict)
 
     @property
     def cells(self) -> Cells:
@@ -123,7 +139,7 @@ class DeclaredUniverse:
         declared = {
             "structural_zeros_hold": self.zeros,
             "equality_constraints_hold": self.exact,
-            "held_answers_agree": self.held,
+            "held_answers_agree": {**self.held, **self.tied},
             "bounds_hold": self.bounds,
             "relations_hold": self.relations,
         }
@@ -412,6 +428,13 @@ def _check_declarations(
         found = _answers(counts, universe.cells.margin(query), inside)
         is_other = _differs(found, due)
         fail_areas("held_answers_agree", is_other, f"{held} is not that of the earlier release in")
+    for tied, tie in universe.tied.items():
+        margin = universe.cells.margin(tie.query)
+        cell = np.flatnonzero(tie.row >= 0)
+        ones, shape = np.ones(cell.size, dtype=np.int64), (tie.row.size, margin.n_rows)
+        due = counted[tie.universe] @ sparse.csr_array((ones, (cell, tie.row[cell])), shape=shape)
+        is_other = _differs(_answers(counts, margin, tie.inside), due)
+        fail_areas("held_answers_agree", is_other, f"{tied} is not that of {tie.universe} in")
     for bound in universe.bounds:
         found = _answers(counts, universe.cells.margin(bound.query), bound.inside).toarray()
         is_out = np.zeros(len(areas), dtype=bool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from scipy import sparse
 
 from ....geography.declared import declared_units
 from ....validation.outcome import Outcome
@@ -14,12 +15,14 @@ from ....validation.topdown.declared import (
     ColumnLayout,
     DeclaredUniverse,
     ExpectedBound,
+    ExpectedTie,
     check_declared,
 )
 from ....validation.topdown.run_files import ExpectedUniverse
-from ...census.census import Census
+from ...census.census import Census, Held
 from ...census.declared_input import read_multiples
 from ...census.invariants import read_geography
+from ...census.queries import counted_rows
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ..measurement.public_answers import read_declared_totals, read_held
@@ -75,6 +78,15 @@ def check_declared_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Ou
     )
 
 
+def _tie(settings: TopdownSettings, schema: Schema, held: Held) -> ExpectedTie:
+    """Answers that are those of another universe of the run, in plain facts."""
+    told = settings.schema_of(held.universe)
+    entries = sparse.coo_array(counted_rows(schema, told, held.query, held.where, held.of))
+    row = np.full(told.n_cells, -1)
+    row[entries.row] = entries.col
+    return ExpectedTie(held.query, schema.cells_where(held.where), held.universe, row)
+
+
 def _promised(
     run: RunDirectory, settings: TopdownSettings, name: str, areas: pd.DataFrame
 ) -> DeclaredUniverse:
@@ -105,7 +117,8 @@ def _promised(
         )
         inside = schema.cells_where(bound.where)
         bounds.append(ExpectedBound(bound.name, bound.query, inside, low, high))
-    answers = read_held(run, settings, name, len(areas))
+    earlier = any(held.release is not None for held in universe.held)
+    answers = read_held(run, settings, name, len(areas)) if earlier else {}
     return DeclaredUniverse(
         expected=ExpectedUniverse(
             cells=cells_of(schema),
@@ -126,8 +139,9 @@ def _promised(
         bounds=tuple(bounds),
         held={
             held.name: (held.query, schema.cells_where(held.where), answers[held.name])
-            for held in universe.held
+            for held in universe.held_earlier
         },
+        tied={held.name: _tie(settings, schema, held) for held in universe.held_beside},
         relations={
             relation.name: (
                 relation.sign,

@@ -23,8 +23,8 @@ from ...products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import write_page
+from ..measurement.public_answers import area_counts
 from ..paths import geography_file, spine_folder
-from ..release.declared_files import area_estimates
 from ..release.microdata import read_block_estimates
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
@@ -143,7 +143,7 @@ def _released(
     n_cells = settings.schema_of(universe).n_cells
     if settings.is_declared:
         paths = read_geography(geography_file(run))["block_geocode"].to_numpy(dtype=object)
-        return area_estimates(run, universe, n_cells, len(paths)), paths
+        return area_counts(run, universe, n_cells, len(paths)), paths
     table = read_block_estimates(run.root, universe)
     codes, row = np.unique(table["block_geocode"].to_numpy(), return_inverse=True)
     where = (row.reshape(-1), table["cell"].to_numpy())

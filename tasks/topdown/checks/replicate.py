@@ -130,8 +130,7 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
 
 def _follows_others(settings: TopdownSettings, universe: str) -> bool:
     """Whether a universe is held to what others release, which every replicate has its own of."""
-    relations = settings.compiled_census.universes[universe].relations
-    return any(relation.others for relation in relations)
+    return bool(settings.compiled_census.universes[universe].needs)
 
 
 def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:

@@ -29,7 +29,7 @@ from ...census.microdata import (
     count_labelled_microdata,
     count_microdata,
 )
-from ...census.queries import label_parts, marginal_query
+from ...census.queries import counted_rows, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
@@ -61,7 +61,7 @@ def held_answers(settings: TopdownSettings, result: IngestedInput) -> HeldAnswer
     for name in settings.run.universes:
         universe = census.universes[name]
         schema = settings.schema_of(name)
-        for held in universe.held:
+        for held in universe.held_earlier:
             counts, told = _counted(settings, held, result.areas)
             found[name, held.name] = _answers(held, schema, counts, told)
         _refuse_contradictions(settings, universe, result, found)
@@ -114,13 +114,18 @@ def write_held(run: RunDirectory, settings: TopdownSettings, found: HeldAnswers)
 
 def _all_held(settings: TopdownSettings) -> Iterator[Held]:
     census = settings.compiled_census
-    return (held for name in settings.run.universes for held in census.universes[name].held)
+    return (held for name in settings.run.universes for held in census.universes[name].held_earlier)
 
 
 def _run_of(settings: TopdownSettings, held: Held) -> RunDirectory | None:
     """The directory of the run that is named; None for a file."""
-    path = Path(settings.input.paths()[held.release])
+    path = _path_of(settings, held)
     return RunDirectory(path) if path.is_dir() else None
+
+
+def _path_of(settings: TopdownSettings, held: Held) -> Path:
+    """What the settings name as the earlier release."""
+    return Path(settings.input.paths()[held.release or ""])
 
 
 def _file_of(settings: TopdownSettings, held: Held) -> Path:
@@ -128,7 +133,7 @@ def _file_of(settings: TopdownSettings, held: Held) -> Path:
     run = _run_of(settings, held)
     if run is not None:
         return run.release / f"mdf_{held.universe}.parquet"
-    return Path(settings.input.paths()[held.release])
+    return _path_of(settings, held)
 
 
 def _counted(
@@ -245,37 +250,14 @@ def _answers(
 ) -> sparse.csr_array:
     """The earlier counts `(n_areas, n_cells of told)` added up to the rows of the held query."""
     where = f"input.{held.release}, as held_to {held.name!r} needs it"
-    query = marginal_query(schema, held.query)
-    row = np.zeros((1,) * len(told.shape), dtype=np.int64)
-    steps = np.cumprod([1, *query.shape[:0:-1]])[::-1]
-    for name, attribute, labels in label_parts(schema, held.query):
-        coarsening = told.coarsening(name)
-        axis = coarsening.attribute if coarsening else name
-        if axis not in told.attributes:
-            raise InputRefused(
-                f"{where}: the earlier release does not tell {name}; choose a query that it tells."
-            )
-        theirs = coarsening.levels if coarsening else told.labels(axis)
-        if set(theirs) != set(labels):
-            other = sorted(set(theirs) ^ set(labels))[0]
-            raise InputRefused(
-                f"{where}: the earlier release has other levels of {name}, such as {other!r}; "
-                "declare the same levels, or a coarsening that has them."
-            )
-        number = np.array([labels.index(label) for label in theirs], dtype=np.int64)
-        level = number[list(coarsening.groups)] if coarsening else number
-        shape = [1] * len(told.shape)
-        shape[told.attributes.index(axis)] = -1
-        row = row + level.reshape(shape) * steps[schema.attributes.index(attribute)]
-    row_of_cell = np.broadcast_to(row, told.shape).ravel()
     try:
-        counted = np.flatnonzero(told.cells_where(held.of))
+        told.cells_where(held.of)
     except ValueError as error:
         raise InputRefused(f"{where}: {error} of the earlier release.") from None
-    matrix = sparse.csr_array(
-        (np.ones(counted.size, dtype=np.int64), (counted, row_of_cell[counted])),
-        shape=(told.n_cells, query.n_rows),
-    )
+    try:
+        matrix = counted_rows(schema, told, held.query, held.where, held.of)
+    except ValueError as error:
+        raise InputRefused(f"{where}: the earlier release {error}.") from None
     return sparse.csr_array(counts @ matrix)
 
 
@@ -302,7 +284,7 @@ def _refuse_contradictions(
     """
     name, schema = universe.name, settings.schema_of(universe.name)
     for declared in _declared_sums(settings, universe, schema, result, found):
-        for held in universe.held:
+        for held in universe.held_earlier:
             rows = _held_rows(held, schema, declared.cells)
             if rows is None:
                 continue
@@ -341,13 +323,13 @@ def _declared_sums(
     forbidden = np.zeros(schema.n_cells, dtype=bool)
     for zero in settings.zeros_of(name):
         forbidden |= schema.cells_where(zero.where)
-    for held in universe.held:
+    for held in universe.held_earlier:
         row = marginal_query(schema, held.query).row_of_cell
         inside = schema.cells_where(held.where)
         impossible = inside & ~np.isin(row, row[inside & ~forbidden])
         nothing = np.zeros(len(areas), dtype=np.int64)
         yield _Sum("the structural zeros", impossible, each, areas, nothing, nothing)
-        if len(universe.held) > 1:
+        if len(universe.held_earlier) > 1:
             answers = found[name, held.name].toarray()
             for answer in np.unique(row[inside]).tolist():
                 own = answers[:, answer]

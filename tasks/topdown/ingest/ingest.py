@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 import pyarrow as pa
 
+from ....validation.outcome import Outcome
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
 from ...ledger.identity import store_identity
@@ -20,7 +22,7 @@ from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
 from .parts import check_of_parts
-from .reading import IngestedInput, reading_of
+from .reading import IngestedInput, completed, reading_of
 
 
 def check_input_of(
@@ -30,7 +32,13 @@ def check_input_of(
 
     `scratch` is the folder for temporary files of confidential rows.
     """
-    return reading_of(settings).check(scratch)
+    with TemporaryDirectory(dir=scratch) as folder:
+        reading, findings = completed(reading_of(settings), Path(folder))
+        if findings:
+            told = dict.fromkeys(finding.file for finding in findings)
+            outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in told)
+            return InputCheck(outcomes, findings, None)
+        return reading.check(scratch)
 
 
 def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:

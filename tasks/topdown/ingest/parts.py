@@ -17,11 +17,11 @@ from pathlib import Path
 from ...census.partitions import check_parts, count_part, is_kept, keep_before, parts_of
 from ...ledger.identity import local_files
 from ...runs.directory import RunDirectory, code_version
-from ...tables.findings import InputCheck
+from ...tables.findings import InputCheck, refusal, write_findings
 from ...tables.sources import names_several_files
 from ..paths import state_totals_file
 from ..settings import TopdownSettings
-from .reading import IngestedInput, reading_of, record_tables
+from .reading import IngestedInput, as_completed, completed, reading_of, record_tables
 
 COUNTING_TASKS = 16
 """Tasks that count the records of a folder or of a glob, whatever is in it."""
@@ -48,7 +48,12 @@ def read_before_once(run: RunDirectory, settings: TopdownSettings) -> bool:
     for other in folder.parent.glob("*"):
         shutil.rmtree(other, ignore_errors=True)
     folder.mkdir(parents=True)
-    keep_before(folder, reading_of(settings))
+    reading, findings = completed(reading_of(settings), folder)
+    if findings:
+        write_findings(run.confidential / "findings.json", findings)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise refusal(findings, with_counts=not settings.input.confidential)
+    keep_before(folder, reading)
     return True
 
 
@@ -56,7 +61,8 @@ def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) ->
     """Count the records of every part that falls to a task, one after the other; False if all of
     that was done before.
     """
-    folder, reading = _folder(run, settings), reading_of(settings)
+    folder = _folder(run, settings)
+    reading = as_completed(reading_of(settings), folder)
     own = range(task, len(parts_of(reading)), COUNTING_TASKS)
     new = [part for part in own if not is_kept(folder, part)]
     for part in new:
@@ -74,7 +80,9 @@ def check_of_parts(
         yield None
         return
     try:
-        yield check_parts(_folder(run, settings), reading_of(settings), run.confidential)
+        folder = _folder(run, settings)
+        reading = as_completed(reading_of(settings), folder)
+        yield check_parts(folder, reading, run.confidential)
     finally:
         shutil.rmtree(parts, ignore_errors=True)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from ...census.census import Census
 from ...census.declared_input import DeclaredInput, DeclaredTables
 from ...census.inputs import CefTables, IngestResult, table_files
+from ...census.members import completed_units
+from ...tables.findings import Finding, UnreadableInput
 from ..settings import TopdownSettings
 
 IngestedInput = IngestResult | DeclaredInput
@@ -41,6 +44,44 @@ def _of_cef(settings: TopdownSettings) -> CefTables:
 def _of_declared(settings: TopdownSettings) -> DeclaredTables:
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
     return DeclaredTables.of(run_census(settings), schemas, own_tables(settings))
+
+
+def completed(
+    reading: CefTables | DeclaredTables, folder: Path
+) -> tuple[CefTables | DeclaredTables, tuple[Finding, ...]]:
+    """The tables with the columns that persons tell of their units, and what contradicts them.
+
+    Completed tables are written to the confidential `folder`; see `census.members`. Without such
+    tables, or persons among the input, nothing is read.
+    """
+    if not isinstance(reading, DeclaredTables):
+        return reading, ()
+    findings = list[Finding]()
+    for table, told in reading.census.members.items():
+        if told.table not in reading.files:
+            continue
+        units, persons = reading.files[table], reading.files[told.table]
+        try:
+            findings += completed_units(units, persons, told.key, folder / _completed(table))
+        except UnreadableInput as error:
+            findings.append(error.finding)
+    return as_completed(reading, folder), tuple(findings)
+
+
+def as_completed(reading: CefTables | DeclaredTables, folder: Path) -> CefTables | DeclaredTables:
+    """The tables, those in place of the settings' that `completed` has written to a folder."""
+    if not isinstance(reading, DeclaredTables):
+        return reading
+    files = dict(reading.files)
+    for table in reading.census.members:
+        path = folder / _completed(table)
+        if path.exists():
+            files[table] = (replace(files[table][0], path=str(path), format=None),)
+    return replace(reading, files=files)
+
+
+def _completed(table: str) -> str:
+    return f"{table}_with_members.parquet"
 
 
 _READINGS: Mapping[str, Callable[[TopdownSettings], CefTables | DeclaredTables]] = {

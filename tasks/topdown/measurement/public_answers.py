@@ -28,7 +28,7 @@ from ...census.invariants import (
     inhabitable,
     read_state_totals,
 )
-from ...census.queries import marginal_query
+from ...census.queries import counted_rows, marginal_query
 from ...runs.directory import RunDirectory
 from ..paths import (
     geography_file,
@@ -199,10 +199,17 @@ def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]
 def read_held(
     run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
 ) -> dict[str, sparse.csr_array]:
-    """By name, the answers `(n_areas, n_rows)` of earlier releases that a universe is held to."""
+    """By name, the answers `(n_areas, n_rows)` that a universe is held to, of earlier releases and
+    of earlier universes of the run, which must have been estimated.
+    """
     declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
     found = {}
     for held in declared.held:
+        if held.release is None:
+            told = settings.schema_of(held.universe)
+            counts = area_counts(run, held.universe, told.n_cells, n_areas)
+            found[held.name] = counts @ counted_rows(schema, told, held.query, held.where, held.of)
+            continue
         n_rows = marginal_query(schema, held.query).n_rows
         found[held.name] = _read_held(run, universe, held.name, n_areas, n_rows)
     return found
@@ -239,16 +246,23 @@ def released_sums(
     found: dict[str, np.ndarray] = {}
     for relation in universe.relations:
         for side in relation.others:
-            spine = read_spine(spine_folder(run, side.universe))
-            last = spine.geolevels[-1]
-            schema = settings.schema_of(side.universe)
-            files = [
-                run.estimates(side.universe, last.name, shard.name)
-                for shard in read_shards(spine_folder(run, side.universe))
-                if shard.geolevel == last.name
-            ]
-            estimates = read_estimates(files, last.geocode, schema.n_cells)
-            sums = np.zeros(n_areas, dtype=np.int64)
-            sums[spine.block_row] = estimates @ side.weights
+            n_cells = settings.schema_of(side.universe).n_cells
+            sums = area_counts(run, side.universe, n_cells, n_areas) @ side.weights
             found[relation.name] = found[relation.name] + sums if relation.name in found else sums
     return found
+
+
+def area_counts(run: RunDirectory, universe: str, n_cells: int, n_areas: int) -> sparse.csr_array:
+    """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
+    spine = read_spine(spine_folder(run, universe))
+    last = spine.geolevels[-1]
+    files = [
+        run.estimates(universe, last.name, shard.name)
+        for shard in read_shards(spine_folder(run, universe))
+        if shard.geolevel == last.name
+    ]
+    found = sparse.coo_array(read_estimates(files, last.geocode, n_cells))
+    rows = spine.block_row[found.row]
+    counts = sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
+    counts.sum_duplicates()
+    return counts

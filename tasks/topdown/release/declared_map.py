@@ -17,9 +17,10 @@ from ...census.declarations import TableDeclaration
 from ...census.entities import entities
 from ...census.invariants import read_geography
 from ...runs.directory import RunDirectory
+from ..measurement.public_answers import area_counts
 from ..paths import geography_file
 from ..settings import TopdownSettings
-from .declared_files import TABLES, area_estimates
+from .declared_files import TABLES
 from .margin_files import LOWER, SUFFIX, UPPER
 
 
@@ -49,7 +50,7 @@ class DeclaredTotals:
     def released(self) -> Mapping[str, pd.Series]:
         """Released totals of the entities of every level, by either code."""
         schema = self._settings.schema_of(self.universe)
-        counts = area_estimates(self._run, self.universe, schema.n_cells, len(self._areas))
+        counts = area_counts(self._run, self.universe, schema.n_cells, len(self._areas))
         of_area = np.asarray(counts.sum(axis=1)).ravel()
         return {level: self._sums(level, of_area) for level in self._levels}
 

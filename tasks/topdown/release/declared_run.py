@@ -6,12 +6,12 @@ from pathlib import Path
 
 from ...census.invariants import read_geography
 from ...runs.directory import RunDirectory
+from ..measurement.public_answers import area_counts
 from ..paths import geography_file
 from ..settings import TopdownSettings
 from .declared_files import (
     TABLES,
     WrittenFiles,
-    area_estimates,
     write_declared_microdata,
     write_declared_table,
 )
@@ -34,7 +34,7 @@ def write_declared_universe(
         return WrittenFiles(laid_out.parquet, laid_out.csv, laid_out.n_rows)
     areas = read_geography(geography_file(run))
     return write_declared_microdata(
-        area_estimates(run, universe, schema.n_cells, len(areas)),
+        area_counts(run, universe, schema.n_cells, len(areas)),
         areas,
         census.areas.geolevels,
         schema,
@@ -52,7 +52,7 @@ def write_declared_tables(run: RunDirectory, settings: TopdownSettings) -> list[
         schema = settings.schema_of(table.universe)
         written = write_declared_table(
             table,
-            area_estimates(run, table.universe, schema.n_cells, len(areas)),
+            area_counts(run, table.universe, schema.n_cells, len(areas)),
             areas,
             census.areas,
             schema,

@@ -105,9 +105,15 @@ def _term(settings: TopdownSettings, name: str, term: Term) -> str:
 
 
 def _held(settings: TopdownSettings, name: str, held: Held) -> str:
-    """What is held to an earlier release, and what that costs."""
+    """What is held to an earlier release, or to another universe, and what that costs."""
     among = f" with {levels_in_words(settings, name, held.where)}" if held.where else ""
-    theirs = f" with {levels_in_words(settings, None, held.of)}" if held.of else ""
+    told = held.universe if held.release is None else None
+    theirs = f" with {levels_in_words(settings, told, held.of)}" if held.of else ""
+    if held.release is None:
+        return (
+            f"{held.query} of {name}{among} in every geounit is that of the released "
+            f"{held.universe}{theirs}; holding to what is released costs nothing further"
+        )
     return (
         f"{held.query} of {name}{among} in every geounit is that of {held.universe}{theirs} in the "
         f"earlier release {held.release}, whose own guarantee holds for it; holding to what is "

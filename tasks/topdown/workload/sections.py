@@ -272,7 +272,7 @@ class TopdownSections(ProductSettings):
     def is_held(self) -> bool:
         """Whether a universe that is run is held to an earlier release."""
         universes = self.compiled_census.universes
-        return any(universes[name].held for name in self.run.universes)
+        return any(universes[name].held_earlier for name in self.run.universes)
 
     def workload_of(self, universe: str) -> UniverseSettings:
         """What is asked of a universe beside its budget."""

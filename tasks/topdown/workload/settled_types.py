@@ -36,7 +36,9 @@ def settling(universe: Universe, schema: Schema) -> tuple[Held, tuple[Bound, ...
 
     The bounds need an upper side, which rules out types without a record of the other universe.
     """
-    held = next((one for one in universe.held if not one.where and one.query != "total"), None)
+    held = next(
+        (one for one in universe.held_earlier if not one.where and one.query != "total"), None
+    )
     if held is None:
         return None
     coarse = marginal_query(schema, held.query)

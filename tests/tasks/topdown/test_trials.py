@@ -15,7 +15,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
-from spineflow.tasks.topdown.release.declared_files import area_estimates
+from spineflow.tasks.topdown.measurement.public_answers import area_counts
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import TRIALS
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
@@ -178,7 +178,7 @@ def test_a_universe_is_tried_with_those_whose_releases_it_is_held_to(tmp_path: P
     assert set(figures.errors["universe"]) == {"persons"}
     released, n_areas = RunDirectory(tmp_path / "run" / "estimated"), 384
     persons, dwellings = (
-        area_estimates(released, name, tried.schema_of(name).n_cells, n_areas)
+        area_counts(released, name, tried.schema_of(name).n_cells, n_areas)
         for name in ("persons", "dwellings")
     )
     large = tried.schema_of("dwellings").cells_where({"size": (2,)})

@@ -28,8 +28,8 @@ from ....census.invariants import (
 from ....runs.directory import RunDirectory
 from ...estimation.estimate import ShardInput
 from ...estimation.shard_constraints import ShardConstraints, sums_of_level
+from ...measurement.public_answers import area_counts
 from ...paths import geography_file, invariants_file, spine_folder
-from ...release.declared_files import area_estimates
 from ...release.microdata import PlacedBlocks
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
@@ -217,7 +217,7 @@ def _declared(run: RunDirectory, settings: TopdownSettings, universe: str) -> Co
         known = known if sums is None else (level.name, sums)
         is_total_known = all(part.known_totals is not None for part in given)
     can_have = np.concatenate([part.can_have for part in given])
-    released = area_estimates(run, universe, schema.n_cells, len(areas))
+    released = area_counts(run, universe, schema.n_cells, len(areas))
     return Compared(
         schema,
         read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells),

@@ -1,0 +1,161 @@
+"""Columns of units that the records of their members tell: compared where a table has them, made
+where it lacks them.
+
+Products that count households read the records of units alone, whose columns were computed from the
+records of persons before. A file of units without some of these columns is completed here, in a
+file of its own that is confidential; columns that it has must say what the members say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..tables.cef_layout import RACE_COLUMN
+from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
+from ..tables.findings import Finding, UnreadableInput
+from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.sources import InputFile
+from .households import UNIT_COLUMNS, Members, disagreements, incoherent, unit_columns
+from .joins import read_coded
+from .recodes import whole_number
+
+HOUSING_UNIT, KIND = "2", "RTYPE"
+OF_MEMBERS = ("RELSHIP", "QAGE", "QSEX", "CENHISP", RACE_COLUMN)
+"""What of persons tells the columns of their household, in the order of `Members`."""
+UNKNOWN = -1
+
+
+def completed_units(
+    units: Sequence[InputFile], persons: Sequence[InputFile], key: str, target: Path
+) -> tuple[Finding, ...]:
+    """Compare the columns of housing units with what their members tell, and make those that are
+    missing.
+
+    `key` is the column of both tables that tells a unit. A table that lacks columns is written to
+    `target`, as Parquet, with those that it has and those that are made. Returns what is wrong,
+    with the number of households or of rows; nothing is then written. Raises UnreadableInput.
+    """
+    present = _columns(units[0])
+    own = tuple(name for name in UNIT_COLUMNS if name in present)
+    keys, is_home = KeyColumn(None), list[np.ndarray]()
+    told: dict[str, list[np.ndarray]] = {name: [] for name in own}
+    for _, batch, columns in read_coded(units, (KIND, *own), (key,)):
+        keys.add(batch[key])
+        is_home.append(columns[KIND].lookup(lambda value: value == HOUSING_UNIT, bool))
+        for name, values in told.items():
+            values.append(_numbers(columns[name]))
+    index, home = KeyIndex(keys), np.concatenate(is_home)
+    members, n_apart = _members(persons, key, index, home)
+    findings = list(_findings(units[0], persons[0], index, members, n_apart, len(home)))
+    if findings:
+        return tuple(findings)
+    made = unit_columns(members, len(home))
+    there = {name: np.where(home, np.concatenate(values), 0) for name, values in told.items()}
+    for name, count in disagreements(there, made).items():
+        rule = f"{name} of a housing unit must be what its members in {persons[0].name} tell"
+        remedy = f"correct {name}, or leave the column out, and it is made from the members"
+        findings.append(Finding(units[0].name, name, rule, remedy, count))
+    lacking = {name: values for name, values in made.items() if name not in own}
+    if lacking and not findings:
+        _write(units, present, lacking, target)
+    return tuple(findings)
+
+
+def _columns(file: InputFile) -> tuple[str, ...]:
+    """Names of the columns of a file."""
+    for _, batch in read_partitions([file], Selection((), with_others=True)):
+        return tuple(batch)
+    return ()
+
+
+def _numbers(column: CodedColumn) -> np.ndarray:
+    """Whole numbers; blanks are 0, and what is no whole number is `UNKNOWN`."""
+
+    def number(value: str | None) -> int:
+        found = 0 if value is None else whole_number(value)
+        return UNKNOWN if found is None or found > np.iinfo(np.int32).max else found
+
+    return column.lookup(number, np.int32)
+
+
+def _members(
+    persons: Sequence[InputFile], key: str, index: KeyIndex, home: np.ndarray
+) -> tuple[Members, int]:
+    """The persons in housing units, and how many persons have no unit at all."""
+    parts: list[list[np.ndarray]] = [[] for _ in range(1 + len(OF_MEMBERS))]
+    n_apart = 0
+    for _, batch, columns in read_coded(persons, OF_MEMBERS, (key,)):
+        row = index.positions(batch[key])
+        n_apart += int((row < 0).sum())
+        inside = (row >= 0) & home[row]
+        values = [row, *(_numbers(columns[name]) for name in OF_MEMBERS)]
+        for part, value in zip(parts, values, strict=True):
+            part.append(value[inside])
+    return Members(*(np.concatenate(part) for part in parts)), n_apart
+
+
+def _findings(
+    units: InputFile,
+    persons: InputFile,
+    index: KeyIndex,
+    members: Members,
+    n_apart: int,
+    n_units: int,
+) -> Iterator[Finding]:
+    """What makes households of members that say nothing, with counts."""
+    n_repeated = int((index.is_repeated | index.is_blank).sum())
+    if n_repeated:
+        rule, remedy = "every unit must have an identifier of its own", "correct the identifiers"
+        yield Finding(units.name, "", rule, remedy, n_repeated)
+    if n_apart:
+        rule = f"every person must be in a unit of {units.name}"
+        yield Finding(persons.name, "", rule, "correct the identifiers of units", n_apart)
+    for rule, count in incoherent(members, n_units).items():
+        remedy = "correct RELSHIP, ages and sexes, or the identifiers of units"
+        yield Finding(persons.name, "RELSHIP", rule, remedy, count)
+
+
+def _write(
+    files: Sequence[InputFile],
+    present: Sequence[str],
+    made: Mapping[str, np.ndarray],
+    target: Path,
+) -> None:
+    """The table with further columns `(n_units,)`, as one Parquet file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    first = 0
+    writer: pq.ParquetWriter | None = None
+    try:
+        for _, batch in read_partitions(files, Selection(tuple(present))):
+            n = len(next(iter(batch.values())))
+            own = slice(first, first + n)
+            table = _plain(batch) | {name: pa.array(values[own]) for name, values in made.items()}
+            first += n
+            rows = pa.table(table)
+            writer = writer or pq.ParquetWriter(target, rows.schema, compression="zstd")
+            writer.write_table(rows.cast(writer.schema))
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise UnreadableInput(
+            Finding(
+                files[0].name,
+                "",
+                "the files of the table must have columns of the same types",
+                "write them alike",
+            )
+        ) from None
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _plain(batch: Batch) -> dict[str, pa.Array]:
+    """Columns of a batch without dictionaries."""
+    return {
+        name: array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        for name, array in batch.items()
+    }
