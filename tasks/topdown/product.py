@@ -79,7 +79,7 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
 
 def refuse_estimate(settings: TopdownSettings) -> None:
     """Refuse what cannot be estimated or found, and what a topdown run refuses."""
-    if settings.is_declared:
+    if not settings.compiled_census.has_blocks:
         raise InputRefused(
             "The measurements are of a declared census; estimate reads those of the census of 2020 "
             "alone, so continue the run that measured instead."

@@ -17,5 +17,5 @@ def outcomes_of_run(run: RunDirectory, settings: TopdownSettings) -> list[Outcom
     What pieces of the checks have found is used where no file has changed since.
     """
     margins = [check_margins(run.unchecked_release)] if written_margins(run, settings) else []
-    of_run = check_declared_run if settings.is_declared else outcomes_of_pieces
+    of_run = outcomes_of_pieces if settings.compiled_census.has_blocks else check_declared_run
     return [*of_run(run, settings), *margins]

@@ -80,7 +80,7 @@ def _promised(
 ) -> DeclaredUniverse:
     census, schema = settings.compiled_census, settings.schema_of(name)
     universe, budget = census.universes[name], settings.budget_of(name)
-    geolevels = census.areas.geolevels
+    geolevels = census.geography.geolevels
     columns = tuple(level for level in geolevels[1:] if level in areas.columns)
     public = pq.read_table(invariants_file(run)).to_pandas()
     exact = {}

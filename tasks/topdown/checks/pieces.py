@@ -100,7 +100,7 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
 
 def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
     """The pieces that are worth a task of their own, the longest first; none of a small run."""
-    if settings.is_declared:
+    if not settings.compiled_census.has_blocks:
         return []
     every = pieces(run, settings)
     if all(piece.of == 1 for piece in every):

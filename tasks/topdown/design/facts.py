@@ -22,7 +22,6 @@ from ...runs.errors import InputRefused
 from ...runs.spelling import did_you_mean
 from ..checks.accuracy.levels import (
     EntityLevel,
-    declared_entity_levels,
     entity_levels,
     own_level,
 )
@@ -30,7 +29,7 @@ from ..estimation.shard_constraints import aligned_rows, typed_query
 from ..measurement.constraints import FREE, PART, bound_values, resolved_invariants
 from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas
 from ..settings import TopdownSettings
-from ..spine.build import universe_spine
+from ..spine.build import spines_of
 from ..spine.families import structural_zeros
 
 
@@ -63,7 +62,7 @@ class PublicFacts:
         invariants: pd.DataFrame,
     ) -> PublicFacts:
         """From the frames of `ingest.public_tables`; raises InputRefused as `universe_spine`."""
-        spine = universe_spine(settings, universe, geography, invariants)
+        spine = spines_of(settings).spine(universe, geography, invariants)
         housing_units = None
         if HOUSING_UNITS in invariants:
             # Blocks without an address are no part of the spine.
@@ -90,11 +89,7 @@ class PublicFacts:
     @cached_property
     def levels(self) -> tuple[EntityLevel, ...]:
         """The levels of the accuracy report that somebody may be in."""
-        if self.settings.is_declared:
-            census = self.settings.compiled_census
-            levels = declared_entity_levels(self.spine, self.areas, census)
-        else:
-            levels = entity_levels(self.spine, self.areas)
+        levels = entity_levels(self.spine, self.areas, self.settings.compiled_census)
         return tuple(level for level in levels if (level.entity[self.is_inhabitable] >= 0).any())
 
     @cached_property

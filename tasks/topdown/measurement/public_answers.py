@@ -71,7 +71,7 @@ def public_answers(
     if HOUSING_UNITS in public:
         return _addresses(run, declared, spine, public)
     multiples = frame_multiples(declared, public)
-    units = _units_of_run(run, settings.compiled_census, spine)
+    units = units_of_run(run, settings.compiled_census, spine)
     totals = read_declared_totals(state_totals_file(run))[universe]
     exact = {
         i.name: UnitAnswers.of_units(units[i.geolevel], totals[i.name]) for i in declared.invariants
@@ -108,7 +108,7 @@ def held_invariants(universe: Universe, held: Mapping[str, object]) -> Universe:
     return replace(universe, invariants=tuple(i for i in universe.invariants if i.name in held))
 
 
-def _units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, Units]:
+def units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, Units]:
     """`units_of_areas` from a run's file, of which only the geolevels' columns are read."""
     file = geography_file(run)
     columns = [name for name in pq.read_schema(file).names if name in census.geolevels]
@@ -185,7 +185,7 @@ def shard_units(
         if kind is not None:
             found[invariant.name] = alike(n, kind), np.empty(0, dtype=object)
             continue
-        units = _units_of_run(run, census, spine)[invariant.geolevel]
+        units = units_of_run(run, census, spine)[invariant.geolevel]
         level = resolved_units(spine, invariant, units, invariant.name)[shard.geolevel]
         found[invariant.name] = level.part(shard.start, shard.stop), units.path
     return found
@@ -240,15 +240,21 @@ def released_sums(
     for relation in universe.relations:
         for side in relation.others:
             spine = read_spine(spine_folder(run, side.universe))
-            last = spine.geolevels[-1]
-            schema = settings.schema_of(side.universe)
-            files = [
-                run.estimates(side.universe, last.name, shard.name)
-                for shard in read_shards(spine_folder(run, side.universe))
-                if shard.geolevel == last.name
-            ]
-            estimates = read_estimates(files, last.geocode, schema.n_cells)
+            counts = released_counts(run, side.universe, spine, len(side.weights))
             sums = np.zeros(n_areas, dtype=np.int64)
-            sums[spine.block_row] = estimates @ side.weights
+            sums[spine.block_row] = counts @ side.weights
             found[relation.name] = found[relation.name] + sums if relation.name in found else sums
     return found
+
+
+def released_counts(
+    run: RunDirectory, universe: str, spine: Spine, n_cells: int
+) -> sparse.csr_array:
+    """Released counts `(n_blocks, n_cells)` of a universe, in the order of its spine's blocks."""
+    last = spine.geolevels[-1]
+    files = [
+        run.estimates(universe, last.name, shard.name)
+        for shard in read_shards(spine_folder(run, universe))
+        if shard.geolevel == last.name
+    ]
+    return read_estimates(files, last.geocode, n_cells)

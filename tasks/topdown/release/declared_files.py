@@ -30,7 +30,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ...answers.estimates import read_estimates
 from ...census.declarations import CensusGeography, TableDeclaration
 from ...census.entities import described_columns, descriptions, entities
 from ...census.queries import label_parts, marginal_query
@@ -40,9 +39,9 @@ from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from ...runs.names import below
 from ...tables.columns import coded_texts
+from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..spine.files import read_spine
-from ..spine.shards import read_shards
 
 TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
@@ -63,13 +62,7 @@ def area_estimates(
 ) -> sparse.csr_array:
     """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
     spine = read_spine(spine_folder(run, universe))
-    last = spine.geolevels[-1]
-    files = [
-        run.estimates(universe, last.name, shard.name)
-        for shard in read_shards(spine_folder(run, universe))
-        if shard.geolevel == last.name
-    ]
-    found = sparse.coo_array(read_estimates(files, last.geocode, n_cells))
+    found = sparse.coo_array(released_counts(run, universe, spine, n_cells))
     rows = spine.block_row[found.row]
     counts = sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
     counts.sum_duplicates()

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ...census.invariants import read_geography
 from ...runs.directory import RunDirectory
 from ..intervals.run_posterior import RunLevels, RunPosterior
 from ..intervals.sizes import why_no_margins
-from ..paths import geography_file
 from ..settings import TopdownSettings
-from .margin_files import (
-    declared_margin_files,
-    table_margin_files,
-    write_declared_margins,
-    write_table_margins,
-)
 from .margin_summary import (
     read_margin_summary,
     read_why_none,
@@ -24,7 +16,7 @@ from .margin_summary import (
     write_margin_summary,
     write_why_none,
 )
-from .tabulations.run import has_tables, tabulated_universes
+from .tabulations.run import tables_of_run
 
 
 def has_margins(settings: TopdownSettings) -> bool:
@@ -38,18 +30,13 @@ def has_margins(settings: TopdownSettings) -> bool:
 
 def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The margins beside the unchecked tables, in the order in which they are written."""
-    if not has_tables(settings):
-        return []
-    none = universes_without_margins(run, settings)
-    if settings.is_declared:
-        tables = [
-            table
-            for universe in settings.run.universes
-            for table in settings.compiled_census.tables
-            if table.universe == universe and universe not in none
-        ]
-        return declared_margin_files(run.unchecked_release, tables)
-    return [] if none else table_margin_files(run.unchecked_release)
+    none, tables = universes_without_margins(run, settings), tables_of_run(run, settings)
+    return [
+        file
+        for universes in tables.together
+        if not none.keys() & set(universes)
+        for file in tables.margin_files(universes)
+    ]
 
 
 def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -82,30 +69,20 @@ def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """Write the margins beside the unchecked tables, and what the report shows of them.
 
     Reads measurements, constraints, public geography and, for the report, estimates. A universe
-    whose estimates would not fit in memory gets none, and the run keeps why. The universes of the
-    census of 2020 stand in the same tables, and get margins together or not at all; those of a
-    declared census are taken one after the other.
+    whose estimates would not fit in memory gets none, and the run keeps why. Universes that stand
+    in the same tables get margins together or not at all; others are taken one after the other.
     """
-    if settings.is_declared:
-        return [file for name in settings.run.universes for file in _declared(run, settings, name)]
-    levels = {name: RunLevels.read(run, settings, name) for name in settings.run.universes}
-    if _left_out(run, levels):
-        return []
-    found = {name: RunPosterior.of(part) for name, part in levels.items()}
-    for universe, posterior in found.items():
-        summary = summarise_margins(run, settings, universe, posterior)
-        write_margin_summary(run, universe, summary)
-    if not has_tables(settings):
-        return []
-    tabulated = {
-        name: (found[name], settings.schema_of(name)) for name in tabulated_universes(settings)
-    }
-    return write_table_margins(
-        tabulated,
-        read_geography(geography_file(run)),
-        run.unchecked_release,
-        is_private=settings.is_private,
-    )
+    tables, files = tables_of_run(run, settings), list[Path]()
+    for universes in tables.together:
+        levels = {name: RunLevels.read(run, settings, name) for name in universes}
+        if _left_out(run, levels):
+            continue
+        found = {name: RunPosterior.of(part) for name, part in levels.items()}
+        for universe, posterior in found.items():
+            summary = summarise_margins(run, settings, universe, posterior)
+            write_margin_summary(run, universe, summary)
+        files += tables.write_margins(found)
+    return files
 
 
 def _left_out(run: RunDirectory, levels: Mapping[str, RunLevels]) -> bool:
@@ -117,30 +94,3 @@ def _left_out(run: RunDirectory, levels: Mapping[str, RunLevels]) -> bool:
         if why is not None:
             write_why_none(run, name, why)
     return any(read_why_none(run, name) is not None for name in levels)
-
-
-def _declared(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Path]:
-    """Write the margins of the tables of one universe of a declared census."""
-    levels = RunLevels.read(run, settings, universe)
-    if _left_out(run, {universe: levels}):
-        return []
-    found = RunPosterior.of(levels)
-    summary = summarise_margins(run, settings, universe, found)
-    write_margin_summary(run, universe, summary)
-    census, files = settings.compiled_census, list[Path]()
-    if census.geography is None:
-        raise ValueError("a declared census has a geography")
-    geography = read_geography(geography_file(run))
-    for table in census.tables if has_tables(settings) else ():
-        if table.universe == universe:
-            written = write_declared_margins(
-                table,
-                found,
-                geography,
-                census.geography,
-                settings.schema_of(universe),
-                run.unchecked_release,
-                is_private=settings.is_private,
-            )
-            files += [written.parquet, written.csv]
-    return files

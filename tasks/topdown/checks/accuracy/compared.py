@@ -37,7 +37,7 @@ from ...spine.families import structural_zeros
 from ...spine.files import read_spine
 from ...spine.shards import shards_by_geolevel
 from .levels import (
-    declared_entity_levels,
+    entity_levels,
     levels_of_stretch,
 )
 from .quantities import Quantity, quantities_of
@@ -65,7 +65,7 @@ def tallies_of_universe(
     run: RunDirectory, settings: TopdownSettings, universe: str
 ) -> list[Tallies]:
     """Compare a universe that is in one stretch with the truth."""
-    if settings.is_declared:
+    if not settings.compiled_census.has_blocks:
         quantities = quantities_asked(settings, universe)
         compared = _declared(run, settings, universe)
         return [Tallies.of(compared, quantities, settings.compiled_census)]
@@ -222,7 +222,7 @@ def _declared(run: RunDirectory, settings: TopdownSettings, universe: str) -> Co
         schema,
         read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells),
         released[spine.block_row],
-        declared_entity_levels(spine, areas, settings.compiled_census),
+        entity_levels(spine, areas, settings.compiled_census),
         can_have,
         type_of_cell,
         Prediction(
