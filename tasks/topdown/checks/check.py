@@ -7,7 +7,6 @@ from ....validation.topdown.margins import check_margins
 from ...runs.directory import RunDirectory
 from ..release.margins import written_margins
 from ..settings import TopdownSettings
-from .declared import check_declared_run
 from .pieces import outcomes_of_pieces
 
 
@@ -17,5 +16,4 @@ def outcomes_of_run(run: RunDirectory, settings: TopdownSettings) -> list[Outcom
     What pieces of the checks have found is used where no file has changed since.
     """
     margins = [check_margins(run.unchecked_release)] if written_margins(run, settings) else []
-    of_run = outcomes_of_pieces if settings.compiled_census.has_blocks else check_declared_run
-    return [*of_run(run, settings), *margins]
+    return [*outcomes_of_pieces(run, settings), *margins]

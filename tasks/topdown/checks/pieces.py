@@ -41,8 +41,10 @@ from ..release.tabulations.run import (
     tabulated_universes,
 )
 from ..settings import TopdownSettings
+from ..spine.files import read_spine
 from ..spine.sizes import sizes_of_calls
 from .accuracy.pieces import universes_in_pieces
+from .declared import check_declared_run
 from .expectations import expected_universe
 from .kept import keep, kept, state_of
 from .tabulated import tabulated
@@ -64,8 +66,8 @@ _WEIGHTS = {
     (FILES, TABLES): 0.5,
     (STATES, TABLES): 1.4,
 }
-"""What kinds of pieces take beside each other: seven seconds of processor time for 100,000 blocks
-of a generated nation are 1."""
+"""What kinds of pieces take beside each other, other universes as persons do: seven seconds of
+processor time for 100,000 blocks of a generated nation are 1."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
         n_pieces = _n_pieces(spine_folder(run, universe) / "blocks.parquet")
         every.append(Piece(TOP, universe))
         every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
-        every += [Piece(ROWS, universe, number, n_pieces) for number in range(n_pieces)]
+        if settings.compiled_census.has_blocks:
+            every += [Piece(ROWS, universe, number, n_pieces) for number in range(n_pieces)]
     if tabulated_universes(settings):
         n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
         every.append(Piece(FILES, TABLES))
@@ -100,8 +103,6 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
 
 def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
     """The pieces that are worth a task of their own, the longest first; none of a small run."""
-    if not settings.compiled_census.has_blocks:
-        return []
     every = pieces(run, settings)
     if all(piece.of == 1 for piece in every):
         return []
@@ -134,7 +135,8 @@ def _size(run: RunDirectory, piece: Piece) -> float:
     universe = "persons" if piece.subject == TABLES else piece.subject
     blocks = spine_folder(run, universe) / "blocks.parquet"
     path = blocks if blocks.exists() else geography_file(run)
-    return pq.read_metadata(path).num_rows * _WEIGHTS[piece.kind, piece.subject] / piece.of
+    weight = _WEIGHTS.get((piece.kind, piece.subject)) or _WEIGHTS[piece.kind, "persons"]
+    return pq.read_metadata(path).num_rows * weight / piece.of
 
 
 def findings_file(run: RunDirectory, piece: Piece) -> Path:
@@ -197,6 +199,8 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
             of_tables.append(found)
         else:
             universes[piece.subject].add(_findings(found))
+    if not settings.compiled_census.has_blocks:
+        return list(check_declared_run(run, settings, universes))
     outcomes: list[Outcome] = []
     for universe, findings in universes.items():
         outcomes += universe_outcomes(checked_run(run, settings, universe), universe, findings)
@@ -211,7 +215,10 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
 
 def checked_run(run: RunDirectory, settings: TopdownSettings, universe: str) -> CheckedRun:
     """A universe's files and what is promised of them."""
-    expected = expected_universe(settings, universe)
+    geolevels = None
+    if not settings.compiled_census.has_blocks:
+        geolevels = read_spine(spine_folder(run, universe)).names
+    expected = expected_universe(settings, universe, geolevels)
     has_further = expected.layout is not None and bool(expected.layout.further)
     return CheckedRun(
         run.root,
