@@ -74,6 +74,11 @@ class DeclaredInput:
         """The number of records of the largest universe."""
         return max(int(histogram.sum()) for histogram in self.histograms.values())
 
+    def known_records(self, universe: str) -> int | None:
+        """The number of a universe's records, as far as its invariants tell it."""
+        totals = self.totals[universe].values()
+        return min((int(sum(map(np.sum, exact.values()))) for exact in totals), default=None)
+
     def exact(self, *, areas_alone: bool) -> Mapping[str, Any]:
         """Totals that are released exactly, as a file in JSON has them; where areas are estimated
         alone, they stay facts of the input.

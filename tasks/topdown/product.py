@@ -91,21 +91,14 @@ def refuse_estimate(settings: TopdownSettings) -> None:
 def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> Iterator[Block]:
     """Hold the settings to the records, and build the spines; raises InputRefused."""
     refuse_large_deltas(settings, accepted.n_records)
-    if isinstance(accepted, DeclaredInput):
-        if not settings.input.awaited:
-            held_answers(settings, accepted)
-        for universe, spine, held in checked_spines(settings, accepted.areas.frame):
-            yield from noted(redundant_spending(settings, universe, spine))
-            yield from noted(spending_on_exact_answers(settings, universe, spine, held))
-            totals = accepted.totals[universe].values()
-            records = min((int(sum(map(np.sum, exact.values()))) for exact in totals), default=None)
-            yield from _told(universe, largest_solve(settings, universe, spine, records))
-            yield from _no_margins(settings, universe, spine)
-        return
-    for universe, spine, held in checked_spines(settings, accepted.geography, accepted.invariants):
+    if not settings.input.awaited:
+        held_answers(settings, accepted)
+    for universe, spine, held in checked_spines(settings, accepted.geography, accepted.public):
         yield from noted(redundant_spending(settings, universe, spine))
         yield from noted(spending_on_exact_answers(settings, universe, spine, held))
-        yield from _told(universe, largest_solve(settings, universe, spine))
+        records = accepted.known_records(universe)
+        yield from _told(universe, largest_solve(settings, universe, spine, records))
+        yield from _no_margins(settings, universe, spine)
 
 
 def _told(universe: str, size: SolveSize) -> Iterator[Block]:
@@ -120,7 +113,7 @@ def _told(universe: str, size: SolveSize) -> Iterator[Block]:
 
 
 def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Iterator[Caution]:
-    """That tables of a universe of a declared census will have no margins, and why.
+    """That the tables of a universe will have no margins, and why.
 
     An area may be known to have no records of some types, and then has fewer combinations.
     """

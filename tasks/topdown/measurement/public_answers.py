@@ -64,10 +64,7 @@ def public_answers(
 
     Earlier universes that its relations name must have been estimated.
     """
-    declared = settings.compiled_census.universes[universe]
-    file = invariants_file(run)
-    columns = [name for name in pq.read_schema(file).names if name != GEOCODE]
-    public = pq.read_table(file, columns=columns).to_pandas()
+    declared, public = settings.compiled_census.universes[universe], read_public(run)
     if HOUSING_UNITS in public:
         return _addresses(run, declared, spine, public)
     multiples = frame_multiples(declared, public)
@@ -83,6 +80,15 @@ def public_answers(
         released_sums(run, settings, declared, spine.n_blocks),
         read_held(run, settings, universe, spine.n_blocks),
     )
+
+
+def read_public(run: RunDirectory) -> pd.DataFrame:
+    """What is public of the areas that a spine has, in the rows that `Spine.block_row` numbers."""
+    file = invariants_file(run)
+    columns = [name for name in pq.read_schema(file).names if name != GEOCODE]
+    public = pq.read_table(file, columns=columns).to_pandas()
+    # The spine of the 2020 Census has the blocks that can hold somebody; the index tells which.
+    return public[inhabitable(public)] if HOUSING_UNITS in public else public
 
 
 def frame_multiples(universe: Universe, public: pd.DataFrame) -> list[np.ndarray]:
@@ -116,10 +122,9 @@ def units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, U
 
 
 def _addresses(
-    run: RunDirectory, universe: Universe, spine: Spine, public: pd.DataFrame
+    run: RunDirectory, universe: Universe, spine: Spine, addresses: pd.DataFrame
 ) -> PublicAnswers:
-    """Those of the 2020 Census, whose spine has the blocks that can hold somebody."""
-    addresses = public[inhabitable(public)]
+    """Those of the 2020 Census."""
     totals = read_state_totals(state_totals_file(run))
     exact, units = {}, {}
     for invariant in universe.invariants:
@@ -248,13 +253,22 @@ def released_sums(
 
 
 def released_counts(
-    run: RunDirectory, universe: str, spine: Spine, n_cells: int
+    run: RunDirectory,
+    universe: str,
+    spine: Spine,
+    n_cells: int,
+    blocks: np.ndarray | None = None,
 ) -> sparse.csr_array:
-    """Released counts `(n_blocks, n_cells)` of a universe, in the order of its spine's blocks."""
+    """Released counts `(n, n_cells)` of all blocks of a spine in its order, or of some of them by
+    their ascending positions, for which the files of their shards alone are read.
+    """
     last = spine.geolevels[-1]
-    files = [
-        run.estimates(universe, last.name, shard.name)
-        for shard in read_shards(spine_folder(run, universe))
-        if shard.geolevel == last.name
-    ]
-    return read_estimates(files, last.geocode, n_cells)
+    every = read_shards(spine_folder(run, universe))
+    shards = [shard for shard in every if shard.geolevel == last.name]
+    geocode = last.geocode
+    if blocks is not None:
+        ends = np.array([shard.stop for shard in shards])
+        held = np.unique(np.searchsorted(ends, blocks, side="right"))
+        shards, geocode = [shards[i] for i in held], geocode[blocks]
+    files = [run.estimates(universe, last.name, shard.name) for shard in shards]
+    return read_estimates(files, geocode, n_cells)
