@@ -69,14 +69,14 @@ def nodes(n_blocks: int, n_others: int):
     from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, noisy_answers
     from spineflow.tasks.topdown.measurement.public_answers import frame_multiples
     from spineflow.tasks.topdown.settings import TopdownSettings
-    from spineflow.tasks.topdown.spine.build import universe_spine
+    from spineflow.tasks.topdown.spine.build import spines_of
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "settings.toml"
         path.write_text(SETTINGS.format(folder=SHARED.resolve()))
         settings = load_settings(TopdownSettings, path, presets=REPOSITORY / "flows" / "settings")
     result = check_input_of(settings).accepted()
-    spine: Spine = universe_spine(settings, "persons", result.geography, result.invariants)
+    spine: Spine = spines_of(settings).spine("persons", result.geography, result.invariants)
     schema, budget = settings.schema_of("persons"), settings.budget_of("persons")
     used = inhabitable(result.invariants)
     blocks = result.histograms["persons"][np.flatnonzero(used)][spine.block_row]

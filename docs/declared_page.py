@@ -41,6 +41,7 @@ PLACES = {
     "MicrodataDeclaration": "`[census.universes.<name>.microdata]`",
     "MicrodataColumn": "`[[census.universes.<name>.microdata.columns]]`",
     "FurtherRecords": "`[census.universes.<name>.microdata.further]`",
+    "CountedDeclaration": "`[census.universes.<name>.counted]`",
     "ContributionDeclaration": "`[census.contributions.<table>]`",
     "MembersDeclaration": "`[census.members.<table>]`",
     "TableDeclaration": "`[[census.tables]]`",

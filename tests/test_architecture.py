@@ -341,3 +341,11 @@ def test_no_other_code_knows_the_names_of_one_census() -> None:
                 found += [place] if not place.startswith(KNOWS_2020) else []
     assert not found, "declare these names, or read them from a declaration"
     assert needed == set(KNOWS_2020), "an exception that nothing needs"
+
+
+def test_no_code_asks_whether_a_census_is_declared() -> None:
+    """Every census is. What differs is declared: rules of the areas, levels, layouts, words."""
+    for path in sources():
+        names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
+        assert not names & {"is_declared", "is_preset"}, path
+        assert "CEF_2020" not in path.read_text() or path.name == "sections.py", path

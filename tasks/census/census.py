@@ -22,6 +22,7 @@ from .declarations import (
     CensusGeography,
     CodePart,
     ContributionDeclaration,
+    CountedDeclaration,
     EntityColumns,
     HeldToDeclaration,
     LargestGroupDeclaration,
@@ -41,7 +42,7 @@ from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, ste
 from .table_variables import table_cells
 
 PRESETS = Path(__file__).parent / "presets"
-DECLARED = "declared"
+DECLARED, BLOCKS = "declared", "blocks"
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,11 @@ class Universe:
         return next((query for query in bounded if query in schema.attributes), None)
 
     @property
+    def counted(self) -> CountedDeclaration:
+        """What maps and predicted deviations are of."""
+        return self.declared.counted or CountedDeclaration(text=f"number of {self.name}")
+
+    @property
     def area_columns(self) -> tuple[str, ...]:
         """Columns with the codes that tell a record's area."""
         area = self.declared.area or ()
@@ -231,7 +237,7 @@ class Census:
     """A compiled declaration."""
 
     layout: str
-    geography: CensusGeography | None
+    geography: CensusGeography
     universes: Mapping[str, Universe]
     tables: tuple[TableDeclaration, ...]
     code_parts: Mapping[str, CodePart]
@@ -245,33 +251,29 @@ class Census:
     """Persons who tell columns of a table of units, by its name."""
 
     @property
-    def is_declared(self) -> bool:
-        """Whether the declaration alone says how the tables are read."""
-        return self.layout == DECLARED
+    def has_blocks(self) -> bool:
+        """Whether areas are blocks of 2020, known by geocodes; see `CensusGeography.rules`."""
+        return self.geography.rules == BLOCKS
+
+    @property
+    def code_column(self) -> str | None:
+        """The column with codes of areas beside their geocodes, if there is one."""
+        return None if self.has_blocks else self.geolevels[-1]
 
     @property
     def geolevels(self) -> tuple[str, ...]:
         """The declared geolevels, root first."""
-        return () if self.geography is None else self.geography.geolevels
+        return self.geography.geolevels
 
     @property
     def area_word(self) -> str:
         """What sentences call an area of the last geolevel."""
-        told = None if self.geography is None else self.geography.area_word
-        return told or "area"
+        return self.geography.area_word or "area"
 
     @property
     def last_geolevel(self) -> str:
         """What tables call the last geolevel: as sentences do, or else by its name."""
-        told = None if self.geography is None else self.geography.area_word
-        return told or self.geolevels[-1]
-
-    @property
-    def areas(self) -> CensusGeography:
-        """The declared areas; raises ValueError for a census that declares none."""
-        if self.geography is None:
-            raise ValueError("the census declares no areas")
-        return self.geography
+        return self.geography.area_word or self.geolevels[-1]
 
     @property
     def input_tables(self) -> tuple[str, ...]:
@@ -433,7 +435,7 @@ def _universe(
     full = schemas[name]
     schema = full.of(declared.attributes)
     where = f"universe {name!r}"
-    geolevels = census.geography.geolevels if census.geography else None
+    geolevels = census.geography.geolevels
     if census.layout == DECLARED and declared.area is None:
         raise ValueError(f"{where} needs area, the column with the code of a record's area")
     for attribute in declared.identity:
@@ -453,9 +455,11 @@ def _universe(
     )
     for zero in zeros:
         full.cells_where(zero.where)
+    if declared.counted is not None:
+        full.cells_where(declared.counted.where)
     invariants = []
     for entry in declared.invariants:
-        if geolevels is not None and entry.geolevel not in geolevels:
+        if entry.geolevel not in geolevels:
             raise ValueError(
                 f"{where} has an invariant at {entry.geolevel!r}, which is no geolevel; there are "
                 f"{', '.join(geolevels)}"
@@ -598,10 +602,9 @@ def _relation(
 
 def _check_charges(declared: CensusDeclaration) -> None:
     """Refuse a declaration from which it does not follow what one changed record changes."""
-    areas = None if declared.geography is None else declared.geography.table
     read = set()
     for name, universe in declared.universes.items():
-        refuse_unbounded(name, universe, declared.contributions, areas)
+        refuse_unbounded(name, universe, declared.contributions, declared.geography.table)
         read |= {reach.table for reach in reaches(universe, declared.contributions)}
     idle = sorted(declared.contributions.keys() - read)
     if idle:
@@ -617,7 +620,7 @@ def _check_table(
     schema = schemas[table.universe].of(declared.universes[table.universe].attributes)
     marginal_query(schema, table.query)
     table_cells(table, schema)
-    if declared.geography is not None and declared.geography.entities:
+    if declared.geography.entities:
         taken = {*schema.attributes, *(coarsening.name for coarsening in schema.coarsenings)}
         twice = sorted(taken & {*EntityColumns.model_fields})
         if twice:

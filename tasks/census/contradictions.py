@@ -17,7 +17,7 @@ import numpy as np
 
 from ..solvers import highs
 from ..solvers.highs import LinearProgram, SolveStatus
-from .census import Bound, Census, Zero
+from .census import Bound, Census, Universe, Zero
 from .queries import marginal_query
 from .schema import Schema
 
@@ -76,7 +76,7 @@ def _told_apart(
     conditions = [zero.where for zero in zeros.get(name, ())]
     queries = []
     for other, universe in census.universes.items():
-        for bound in universe.bounds:
+        for bound in _bounds(universe, schemas[other]):
             if other == name:
                 conditions.append(bound.where)
                 queries.append(bound.query)
@@ -115,7 +115,7 @@ def _entries(
                 f"structural zero {zero.name!r} of {universe}", (({universe: mask}, 0.0, 0.0),)
             )
         declared = census.universes[universe]
-        for bound in declared.bounds:
+        for bound in _bounds(declared, schema):
             yield _Entry(
                 f"bound {bound.name!r} of {universe}",
                 tuple(_bound_rows(schemas, cells, universe, bound)),
@@ -131,6 +131,12 @@ def _entries(
                 f"relation {relation.name!r} of {universe}",
                 ((weights, low, high), (spoken_of, 1.0, np.inf)),
             )
+
+
+def _bounds(universe: Universe, schema: Schema) -> list[Bound]:
+    """The bounds of a universe on what a schema tells."""
+    told = {n for one in universe.bounded_queries if one.is_told(schema) for n in one.numbers}
+    return [bound for number, bound in enumerate(universe.bounds) if number in told]
 
 
 def _bound_rows(

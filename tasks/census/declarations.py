@@ -227,6 +227,15 @@ class MicrodataDeclaration(Part):
     """Rows after those of each area."""
 
 
+class CountedDeclaration(Part):
+    """What figures of a universe count first: its total, or a part of a total that is exact."""
+
+    text: Label
+    """What it is called, such as `population`."""
+    where: Where = {}
+    """The records of the part."""
+
+
 class UniverseDeclaration(Part):
     """A kind of record: where it stands, what tells it apart, what is known of it."""
 
@@ -268,6 +277,8 @@ class UniverseDeclaration(Part):
     out, all columns that are read."""
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
+    counted: CountedDeclaration | None = None
+    """What maps and predicted deviations are of; left out, the number of its records."""
 
 
 class ContributionDeclaration(Part):
@@ -347,6 +358,10 @@ class CensusGeography(Part):
     area, and tables have the geolevel's name."""
     columns: dict[str, str] = {}
     """Columns of geolevels that have another name than these."""
+    rules: Literal["blocks"] | None = None
+    """Whose rules spines follow: those of the blocks of 2020; left out, those declared here.
+    Geocodes of blocks tell all geolevels, some blocks have no address and are in no spine, and AIAN
+    areas form the branch."""
     skipped: tuple[str, ...] | None = None
     """Geolevels that some areas have no geounit of, such as a city that is a region and a district
     in one. Where their column is blank, the geounit of the geolevel above stands in for one, under
@@ -468,6 +483,10 @@ class LargestGroupDeclaration(Part):
     """The populations by name: whom each counts."""
     groups: tuple[GroupDeclaration, ...] = Field(min_length=1)
     """Groups that partition a population."""
+    title: Label | None = None
+    """What reports call the criterion; left out, the share of the largest group."""
+    group: Label | None = None
+    """Which group's share it is, in words."""
 
 
 class SentenceDeclaration(Part):
@@ -496,7 +515,7 @@ class CensusDeclaration(Part):
 
     layout: Literal["declared", "cef"] = "declared"
     """Who reads the tables: the declaration alone, or the reader of the Census Edited File."""
-    geography: CensusGeography | None = None
+    geography: CensusGeography
     """Areas and geolevels."""
     attributes: dict[FileName, AttributeDeclaration] = Field(min_length=1)
     """Attributes by name."""
@@ -525,8 +544,10 @@ class CensusDeclaration(Part):
 
     @model_validator(mode="after")
     def _says_where(self) -> CensusDeclaration:
-        if self.layout == "declared" and self.geography is None:
-            raise ValueError("needs a section geography that names the table of areas")
+        if (self.layout == "cef") != (self.geography.rules == "blocks"):
+            raise ValueError(
+                "has geography.rules = 'blocks', which need the layout 'cef', as that needs them"
+            )
         if self.layout != "declared" and self.files is not None:
             raise ValueError("has files, which need the layout 'declared'")
         return self

@@ -75,6 +75,11 @@ class DeclaredInput:
         """The number of records of the largest universe."""
         return max(int(histogram.sum()) for histogram in self.histograms.values())
 
+    def known_records(self, universe: str) -> int | None:
+        """The number of a universe's records, as far as its invariants tell it."""
+        totals = self.totals[universe].values()
+        return min((int(sum(map(np.sum, exact.values()))) for exact in totals), default=None)
+
     def exact(self, *, areas_alone: bool) -> Mapping[str, Any]:
         """Totals that are released exactly, as a file in JSON has them; where areas are estimated
         alone, they stay facts of the input.
@@ -260,7 +265,7 @@ class DeclaredTables:
     ) -> InputCheck[DeclaredInput]:
         """The check that ended at a universe, or at the areas (""), after those `before`."""
         is_read = dict.fromkeys(before, True) | ({subject: False} if subject else {})
-        read = [readable(self.census.areas.table, bool(subject))]
+        read = [readable(self.census.geography.table, bool(subject))]
         read += [
             readable(self.census.universes[name].declared.table, passed)
             for name, passed in is_read.items()
@@ -272,19 +277,19 @@ class DeclaredTables:
         return self.schemas.get(universe, self.census.universes[universe].schema)
 
     def _areas(self, evidence: EvidenceTally) -> Areas:
-        declared = self.census.areas
+        declared = self.census.geography
         further = needed_columns(declared, self.census.tables)
         return load_areas(self.files[declared.table], declared, evidence, further)
 
     def _kept_areas(self, folder: Path) -> Areas:
-        return kept_areas(folder / "areas", self.census.areas)
+        return kept_areas(folder / "areas", self.census.geography)
 
     def _checked(
         self, areas: Areas, counted: Mapping[str, Counted], evidence: EvidenceTally
     ) -> InputCheck[DeclaredInput]:
         """The check of tables that have been read: every rule is evaluated on the evidence."""
         census, schemas = self.census, self.schemas
-        read = [readable(census.areas.table, True)]
+        read = [readable(census.geography.table, True)]
         read += [readable(census.universes[name].declared.table, True) for name in counted]
         counts = {name: of_universe.totals[name] for name, of_universe in counted.items()}
         multiples = _multiples(census, schemas, counts)

@@ -12,7 +12,7 @@ def declared_rules(
     census: Census, universes: Sequence[str], columns: Sequence[str], evidence: Evidence
 ) -> tuple[Rule, ...]:
     """The rules of the areas and of some universes, as far as there is evidence for them."""
-    table = census.areas.table
+    table = census.geography.table
     rules = [
         _never(
             table,
@@ -167,7 +167,7 @@ def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
         universe.steps[-1].table if universe.steps else declared.table,
         area,
         "unknown_area",
-        f"{area} must be that of an area of the table {census.areas.table}",
+        f"{area} must be that of an area of the table {census.geography.table}",
         "add the areas, or correct the column",
     )
     if declared.count is not None:

@@ -2,7 +2,7 @@
 
 An invariant is exact at its geolevel. The records that a bound is per are exact in every finest
 area, by the query that matches them with the bounded ones, whether their universe is run or not.
-Runs on the Census Edited File have what its bounds are per, whatever they release.
+Runs on blocks have what bounds are per, whatever they release.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _answers(census: Census, universes: Sequence[str]) -> Iterator[ExactAnswers]
             yield ExactAnswers(
                 name, invariant.query, invariant.geolevel, name, reason, invariant.name
             )
-    # The reader of the Census Edited File counts addresses for whatever is run.
-    for name in universes if census.is_declared else census.universes:
+    # Spines of blocks need the addresses, whatever is run.
+    for name in census.universes if census.has_blocks else universes:
         universe = census.universes[name]
         for bound in universe.bounds:
             yield ExactAnswers(

@@ -16,7 +16,7 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
 
     Raises ValueError for a table that it does not read.
     """
-    tables = [] if declared.geography is None else [declared.geography.table]
+    tables = [declared.geography.table]
     for universe in declared.universes.values():
         tables += [universe.table, *(step.table for step in steps_of(universe))]
         tables += [occupant.table for occupant in universe.occupants.values()]
@@ -67,8 +67,7 @@ def _number_columns(declared: CensusDeclaration) -> frozenset[str]:
         if attribute.bins is not None or attribute.numbers is not None
     ]
     names += [universe.count for universe in declared.universes.values()]
-    if declared.geography is not None:
-        for entry in declared.geography.entities.values():
-            names += [entry.latitude, entry.longitude]
+    for entry in declared.geography.entities.values():
+        names += [entry.latitude, entry.longitude]
     given = [name for name in names if name is not None]
     return frozenset([*given, *(name.partition(".")[2] for name in given if "." in name)])

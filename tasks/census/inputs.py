@@ -72,6 +72,10 @@ class IngestResult:
         """The number of persons."""
         return sum(self.state_totals.values())
 
+    def known_records(self, universe: str) -> int:
+        """The number of a universe's records, which invariants tell."""
+        return int(self.histograms[universe].sum())
+
     def exact(self, *, areas_alone: bool) -> Mapping[str, int]:
         """Totals that are released exactly; where blocks are estimated alone, and where persons are
         not counted, there are none.

@@ -51,7 +51,7 @@ from .release.steps import (
     write_microdata,
     write_release_margins,
 )
-from .release.tabulations.run import has_tables, table_pieces
+from .release.tabulations.run import has_tables, tables_of_run
 from .release.tabulations.steps import write_redistricting_tables
 from .settings import TopdownSettings, universe_waves
 from .spine.shards import shards_by_geolevel
@@ -193,7 +193,7 @@ def release_of(
     if has_tables(settings):
         wave["tables"] = [
             call(write_redistricting_tables, piece, after=chain(*estimated.values()))
-            for piece in table_pieces(run, settings)
+            for piece in tables_of_run(run, settings).pieces()
         ]
     if has_margins(settings):
         after = [*beside.get(POSTERIOR, ()), *chain(*estimated.values())]

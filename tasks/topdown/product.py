@@ -27,8 +27,7 @@ from ..runs.errors import InputRefused
 from .checks.accuracy.in_brief import errors_in_brief, errors_of_totals
 from .checks.accuracy.queries import read_accuracy, records_by_block
 from .checks.accuracy.run import accuracy_report, write_comparison, write_run_accuracy
-from .checks.check import outcomes_of_run
-from .checks.pieces import sizes_of_pieces
+from .checks.pieces import outcomes_of_pieces, sizes_of_pieces
 from .estimation.estimators import refuse_settings
 from .estimation.full_information import algebra_of
 from .estimation.largest_solve import (
@@ -79,7 +78,7 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
 
 def refuse_estimate(settings: TopdownSettings) -> None:
     """Refuse what cannot be estimated or found, and what a topdown run refuses."""
-    if settings.is_declared:
+    if not settings.compiled_census.has_blocks:
         raise InputRefused(
             "The measurements are of a declared census; estimate reads those of the census of 2020 "
             "alone, so continue the run that measured instead."
@@ -91,21 +90,14 @@ def refuse_estimate(settings: TopdownSettings) -> None:
 def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> Iterator[Block]:
     """Hold the settings to the records, and build the spines; raises InputRefused."""
     refuse_large_deltas(settings, accepted.n_records)
-    if isinstance(accepted, DeclaredInput):
-        if not settings.input.awaited:
-            held_answers(settings, accepted)
-        for universe, spine, held in checked_spines(settings, accepted.areas.frame):
-            yield from noted(redundant_spending(settings, universe, spine))
-            yield from noted(spending_on_exact_answers(settings, universe, spine, held))
-            totals = accepted.totals[universe].values()
-            records = min((int(sum(map(np.sum, exact.values()))) for exact in totals), default=None)
-            yield from _told(universe, largest_solve(settings, universe, spine, records))
-            yield from _no_margins(settings, universe, spine)
-        return
-    for universe, spine, held in checked_spines(settings, accepted.geography, accepted.invariants):
+    if not settings.input.awaited:
+        held_answers(settings, accepted)
+    for universe, spine, held in checked_spines(settings, accepted.geography, accepted.public):
         yield from noted(redundant_spending(settings, universe, spine))
         yield from noted(spending_on_exact_answers(settings, universe, spine, held))
-        yield from _told(universe, largest_solve(settings, universe, spine))
+        records = accepted.known_records(universe)
+        yield from _told(universe, largest_solve(settings, universe, spine, records))
+        yield from _no_margins(settings, universe, spine)
 
 
 def _told(universe: str, size: SolveSize) -> Iterator[Block]:
@@ -120,7 +112,7 @@ def _told(universe: str, size: SolveSize) -> Iterator[Block]:
 
 
 def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Iterator[Caution]:
-    """That tables of a universe of a declared census will have no margins, and why.
+    """That the tables of a universe will have no margins, and why.
 
     An area may be known to have no records of some types, and then has fewer combinations.
     """
@@ -337,7 +329,7 @@ TOPDOWN: Product = Product(
     charge=charge_within_memory,
     measurement_files=measurement_files,
     notes=redundant_spending_of_run,
-    checks=outcomes_of_run,
+    checks=outcomes_of_pieces,
     statement=lambda run, settings: facts_of(settings).statement,
     facts=facts_of_run,
     accuracy=Accuracy(read_accuracy, in_brief=errors_of_totals),
@@ -356,7 +348,7 @@ ESTIMATE: Product = Product(
     fits=fits_measurements,
     needed=needed,
     order=order_of_estimate,
-    checks=outcomes_of_run,
+    checks=outcomes_of_pieces,
     facts=lambda run, settings: facts_of(settings),
     accuracy=Accuracy(read_accuracy),
     document=document,

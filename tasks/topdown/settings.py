@@ -101,8 +101,7 @@ class TopdownSettings(TopdownSections):
         census, universes = self.compiled_census, self.run.universes
         refuse_protected_answers(census, universes, {*universes, *self.budget}, refuse)
         refuse_unknown_facts(census, refuse)
-        if self.is_declared:
-            _refuse_declared(self, refuse)
+        _refuse_declarations(self, refuse)
         if self.input.geometry is not None:
             if is_url(self.input.geometry):
                 refuse("input.geometry must be a path")
@@ -114,7 +113,7 @@ class TopdownSettings(TopdownSections):
         if self.measured is not None:
             refuse("measured belongs to the flow estimate; take the section out")
         for table in self.compiled_census.tables:
-            if self.is_declared and table.universe not in self.run.universes:
+            if table.levels and table.universe not in self.run.universes:
                 refuse(
                     f"table {table.name!r} is of {table.universe}, which is not in run.universes"
                 )
@@ -145,20 +144,21 @@ def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _refuse_declared(settings: TopdownSettings, refuse: Refuse) -> None:
-    """Refuse what a declared census does not have, and declarations that contradict each other."""
+def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
+    """Refuse what a census does not have, and declarations that contradict each other."""
     census, universes = settings.compiled_census, settings.run.universes
     for universe in universes:
         for invariant in census.universes[universe].invariants:
-            if settings.blocks_only and invariant.geolevel != census.geolevels[-1]:
+            is_above = invariant.geolevel != census.geolevels[-1]
+            if settings.blocks_only and is_above and not census.has_blocks:
                 refuse(
                     f"run.estimator = {settings.run.estimator!r} estimates every area by itself, "
                     f"and cannot hold the invariant {invariant.name!r} of {universe} at "
                     f"{invariant.geolevel}; choose 'topdown', or take the invariant out"
                 )
-        if settings.workload_of(universe).attributes is not None:
+        if settings.workload_of(universe).attributes is not None and not census.has_blocks:
             refuse(
-                f"workload.{universe}.attributes is set; a declared census has them under "
+                f"workload.{universe}.attributes is set; the census has them under "
                 f"census.universes.{universe}.attributes"
             )
         for relation in census.universes[universe].relations:
@@ -193,8 +193,7 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
     if universe not in settings.budget:
         refuse(f"run.universes names {universe}, but there is no section budget.{universe}")
     own = census.geolevels
-    has_own = settings.is_declared and settings.geography.spine != "dhc"
-    known = own if has_own else (*GEOLEVELS, *own)
+    known = (*GEOLEVELS, *own) if settings.has_block_rules else own
     _refuse_budget(settings.budget[universe], f"budget.{universe}", known, refuse)
     if settings.budget[universe].accounting and census.universes[universe].charge != Norms():
         refuse(

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..census.census import Census
 from ..census.queries import spelt_like
 from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..runs.directory import RunDirectory
@@ -27,20 +28,15 @@ from .checks.replicate import (
     with_seed,
 )
 from .paths import state_totals_file
-from .release.tabulations.levels import COLUMNS, SUMMARY_LEVELS
 from .settings import TopdownSettings
 from .workload.costs import budget_report
 from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS
-from .workload.state_totals import PERSONS
 from .workload.strategies import STRATEGIES, rescaled, strategy_shares
 
 REDISTRICTING = "redistricting"
 OWN = "own"
 """The query strategy that leaves the shares as they are."""
-TARGETS = tuple(level.name for level in SUMMARY_LEVELS.values() if level.parts[-1] in COLUMNS)
-"""Levels of the fixed entities that the redistricting criterion is about: none is made of digits of
-the block's geocode."""
 HEAD = ("universe", "quantity", "answer", "level", "on_spine", "size_class")
 """Columns of the errors that say what they are of; all others are statistics."""
 
@@ -50,12 +46,12 @@ class TrialFigures:
     """The accuracy figures of one replicate.
 
     universe : the one that is searched for; others may have been released before it.
-    targets : levels of the fixed entities that the redistricting criterion is about.
+    targets : levels of the fixed entities that the criterion is about: none is on the spine.
     """
 
     accuracy: AccuracyFigures
-    universe: str = PERSONS
-    targets: tuple[str, ...] = TARGETS
+    universe: str
+    targets: tuple[str, ...]
 
     @property
     def errors(self) -> pd.DataFrame:
@@ -245,16 +241,17 @@ class TopdownTrials:
         measured = measure(RunDirectory(layout), seeded, folder / "measured")
         estimated = estimate(measured, seeded, folder / "estimated")
         searched = seeded.run.universes[-1]
-        return TrialFigures(compute_figures(estimated, seeded), searched, _targets(seeded))
+        return TrialFigures(
+            compute_figures(estimated, seeded), searched, off_spine_levels(seeded.compiled_census)
+        )
 
 
-def _targets(settings: TopdownSettings) -> tuple[str, ...]:
-    """Levels of fixed entities: of a declared census, those of its tables that are no geolevels."""
-    if not settings.is_declared:
-        return TARGETS
-    census = settings.compiled_census
-    levels = dict.fromkeys(level for table in census.tables for level in table.levels)
-    return tuple(level for level in levels if level not in census.geolevels)
+def off_spine_levels(census: Census) -> tuple[str, ...]:
+    """Levels of tables whose entities are told by a column that is no geolevel's."""
+    parts = census.code_parts
+    levels = [one.name for one in census.summary_levels if parts[one.parts[-1]].column is not None]
+    levels += [level for table in census.tables for level in table.levels]
+    return tuple(dict.fromkeys(level for level in levels if level not in census.geolevels))
 
 
 def _with_bypass(settings: TopdownSettings, is_on: bool) -> TopdownSettings:

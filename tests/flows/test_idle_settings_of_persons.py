@@ -29,7 +29,7 @@ from spineflow.tasks.topdown.paths import geography_file, invariants_file
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.margins import has_margins
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
-from spineflow.tasks.topdown.spine.build import universe_categories, universe_spine
+from spineflow.tasks.topdown.spine.build import spines_of
 
 from tests.flows.idle_settings import (
     Search,
@@ -158,7 +158,7 @@ def topdown_made(folder: Path, settings: Any) -> str:
         has_margins(settings),
     ]
     for universe in settings.run.universes:
-        spine = universe_spine(settings, universe, geography, invariants)
+        spine = spines_of(settings).spine(universe, geography, invariants)
         found.append([universe, repr(settings.budget_of(universe))])
         found.append(repr(settings.zeros_of(universe)))
         found.append([settings.schema_of(universe).attributes, settings.is_on_demand(universe)])
@@ -175,7 +175,7 @@ def topdown_made(folder: Path, settings: Any) -> str:
                     list(map(str, level.geocode)),
                 ]
             )
-        categories = universe_categories(settings, universe, geography, invariants)
+        categories = spines_of(settings).categories(universe, geography, invariants)
         found.append([[c.name, np.asarray(c.entity).tolist()] for c in categories])
     return digest_of(found)
 

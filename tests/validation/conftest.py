@@ -22,7 +22,7 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
 from spineflow.tasks.noise.sampler import noise_variance
-from spineflow.tasks.topdown.checks.declared import cells_of
+from spineflow.tasks.topdown.checks.expectations import cells_of
 from spineflow.tasks.topdown.checks.layout_facts import layout_facts
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,

@@ -89,7 +89,8 @@ def check_constraints(
         is_zero = expected.cells.where(conditions)
         _refuse_cells(name, is_zero[estimates.cell], level, estimates, failures)
 
-    names = [name for name, where in expected.constraints.items() if level.name in where]
+    due = expected.constraints or {}
+    names = [name for name, where in due.items() if level.name in where]
     constrained = {name: _Constrained(name, expected, spine, level, estimates) for name in names}
     folder = run_directory / "measurements" / expected.cells.universe / level.name / "constraints"
     for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"], level=level):

@@ -21,19 +21,13 @@ from scipy import sparse
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
 from .cells import Cells, Margin
-from .conservation import (
-    LevelEstimates,
-    check_children_add_to_parents,
-    read_estimates,
-)
-from .demanded import check_demanded
-from .measured_noise import check_measured_noise
-from .privacy_loss import check_measurements, check_paths, check_shares
-from .run_files import ExpectedUniverse, SpineLevel, read_spine
-from .spine_structure import check_spine
+from .conservation import read_estimates
+from .run_checks import CheckedRun, Findings, check_spine_files, settled_failures
+from .run_files import ExpectedUniverse
 
 NOT_PRIVATE = "NOT PRIVATE"
 GEOCODE = "block_geocode"
+MICRODATA = "microdata_tabulate_to_estimates"
 _ROWS = "rows of the file"
 
 DECLARED_CHECKS: Mapping[str, str] = {
@@ -105,7 +99,6 @@ class DeclaredUniverse:
     layout : the microdata's own columns; None where they are `columns` and the attributes' labels.
     columns : geolevels that are columns of the microdata, from the largest units down.
     count : column that says how many records a row stands for; None for one.
-    zeros : masks (n_cells,) of structural zeros by name.
     exact : by name, a query, columns that name a unit, and the answers of each unit by the codes
         in these columns, joined by the unit separator.
     held : by name, a query, the cells (n_cells,) that it counts, and the answers (n_areas, n_rows)
@@ -119,7 +112,6 @@ class DeclaredUniverse:
     layout: ColumnLayout | None
     columns: tuple[str, ...]
     count: str | None
-    zeros: Mapping[str, np.ndarray]
     exact: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Sequence[int]]]]
     bounds: tuple[ExpectedBound, ...]
     held: Mapping[str, tuple[str, np.ndarray, sparse.csr_array]]
@@ -137,7 +129,7 @@ class DeclaredUniverse:
         nothing, and a check that says otherwise misleads.
         """
         declared = {
-            "structural_zeros_hold": self.zeros,
+            "structural_zeros_hold": self.expected.structural_zeros,
             "equality_constraints_hold": self.exact,
             "held_answers_agree": {**self.held, **self.tied},
             "bounds_hold": self.bounds,
@@ -154,32 +146,37 @@ def check_declared(
     universes: Mapping[str, DeclaredUniverse],
     areas: pd.DataFrame,
     release_directory: Path,
+    found: Mapping[str, Findings] | None = None,
     *,
     is_private: bool = True,
 ) -> tuple[Outcome, ...]:
     """Check every universe of a declared census; returns the outcomes of each one's checks.
 
-    `areas` is the frame of areas, whose rows bounds are in the order of.
+    `areas` is the frame of areas, whose rows bounds are in the order of. `found` is what pieces of
+    the checks have found of the spines and of what is below them; by default that is checked, too.
     """
+    expected = {name: universe.expected for name, universe in universes.items()}
+    run = CheckedRun(run_directory, expected, release_directory, None, is_private)
     counted: dict[str, sparse.csr_array] = {}
-    failures = {name: {check: Failures() for check in DECLARED_CHECKS} for name in universes}
+    failures = {}
     for name, universe in universes.items():
-        found = failures[name]
-        with unusable_files_fail(found["microdata_tabulate_to_estimates"]):
+        findings = check_spine_files(run, name) if found is None else found[name]
+        failures[name] = settled_failures(run, name, findings)
+        failures[name] |= {check: Failures() for check in DECLARED_CHECKS.keys() - failures[name]}
+        with unusable_files_fail(failures[name][MICRODATA]):
             counted[name] = released_counts(
                 release_directory / f"mdf_{name}",
                 universe,
                 areas,
                 is_private,
-                found["microdata_tabulate_to_estimates"],
+                failures[name][MICRODATA],
             )
     for name, universe in universes.items():
-        found = failures[name]
-        with unusable_files_fail(*found.values()):
-            _check_files(run_directory, universe, areas, counted.get(name), found)
+        with unusable_files_fail(*failures[name].values()):
             if name not in counted:
                 raise UnusableRunFile(f"the microdata of {name} could not be counted")
-            _check_declarations(universe, areas, counted, name, found)
+            _compare(run, name, areas, counted[name], failures[name][MICRODATA])
+            _check_declarations(universe, areas, counted, name, failures[name])
     return tuple(
         failures[name][check].outcome(check, name, passed)
         for name, universe in universes.items()
@@ -344,62 +341,21 @@ def _joined(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     return text
 
 
-def _check_files(
-    run_directory: Path,
-    universe: DeclaredUniverse,
-    areas: pd.DataFrame,
-    counted: sparse.csr_array | None,
-    failures: Mapping[str, Failures],
+def _compare(
+    run: CheckedRun, name: str, areas: pd.DataFrame, counted: sparse.csr_array, failures: Failures
 ) -> None:
-    """Spine, measurements and estimates, geolevel by geolevel; the last is the microdata's."""
-    expected, cells = universe.expected, universe.cells
-    spine = read_spine(run_directory, cells.universe, expected.geolevels)
-    check_spine(spine, failures["spine_is_a_tree"], with_digits=False)
-    check_shares(spine, failures["shares_add_to_one"])
-    above: tuple[SpineLevel, LevelEstimates] | None = None
-    losses = []
-    for level in spine.levels:
-        estimates = read_estimates(
-            run_directory, cells.universe, level, cells.n, failures["estimates_are_counts"]
-        )
-        losses.append(
-            check_measurements(
-                run_directory,
-                expected,
-                level,
-                failures["measurements_are_complete"],
-                failures["measured_loss_is_the_budget"],
-            )
-        )
-        check_measured_noise(
-            run_directory, expected, level, failures["noise_is_what_its_loss_pays_for"]
-        )
-        if expected.on_demand:
-            possible = ~np.any([np.zeros(cells.n, dtype=bool), *universe.zeros.values()], axis=0)
-            check_demanded(
-                run_directory,
-                expected,
-                level,
-                None if above is None else above[1],
-                possible,
-                failures["measurements_are_complete"],
-            )
-        if above is not None:
-            check_children_add_to_parents(
-                *above, level, estimates, failures["children_add_to_parents"]
-            )
-        above = level, estimates
-    if expected.total is not None:
-        check_paths(spine, losses, expected.total, failures["measured_loss_is_the_budget"])
-    if counted is None or above is None:
-        return
-    last, of_last = above
-    area_of_block = pd.Index(areas[GEOCODE]).get_indexer(spine.block_geocode.to_pylist())
+    """The released rows of every area are those of its estimates."""
+    spine = run.spine(name)
+    last = spine.levels[-1]
+    # What is wrong with the estimates themselves has been recorded before.
+    of_last = read_estimates(run.directory, name, last, counted.shape[1], Failures())
     area = np.full(last.n, -1)
-    area[spine.ancestors[-1]] = area_of_block
+    area[spine.ancestors[-1]] = pd.Index(areas[GEOCODE]).get_indexer(
+        spine.block_geocode.to_pylist()
+    )
     where = (area[of_last.geounit], of_last.cell)
     released = _summed_counts(of_last.count, *where, counted.shape)
-    failures["microdata_tabulate_to_estimates"].add_each(
+    failures.add_each(
         _differs(released, counted),
         lambda i: f"the rows of area {areas[GEOCODE].iloc[i]} are not those of its estimates",
     )
@@ -417,8 +373,8 @@ def _check_declarations(
     def fail_areas(check: str, is_wrong: np.ndarray, what: str) -> None:
         failures[check].add_each(is_wrong, lambda i: f"{what} area {paths.iloc[i]}")
 
-    for zero, mask in universe.zeros.items():
-        has_records = counts @ mask.astype(np.int64) > 0
+    for zero, conditions in universe.expected.structural_zeros.items():
+        has_records = counts @ universe.cells.where(conditions).astype(np.int64) > 0
         fail_areas("structural_zeros_hold", has_records, f"{zero} has records in")
     for exact, (query, columns, answers) in universe.exact.items():
         is_wrong = _misses_answers(universe.cells.margin(query), columns, answers, counts, areas)

@@ -85,26 +85,6 @@ def check_shares(spine: RunSpine, failures: Failures) -> None:
     )
 
 
-def check_paths(
-    spine: RunSpine, losses: Sequence[CodedSums], total: Fraction, failures: Failures
-) -> None:
-    """Along every path, the privacy loss of what was measured adds to exactly `total`.
-
-    `losses` has the geounits' losses of each geolevel, root first, from `check_measurements`.
-    """
-    path, last = CodedSums.zeros(len(spine.block_geocode)), spine.levels[-1].name
-    for loss, ancestor in zip(losses, spine.ancestors, strict=True):
-        here = loss.at(ancestor)
-        path = path.plus(here.code, here.sums)
-    failures.add_each(
-        path.differs_from(total),
-        lambda b: (
-            f"the measurements on the path to {last} {spine.block_geocode[b]} cost "
-            f"{path.sums[path.code[b]]} instead of {total}"
-        ),
-    )
-
-
 def check_measurements(
     run_directory: Path,
     expected: ExpectedUniverse,

@@ -44,7 +44,8 @@ class ExpectedUniverse:
     a run without noise: epsilon of the discrete Laplace mechanism where `is_pure`, else rho of the
     discrete Gaussian. `query_shares[geolevel][query]` holds the measured queries (no share of 0).
     `constraints[name]` lists the geolevels at which every geounit carries the constraint (every
-    state's FIPS code, for `state_total_con`), structural zeros included;
+    state's FIPS code, for `state_total_con`), structural zeros included, and is None where releases
+    are held to declarations in place of the files of constraints;
     `structural_zeros[name]` gives the levels of attributes whose joint cells hold nobody.
     """
 
@@ -52,11 +53,13 @@ class ExpectedUniverse:
     geolevels: tuple[str, ...]
     total: Fraction | None
     query_shares: Mapping[str, Mapping[str, Fraction]]
-    constraints: Mapping[str, Sequence[str]]
+    constraints: Mapping[str, Sequence[str]] | None
     structural_zeros: Mapping[str, Mapping[str, Sequence[int]]]
     is_pure: bool = False
     layout: Layout | None = None
     """Layout of the microdata; None where something else checks them."""
+    has_digits: bool = True
+    """Whether geocodes are those of the United States, digit by digit."""
     bounded_attribute: str | None = None
     """Attribute on each of whose levels there are bounds."""
     on_demand: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -9,7 +11,6 @@ from scipy import sparse
 
 from ....geography.declared import declared_units
 from ....validation.outcome import Outcome
-from ....validation.topdown.cells import Cells
 from ....validation.topdown.declared import (
     SEPARATOR,
     ColumnLayout,
@@ -18,7 +19,7 @@ from ....validation.topdown.declared import (
     ExpectedTie,
     check_declared,
 )
-from ....validation.topdown.run_files import ExpectedUniverse
+from ....validation.topdown.run_checks import Findings
 from ...census.census import Census, Held
 from ...census.declared_input import read_multiples
 from ...census.invariants import read_geography
@@ -34,13 +35,7 @@ from ..paths import (
 )
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
-
-
-def cells_of(schema: Schema) -> Cells:
-    """A schema in plain facts, from which the checks number its cells anew."""
-    sizes = dict(zip(schema.attributes, schema.shape, strict=True))
-    groups = {c.name: (c.attribute, c.groups) for c in schema.coarsenings}
-    return Cells(schema.universe, sizes, groups)
+from .expectations import expected_universe
 
 
 def _layout(census: Census, universe: str, schema: Schema) -> ColumnLayout | None:
@@ -69,12 +64,14 @@ def _layout(census: Census, universe: str, schema: Schema) -> ColumnLayout | Non
     )
 
 
-def check_declared_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ...]:
-    """Outcomes of all checks of a run of a declared census."""
+def check_declared_run(
+    run: RunDirectory, settings: TopdownSettings, found: Mapping[str, Findings] | None = None
+) -> tuple[Outcome, ...]:
+    """Outcomes of all checks of a run of a declared census; `found` as of `check_declared`."""
     areas = read_geography(geography_file(run))
     universes = {name: _promised(run, settings, name, areas) for name in settings.run.universes}
     return check_declared(
-        run.root, universes, areas, run.unchecked_release, is_private=settings.is_private
+        run.root, universes, areas, run.unchecked_release, found, is_private=settings.is_private
     )
 
 
@@ -91,8 +88,8 @@ def _promised(
     run: RunDirectory, settings: TopdownSettings, name: str, areas: pd.DataFrame
 ) -> DeclaredUniverse:
     census, schema = settings.compiled_census, settings.schema_of(name)
-    universe, budget = census.universes[name], settings.budget_of(name)
-    geolevels = census.areas.geolevels
+    universe = census.universes[name]
+    geolevels = census.geography.geolevels
     columns = tuple(level for level in geolevels[1:] if level in areas.columns)
     public = pq.read_table(invariants_file(run)).to_pandas()
     exact = {}
@@ -120,21 +117,11 @@ def _promised(
     earlier = any(held.release is not None for held in universe.held)
     answers = read_held(run, settings, name, len(areas)) if earlier else {}
     return DeclaredUniverse(
-        expected=ExpectedUniverse(
-            cells=cells_of(schema),
-            geolevels=read_spine(spine_folder(run, name)).names,
-            total=None if budget.infinite else budget.total,
-            query_shares=budget.query_shares,
-            constraints={},
-            structural_zeros={},
-            is_pure=budget.is_pure,
-            on_demand=settings.is_on_demand(name),
-        ),
+        expected=expected_universe(settings, name, read_spine(spine_folder(run, name)).names),
         labels={attribute: schema.labels(attribute) for attribute in schema.attributes},
         layout=_layout(census, name, schema),
         columns=columns,
         count=universe.declared.count,
-        zeros={zero.name: schema.cells_where(zero.where) for zero in settings.zeros_of(name)},
         exact=exact,
         bounds=tuple(bounds),
         held={

@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ....validation.topdown.cells import Cells
 from ....validation.topdown.run_files import ExpectedUniverse
+from ...census.schema import Schema
 from ..measurement.constraints import bound_names, constraint_name
 from ..settings import TopdownSettings
-from .declared import cells_of
 from .layout_facts import layout_facts
 
 
-def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:
-    """What the settings promise about a universe's files."""
-    budget = settings.budget_of(universe)
-    geolevels = tuple(budget.geolevel_shares)
-    schema = settings.schema_of(universe)
+def cells_of(schema: Schema) -> Cells:
+    """A schema in plain facts, from which the checks number its cells anew."""
+    sizes = dict(zip(schema.attributes, schema.shape, strict=True))
+    groups = {c.name: (c.attribute, c.groups) for c in schema.coarsenings}
+    return Cells(schema.universe, sizes, groups)
+
+
+def expected_universe(
+    settings: TopdownSettings, universe: str, geolevels: tuple[str, ...] | None = None
+) -> ExpectedUniverse:
+    """What the settings promise about a universe's files, on a spine of some geolevels, or else of
+    those with a share. Files of constraints, and of microdata, are told where areas are blocks.
+    """
+    census, budget = settings.compiled_census, settings.budget_of(universe)
+    geolevels, schema = geolevels or tuple(budget.geolevel_shares), settings.schema_of(universe)
+    ending = "_con" if census.has_blocks else ""
     zeros = {
-        f"{zero.name}_con": schema.positions(zero.where) for zero in settings.zeros_of(universe)
+        f"{zero.name}{ending}": schema.positions(zero.where) for zero in settings.zeros_of(universe)
     }
-    census = settings.compiled_census
+    promise = ExpectedUniverse(
+        cells=cells_of(schema),
+        geolevels=geolevels,
+        total=None if budget.infinite else budget.total,
+        query_shares=budget.query_shares,
+        constraints=None,
+        structural_zeros=zeros,
+        is_pure=budget.is_pure,
+        has_digits=False,
+        on_demand=settings.is_on_demand(universe),
+    )
+    if not census.has_blocks:
+        return promise
+    constraints = _constraints(settings, universe, geolevels)
+    return replace(
+        promise,
+        constraints=constraints | dict.fromkeys(zeros, geolevels),
+        has_digits=True,
+        layout=layout_facts(schema, census),
+        bounded_attribute=census.universes[universe].bounded_attribute(schema),
+    )
+
+
+def _constraints(
+    settings: TopdownSettings, universe: str, geolevels: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """The geolevels at which every geounit has each bound and invariant."""
+    census, schema = settings.compiled_census, settings.schema_of(universe)
     declared, order = census.universes[universe], census.geolevels
     constraints: dict[str, tuple[str, ...]] = {}
     for bounded in declared.bounded_queries:
@@ -31,15 +72,4 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
             above = tuple(n for n in order[: order.index(invariant.geolevel)] if n in geolevels)
             if above:
                 constraints[constraint_name(invariant.above or invariant.name)] = above
-    return ExpectedUniverse(
-        cells=cells_of(schema),
-        geolevels=geolevels,
-        total=None if budget.infinite else budget.total,
-        query_shares=budget.query_shares,
-        constraints=constraints | dict.fromkeys(zeros, geolevels),
-        structural_zeros=zeros,
-        is_pure=budget.is_pure,
-        layout=layout_facts(schema, census),
-        bounded_attribute=declared.bounded_attribute(schema),
-        on_demand=settings.is_on_demand(universe),
-    )
+    return constraints

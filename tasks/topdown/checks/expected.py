@@ -17,15 +17,13 @@ import pandas as pd
 from scipy import sparse
 
 from ...census.histograms import write_histogram
-from ...census.invariants import read_geography
 from ...pages.document import NONE, Details, Document, Section, Table
 from ...products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import write_page
-from ..measurement.public_answers import area_counts
-from ..paths import geography_file, spine_folder
-from ..release.microdata import read_block_estimates
+from ..measurement.public_answers import released_counts
+from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from .accuracy.errors import ALL_ANSWERS
@@ -140,12 +138,6 @@ def _released(
     run: RunDirectory, settings: TopdownSettings, universe: str
 ) -> tuple[sparse.csr_array, np.ndarray]:
     """The released counts of blocks, and the blocks' codes."""
-    n_cells = settings.schema_of(universe).n_cells
-    if settings.is_declared:
-        paths = read_geography(geography_file(run))["block_geocode"].to_numpy(dtype=object)
-        return area_counts(run, universe, n_cells, len(paths)), paths
-    table = read_block_estimates(run.root, universe)
-    codes, row = np.unique(table["block_geocode"].to_numpy(), return_inverse=True)
-    where = (row.reshape(-1), table["cell"].to_numpy())
-    shape = (len(codes), n_cells)
-    return sparse.csr_array((table["count"].to_numpy(), where), shape=shape), codes
+    spine = read_spine(spine_folder(run, universe))
+    counts = released_counts(run, universe, spine, settings.schema_of(universe).n_cells)
+    return counts, spine.block_geocode

@@ -44,8 +44,10 @@ from ..release.tabulations.run import (
     tabulated_universes,
 )
 from ..settings import TopdownSettings
+from ..spine.files import read_spine
 from ..spine.sizes import sizes_of_calls
 from .accuracy.pieces import universes_in_pieces
+from .declared import check_declared_run
 from .expectations import expected_universe
 from .kept import keep, kept, state_of
 from .tabulated import tabulated
@@ -71,8 +73,8 @@ _WEIGHTS = {
     (STATES, TABLES): 1.4,
     (MARGINS, TABLES): 0.7,
 }
-"""What kinds of pieces take beside each other: seven seconds of processor time for 100,000 blocks
-of a generated nation are 1."""
+"""What kinds of pieces take beside each other, other universes as persons do: seven seconds of
+processor time for 100,000 blocks of a generated nation are 1."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
         n_pieces = _n_pieces(spine_folder(run, universe) / "blocks.parquet")
         every.append(Piece(TOP, universe))
         every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
-        every += [Piece(ROWS, universe, number, n_pieces) for number in range(n_pieces)]
+        if settings.compiled_census.has_blocks:
+            every += [Piece(ROWS, universe, number, n_pieces) for number in range(n_pieces)]
     if tabulated_universes(settings):
         n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
         every.append(Piece(FILES, TABLES))
@@ -109,8 +112,6 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
 
 def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
     """The pieces that are worth a task of their own, the longest first; none of a small run."""
-    if settings.is_declared:
-        return []
     sizes = {piece: _size(run, piece) for piece in pieces(run, settings)}
     apart = [piece for piece, size in sizes.items() if size >= LEAST_APART or piece.of > 1]
     return sorted(apart, key=sizes.__getitem__, reverse=True)
@@ -139,13 +140,17 @@ def sizes_of_pieces(
     return sizes
 
 
+def _weight(kind: str, subject: str) -> float:
+    return _WEIGHTS.get((kind, subject)) or _WEIGHTS[kind, "persons"]
+
+
 def _size(run: RunDirectory, piece: Piece) -> float:
     universe = "persons" if piece.subject == TABLES else piece.subject
     blocks = spine_folder(run, universe) / "blocks.parquet"
     path = blocks if blocks.exists() else geography_file(run)
-    weight = _WEIGHTS[piece.kind, piece.subject]
+    weight = _weight(piece.kind, piece.subject)
     if piece.of == 1 and piece.kind in (TOP, BELOW):  # A spine that is not cut is all top.
-        whole = _WEIGHTS[TOP, piece.subject] + _WEIGHTS[BELOW, piece.subject]
+        whole = _weight(TOP, piece.subject) + _weight(BELOW, piece.subject)
         weight = whole if piece.kind == TOP else 0.0
     return pq.read_metadata(path).num_rows * weight / piece.of
 
@@ -215,6 +220,8 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
             of_tables.append(found)
         else:
             universes[piece.subject].add(_findings(found))
+    if not settings.compiled_census.has_blocks:
+        return [*check_declared_run(run, settings, universes), *of_margins]
     outcomes: list[Outcome] = []
     for universe, findings in universes.items():
         outcomes += universe_outcomes(checked_run(run, settings, universe), universe, findings)
@@ -229,7 +236,10 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
 
 def checked_run(run: RunDirectory, settings: TopdownSettings, universe: str) -> CheckedRun:
     """A universe's files and what is promised of them."""
-    expected = expected_universe(settings, universe)
+    geolevels = None
+    if not settings.compiled_census.has_blocks:
+        geolevels = read_spine(spine_folder(run, universe)).names
+    expected = expected_universe(settings, universe, geolevels)
     has_further = expected.layout is not None and bool(expected.layout.further)
     return CheckedRun(
         run.root,

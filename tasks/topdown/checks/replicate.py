@@ -24,10 +24,7 @@ from pathlib import Path
 import pandas as pd
 
 from ....geography.levels import Spine
-from ...census.invariants import (
-    read_state_totals,
-    write_state_totals,
-)
+from ...census.invariants import write_state_totals
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.settings import refuse_in
@@ -53,7 +50,6 @@ from ..spine.build import write_universe_spine
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards, shards_by_geolevel
 from ..workload.sections import ESTIMATORS, Estimator
-from ..workload.state_totals import declares_state_totals
 from .accuracy.queries import errors_of_universe
 
 
@@ -114,13 +110,12 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     """
     public = [geography_file(dataset), invariants_file(dataset)]
     public += [held_file(dataset)] if settings.is_held else []
-    public += [state_totals_file(dataset)] if settings.is_declared else []
+    drops_totals = settings.blocks_only and settings.compiled_census.has_blocks
+    public += [] if drops_totals else [state_totals_file(dataset)]
     names = [path.relative_to(dataset.root).as_posix() for path in public]
     run = linked(dataset, folder, "confidential", *names)
-    if not settings.is_declared:
-        is_declared = declares_state_totals(settings)
-        totals = read_state_totals(state_totals_file(dataset)) if is_declared else {}
-        write_state_totals(state_totals_file(run), totals)
+    if drops_totals:
+        write_state_totals(state_totals_file(run), {})
     for universe in settings.run.universes:
         write_universe_spine(run, settings, universe)
         if not _follows_others(settings, universe):

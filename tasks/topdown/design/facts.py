@@ -6,31 +6,27 @@ of `ingest.public_tables` have. Nothing confidential is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from ....geography.levels import Spine
-from ...census.census import Universe
 from ...census.invariants import inhabitable
 from ...census.queries import marginal_query
-from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ...runs.spelling import did_you_mean
 from ..checks.accuracy.levels import (
     EntityLevel,
-    declared_entity_levels,
     entity_levels,
     own_level,
 )
-from ..estimation.shard_constraints import aligned_rows, typed_query
-from ..measurement.constraints import FREE, PART, bound_values, resolved_invariants
+from ..estimation.public_facts import known_totals, possible_types
 from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas
 from ..settings import TopdownSettings
-from ..spine.build import universe_spine
+from ..spine.build import spines_of
 from ..spine.families import structural_zeros
 
 
@@ -63,7 +59,7 @@ class PublicFacts:
         invariants: pd.DataFrame,
     ) -> PublicFacts:
         """From the frames of `ingest.public_tables`; raises InputRefused as `universe_spine`."""
-        spine = universe_spine(settings, universe, geography, invariants)
+        spine = spines_of(settings).spine(universe, geography, invariants)
         housing_units = None
         if HOUSING_UNITS in invariants:
             # Blocks without an address are no part of the spine.
@@ -72,7 +68,8 @@ class PublicFacts:
                 frame[used].reset_index(drop=True) for frame in (geography, invariants)
             )
             housing_units = invariants[HOUSING_UNITS].to_numpy()[spine.block_row]
-        declared = settings.compiled_census.universes[universe]
+        census = settings.compiled_census
+        declared, units = census.universes[universe], units_of_areas(census, spine, geography)
         schema = settings.schema_of(universe)
         multiples = frame_multiples(declared, invariants)
         type_of_cell, can_have = possible_types(declared, schema, multiples, len(geography))
@@ -83,18 +80,14 @@ class PublicFacts:
             geography,
             type_of_cell,
             can_have[spine.block_row],
-            _known_totals(settings, universe, spine, geography),
+            known_totals(settings, universe, spine, units),
             housing_units,
         )
 
     @cached_property
     def levels(self) -> tuple[EntityLevel, ...]:
         """The levels of the accuracy report that somebody may be in."""
-        if self.settings.is_declared:
-            census = self.settings.compiled_census
-            levels = declared_entity_levels(self.spine, self.areas, census)
-        else:
-            levels = entity_levels(self.spine, self.areas)
+        levels = entity_levels(self.spine, self.areas, self.settings.compiled_census)
         return tuple(level for level in levels if (level.entity[self.is_inhabitable] >= 0).any())
 
     @cached_property
@@ -145,51 +138,6 @@ class PublicFacts:
             for invariant in census.universes[self.universe].invariants
             if names.index(invariant.geolevel) >= least
         )
-
-
-def possible_types(
-    universe: Universe, schema: Schema, multiples: Sequence[np.ndarray], n_areas: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Type `(n_cells,)` of every cell, and `(n_areas, n_types)` bool, the types that no bound rules
-    out in an area.
-
-    `multiples` are, by bound, the records of each area that it multiplies.
-    """
-    typed = typed_query(universe, schema)
-    types = marginal_query(schema, typed)
-    can_have = np.ones((n_areas, types.n_rows), dtype=bool)
-    for bounded in universe.bounded_queries:
-        query = bounded.asked(schema)
-        rows = aligned_rows(bounded.inside(schema), query) if query.name == typed else None
-        _, most = bound_values(bounded, schema, [multiples[n] for n in bounded.numbers])
-        if rows is not None and most is not None:
-            can_have[:, rows] &= most[:, rows] > 0
-    return types.row_of_cell, can_have
-
-
-def _known_totals(
-    settings: TopdownSettings, universe: str, spine: Spine, areas: pd.DataFrame
-) -> dict[str, np.ndarray]:
-    """The deepest geolevel where all totals, or all sums of siblings, are exact, and their numbers;
-    those above it follow. Estimates of every area by itself take the areas' own alone.
-    """
-    census, schema = settings.compiled_census, settings.schema_of(universe)
-    declared, last = census.universes[universe], census.geolevels[-1]
-    held = [
-        invariant
-        for invariant in declared.invariants
-        if marginal_query(schema, invariant.query).n_rows == 1
-        and (invariant.geolevel == last or not settings.blocks_only)
-        and (invariant.above is None or invariant.geolevel in spine.names)
-    ]
-    units = units_of_areas(census, spine, areas)
-    totals = resolved_invariants(spine, replace(declared, invariants=tuple(held)), units).values()
-    for name in reversed(spine.names):
-        for of_level in totals:
-            kind, unit = of_level[name].kind, of_level[name].unit
-            if not (kind == FREE).any():
-                return {name: np.where(kind == PART, len(kind) + unit, np.arange(len(kind)))}
-    return {}
 
 
 def _spelt(level: str) -> str:

@@ -92,7 +92,7 @@ class UniverseProblem:
             facts.can_have[:, algebra.cell_type] & algebra.is_possible,
             known=facts.known,
         )
-        last = settings.compiled_census.geolevels[-1] if settings.is_declared else None
+        blocks = KnownBlocks.of(geography, settings.compiled_census.code_column)
         partitions: dict[tuple[object, ...], np.ndarray] = {}
         asked: dict[tuple[object, ...], Asked] = {}
         weights: list[tuple[tuple[object, ...], np.ndarray]] = []
@@ -101,7 +101,7 @@ class UniverseProblem:
             where = f"design.{universe}.targets.{name}"
             place = (target.level, target.areas, target.smallest_housing_units)
             if place not in partitions:
-                partitions[place] = _areas(target, where, facts, KnownBlocks.of(geography, last))
+                partitions[place] = _areas(target, where, facts, blocks)
             answers = ProductAnswers.of_query(algebra, query)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:

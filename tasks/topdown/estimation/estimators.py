@@ -9,7 +9,7 @@ from ....geography.levels import Spine
 from ...runs.directory import RunDirectory
 from ...tables.geometry import refuse_unfit_geometry
 from ..settings import TopdownSettings
-from ..spine.build import check_spine_settings
+from ..spine.build import spines_of
 from ..spine.shards import Shard
 from ..workload.sections import Estimator as EstimatorName
 from . import block_by_block, estimate, full_information
@@ -62,7 +62,7 @@ def refuse_settings(settings: TopdownSettings) -> None:
 
     Raises InputRefused.
     """
-    check_spine_settings(settings)
+    spines_of(settings).check()
     estimator_of(settings).refuse(settings)
     refuse_large_solves(settings)
     refuse_unfit_geometry(settings.input.geometry)

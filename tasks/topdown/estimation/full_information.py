@@ -99,8 +99,8 @@ def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMea
     """Answers of best linear unbiased estimates `(n, n_cells)` to every query of the budget.
 
     What is measured at other geolevels alone is told by them, too, and the passes hold it in the
-    same order. The answers that were not measured weigh nothing by themselves; those to a declared
-    census are left out, since linear rows make passes weigh answers.
+    same order. The answers that were not measured weigh nothing by themselves; where areas are no
+    blocks they are left out, since linear rows, which there may be, make passes weigh answers.
     """
     shares = given.settings.budget_of(given.universe).query_shares
     everywhere = (name for asked in shares.values() for name in asked)
@@ -110,7 +110,7 @@ def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMea
         if name in given.measured:
             own = given.measured[name]
             found[name] = replace(own, values=own.query.answer(means))
-        elif not given.settings.is_declared:
+        elif given.settings.compiled_census.has_blocks:
             query = marginal_query(given.schema, name)
             found[name] = QueryMeasurement(query, query.answer(means), np.zeros(len(means)))
     return found

@@ -150,7 +150,10 @@ def largest_solve(
         last = list(budget.geolevel_shares)[-1]
         is_known = not settings.compiled_census.universes[universe].bounds
         return _largest_pass(settings, universe, last, cells, 1, is_known)
-    families = [(_root(settings, universe), cells, 1)]
+    # Measured or not, a declared root stands above the geolevels that have a share.
+    shares = budget.geolevel_shares
+    root = next(iter(shares if settings.has_block_rules else settings.compiled_census.geolevels))
+    families = [(root, cells, 1)]
     if spine is not None:
         below = cells if records is None else min(cells, records)
         families = [(spine.names[0], cells, len(spine.geolevels[0]))]
@@ -161,13 +164,6 @@ def largest_solve(
         if budget.query_shares.get(name) or place == 0
     ]
     return max(sizes, key=lambda size: size.n_bytes)
-
-
-def _root(settings: TopdownSettings, universe: str) -> str:
-    """Name of the root of a universe's spine, measured or not."""
-    if settings.is_declared:
-        return settings.compiled_census.areas.geolevels[0]
-    return next(iter(settings.budget_of(universe).geolevel_shares))
 
 
 def _largest_families(spine: Spine) -> Iterator[tuple[str, int]]:

@@ -164,12 +164,10 @@ def _counted(
                 f"{where}: the earlier release is stamped NOT PRIVATE, so that whatever is held to "
                 "it protects nobody; name a release whose noise protects."
             )
-        if run is None or not earlier.is_declared:
+        told = earlier.universes[held.universe].declared
+        if run is None or told.microdata is not None:
             return _counted_in_layout(file, areas, held, earlier)
-        schema = of_run.schema_of(held.universe)
-        if earlier.universes[held.universe].declared.microdata is not None:
-            raise ValueError(f"the microdata of {held.universe} have codes in place of labels")
-        count = earlier.universes[held.universe].declared.count
+        schema, count = of_run.schema_of(held.universe), told.count
         return count_labelled_microdata(file, areas, schema, count), schema
     except (ValueError, OSError, pa.ArrowException) as error:
         reason = str(error) if type(error) is ValueError else "the file cannot be read"
@@ -220,8 +218,8 @@ def _refuse_other_areas(run: RunDirectory, earlier: Census, areas: Areas, where:
     """Raise InputRefused unless an earlier run has exactly these areas."""
     theirs = read_geography(geography_file(run))["block_geocode"].to_numpy(dtype=object)
     ours = areas.frame["block_geocode"].to_numpy(dtype=object)
-    if not earlier.is_declared:
-        ours = ours if areas.codes is None else areas.codes
+    if earlier.has_blocks and areas.codes is not None:
+        ours = areas.codes
     missing, further = set(ours) - set(theirs), set(theirs) - set(ours)
     if missing or further:
         raise InputRefused(

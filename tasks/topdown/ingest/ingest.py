@@ -32,6 +32,8 @@ def check_input_of(
 
     `scratch` is the folder for temporary files of confidential rows.
     """
+    if scratch is not None:
+        scratch.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=scratch) as folder:
         reading, findings = completed(reading_of(settings), Path(folder))
         if findings:

@@ -128,7 +128,8 @@ def _listed(
     """Areas as lists of blocks, and the blocks that the run knows; their points are those of the
     last geolevel's entities.
     """
-    last = settings.compiled_census.geolevels[-1] if settings.is_declared else None
+    declared = settings.compiled_census.geography
+    last = settings.compiled_census.code_column
     of_file = None
     if isinstance(entities, str | Path):
         of_file = read_areas(Path(entities), last, settings.written)
@@ -136,8 +137,7 @@ def _listed(
     known = KnownBlocks.of(geography, last)
     if of_file is not None:
         return of_file, known
-    declared = settings.compiled_census.geography
-    told = declared.entities.get(declared.geolevels[-1]) if declared is not None else None
+    told = declared.entities.get(declared.geolevels[-1])
     points = None
     if told is not None and told.latitude is not None and told.longitude is not None:
         points = points_of(geography, told.latitude, told.longitude)

@@ -64,8 +64,7 @@ def charge_of(run: RunDirectory, settings: TopdownSettings) -> Charge:
     any noise is drawn, and InputRefused where bypassed geounits make the exact epsilon larger than
     one that is declared.
     """
-    if settings.is_declared:
-        refuse_unheld_invariants(run, settings)
+    refuse_unheld_invariants(run, settings)
     draws = []
     for universe in settings.run.universes:
         budget, spine = settings.budget_of(universe), read_spine(spine_folder(run, universe))

@@ -8,28 +8,26 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ....geography.declared import declared_units
 from ....geography.levels import Spine
 from ...answers.noisy import write_constraints
-from ...census.invariants import read_geography
+from ...census.census import Universe
 from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
-from ..paths import constraints_file, geography_file, spine_folder
+from ..paths import constraints_file, spine_folder
 from ..settings import TopdownSettings
-from ..spine.build import universe_spine
+from ..spine.build import spines_of
 from ..spine.files import read_spine
 from ..spine.shards import read_shards
 from .constraints import WHOLE, LevelUnits, constraints_of_shard, resolved_invariants
-from .public_answers import held_invariants, public_answers, units_of_areas
+from .public_answers import held_invariants, public_answers, units_of_areas, units_of_run
 
 
 def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
     """Raise InputRefused for an invariant that the run's spine cannot hold."""
-    areas = read_geography(geography_file(run))
-    units = declared_units(areas, settings.compiled_census.areas.geolevels)
     for universe in settings.run.universes:
-        declared = settings.compiled_census.universes[universe]
-        resolved_invariants(read_spine(spine_folder(run, universe)), declared, units)
+        spine = read_spine(spine_folder(run, universe))
+        units = units_of_run(run, settings.compiled_census, spine)
+        resolved_invariants(spine, _held(settings, universe), units)
 
 
 def checked_spines(
@@ -42,15 +40,21 @@ def checked_spines(
     """
     census = settings.compiled_census
     for universe in settings.run.universes:
-        spine = universe_spine(
-            settings, universe, areas, areas if invariants is None else invariants
+        spine = spines_of(settings).spine(
+            universe, areas, areas if invariants is None else invariants
         )
-        held = census.universes[universe]
-        if settings.blocks_only:
-            of_areas = tuple(i for i in held.invariants if i.geolevel == census.geolevels[-1])
-            held = replace(held, invariants=of_areas)
         units = units_of_areas(census, spine, areas)
-        yield universe, spine, resolved_invariants(spine, held, units)
+        yield universe, spine, resolved_invariants(spine, _held(settings, universe), units)
+
+
+def _held(settings: TopdownSettings, universe: str) -> Universe:
+    """A universe with the invariants that are held: where areas are estimated alone, their own."""
+    census = settings.compiled_census
+    declared, last = census.universes[universe], census.geolevels[-1]
+    if not settings.blocks_only:
+        return declared
+    own = tuple(entry for entry in declared.invariants if entry.geolevel == last)
+    return replace(declared, invariants=own)
 
 
 def spending_on_exact_answers(

@@ -64,14 +64,11 @@ def public_answers(
 
     Earlier universes that its relations name must have been estimated.
     """
-    declared = settings.compiled_census.universes[universe]
-    file = invariants_file(run)
-    columns = [name for name in pq.read_schema(file).names if name != GEOCODE]
-    public = pq.read_table(file, columns=columns).to_pandas()
+    declared, public = settings.compiled_census.universes[universe], read_public(run)
     if HOUSING_UNITS in public:
         return _addresses(run, declared, spine, public)
     multiples = frame_multiples(declared, public)
-    units = _units_of_run(run, settings.compiled_census, spine)
+    units = units_of_run(run, settings.compiled_census, spine)
     totals = read_declared_totals(state_totals_file(run))[universe]
     exact = {
         i.name: UnitAnswers.of_units(units[i.geolevel], totals[i.name]) for i in declared.invariants
@@ -83,6 +80,15 @@ def public_answers(
         released_sums(run, settings, declared, spine.n_blocks),
         read_held(run, settings, universe, spine.n_blocks),
     )
+
+
+def read_public(run: RunDirectory) -> pd.DataFrame:
+    """What is public of the areas that a spine has, in the rows that `Spine.block_row` numbers."""
+    file = invariants_file(run)
+    columns = [name for name in pq.read_schema(file).names if name != GEOCODE]
+    public = pq.read_table(file, columns=columns).to_pandas()
+    # The spine of the 2020 Census has the blocks that can hold somebody; the index tells which.
+    return public[inhabitable(public)] if HOUSING_UNITS in public else public
 
 
 def frame_multiples(universe: Universe, public: pd.DataFrame) -> list[np.ndarray]:
@@ -108,7 +114,7 @@ def held_invariants(universe: Universe, held: Mapping[str, object]) -> Universe:
     return replace(universe, invariants=tuple(i for i in universe.invariants if i.name in held))
 
 
-def _units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, Units]:
+def units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, Units]:
     """`units_of_areas` from a run's file, of which only the geolevels' columns are read."""
     file = geography_file(run)
     columns = [name for name in pq.read_schema(file).names if name in census.geolevels]
@@ -116,10 +122,9 @@ def _units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, 
 
 
 def _addresses(
-    run: RunDirectory, universe: Universe, spine: Spine, public: pd.DataFrame
+    run: RunDirectory, universe: Universe, spine: Spine, addresses: pd.DataFrame
 ) -> PublicAnswers:
-    """Those of the 2020 Census, whose spine has the blocks that can hold somebody."""
-    addresses = public[inhabitable(public)]
+    """Those of the 2020 Census."""
     totals = read_state_totals(state_totals_file(run))
     exact, units = {}, {}
     for invariant in universe.invariants:
@@ -185,7 +190,7 @@ def shard_units(
         if kind is not None:
             found[invariant.name] = alike(n, kind), np.empty(0, dtype=object)
             continue
-        units = _units_of_run(run, census, spine)[invariant.geolevel]
+        units = units_of_run(run, census, spine)[invariant.geolevel]
         level = resolved_units(spine, invariant, units, invariant.name)[shard.geolevel]
         found[invariant.name] = level.part(shard.start, shard.stop), units.path
     return found
@@ -255,14 +260,30 @@ def released_sums(
 def area_counts(run: RunDirectory, universe: str, n_cells: int, n_areas: int) -> sparse.csr_array:
     """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
     spine = read_spine(spine_folder(run, universe))
-    last = spine.geolevels[-1]
-    files = [
-        run.estimates(universe, last.name, shard.name)
-        for shard in read_shards(spine_folder(run, universe))
-        if shard.geolevel == last.name
-    ]
-    found = sparse.coo_array(read_estimates(files, last.geocode, n_cells))
+    found = sparse.coo_array(released_counts(run, universe, spine, n_cells))
     rows = spine.block_row[found.row]
     counts = sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
     counts.sum_duplicates()
     return counts
+
+
+def released_counts(
+    run: RunDirectory,
+    universe: str,
+    spine: Spine,
+    n_cells: int,
+    blocks: np.ndarray | None = None,
+) -> sparse.csr_array:
+    """Released counts `(n, n_cells)` of all blocks of a spine in its order, or of some of them by
+    their ascending positions, for which the files of their shards alone are read.
+    """
+    last = spine.geolevels[-1]
+    every = read_shards(spine_folder(run, universe))
+    shards = [shard for shard in every if shard.geolevel == last.name]
+    geocode = last.geocode
+    if blocks is not None:
+        ends = np.array([shard.stop for shard in shards])
+        held = np.unique(np.searchsorted(ends, blocks, side="right"))
+        shards, geocode = [shards[i] for i in held], geocode[blocks]
+    files = [run.estimates(universe, last.name, shard.name) for shard in shards]
+    return read_estimates(files, geocode, n_cells)

@@ -238,7 +238,7 @@ def _held_invariants(settings: TopdownSettings, universe: str) -> Iterator[str]:
     census, geolevels = settings.compiled_census, settings.budget[universe].geolevels
     for invariant in census.universes[universe].invariants:
         is_last = invariant.geolevel == census.geolevels[-1]
-        stands = settings.is_declared or invariant.geolevel in geolevels
+        stands = invariant.above is None or invariant.geolevel in geolevels
         if is_last or (stands and not settings.blocks_only):
             yield invariant.name
 
@@ -314,15 +314,14 @@ def _allocation(settings: TopdownSettings, report: dict) -> Section:
         )
         for query in report["queries"]
     )
-    leaf = "an area" if settings.is_declared else "a block"
     before = ", before any geounits were bypassed" if settings.geography.bypass else ""
     headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
     return Section(
         f"Noise: {report['universe']}",
         (
             "Shares of the loss by geolevel and by query, and the standard deviation of the noise "
-            f"in each answer{before}. Along every path from the root to {leaf} the shares add to "
-            "exactly 1.",
+            f"in each answer{before}. Along every path from the root to a single "
+            f"{settings.area_word} the shares add to exactly 1.",
             Table(headers, rows, "noise s.d."),
         ),
     )

@@ -32,8 +32,8 @@ class DeclaredTotals:
         self._census = settings.compiled_census
         self._areas = read_geography(geography_file(run))
         self.universe = settings.run.universes[0]
-        self.counted = f"number of {self.universe}"
-        geography = self._census.areas
+        self.counted = self._census.universes[self.universe].counted.text
+        geography = self._census.geography
         further = dict.fromkeys(
             [level for table in self._census.tables for level in table.levels]
             + [category.column for category in geography.categories.values()]

@@ -36,7 +36,7 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], .
         said += [(zero.name, _zero(settings, name, zero)) for zero in settings.zeros_of(name)]
         facts += [("", Exact(f"{name}: {one}", meaning)) for one, meaning in said]
     columns = "with all columns that the table has, such as codes, names and points"
-    meaning = f"which areas there are in {census.areas.table}, {columns}, is used as it is"
+    meaning = f"which areas there are in {census.geography.table}, {columns}, is used as it is"
     return (*facts, (AREAS, Exact("areas", meaning)))
 
 

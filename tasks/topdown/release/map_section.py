@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
+from ...census.census import Universe
 from ...census.invariants import read_geography
 from ...pages.document import Figure, Section
 from ...pages.maps import area_map
@@ -34,8 +35,8 @@ OFF_SPINE = frozenset(("060", "160", "280"))
 """Summary levels of entities that may lie across the geounits of the spine."""
 MOST_AREAS = 6000
 """Areas on a map; more would be smaller than a point of the page."""
-COUNTED = {"persons": ("P0010001", "population"), "units": ("H0010002", "occupied housing units")}
-"""The variable that a map shows, and what it counts, by universe."""
+COUNTED = {"persons": "P0010001", "units": "H0010002"}
+"""The variable that a map shows, by universe."""
 TITLE = "Map"
 _NO_MARGINS = "Without margins there is nothing to show on a map."
 
@@ -119,10 +120,11 @@ def map_section(
 
 
 def _totals(run: RunDirectory, settings: TopdownSettings) -> Totals | None:
-    if settings.is_declared:
+    census = settings.compiled_census
+    if not census.summary_levels:
         return DeclaredTotals(run, settings)
     universes = [u for u in tabulated_universes(settings) if u in COUNTED]
-    return RedistrictingTotals(run, universes[0]) if universes else None
+    return RedistrictingTotals(run, census.universes[universes[0]]) if universes else None
 
 
 class RedistrictingTotals:
@@ -130,10 +132,10 @@ class RedistrictingTotals:
 
     off_spine = OFF_SPINE
 
-    def __init__(self, run: RunDirectory, universe: str) -> None:
+    def __init__(self, run: RunDirectory, universe: Universe) -> None:
         self._run = run
-        self.universe = universe
-        self._variable, self.counted = COUNTED[universe]
+        self.universe, self._is_part = universe.name, bool(universe.counted.where)
+        self._variable, self.counted = COUNTED[universe.name], universe.counted.text
 
     @property
     def released(self) -> Mapping[str, pd.Series]:
@@ -150,8 +152,8 @@ class RedistrictingTotals:
         return name if name.startswith("AIAN") else name.lower()
 
     def true(self, level: str, of_blocks: pd.Series) -> pd.Series | None:
-        """True records of every entity of a summary level; None for units, which may be vacant."""
-        if self.universe != "persons":
+        """True records of every entity of a summary level; None where a part of them is shown."""
+        if self._is_part:
             return None
         geography = read_geography(geography_file(self._run))
         entities = entities_of(geography, SUMMARY_LEVELS[level])

@@ -40,7 +40,7 @@ from .declared_files import (
     write_rows,
 )
 from .tabulations.levels import SUMMARY_LEVELS, SummaryLevel, entities_of
-from .tabulations.tables import entity_columns
+from .tabulations.tables import ENDINGS, entity_columns
 from .tabulations.variables import variable_matrix, variables_of
 
 MARGIN_LEVEL = 0.9
@@ -121,10 +121,7 @@ def table_margin_files(
 ) -> list[Path]:
     """Paths of the margins of the redistricting tables in the order in which they are written."""
     stems = [f"{level.stem}{SUFFIX}" for level in levels]
-    return [directory / TABLES / f"{stem}{ending}" for stem in stems for ending in _ENDINGS]
-
-
-_ENDINGS = (".parquet", ".csv")
+    return [directory / TABLES / f"{stem}.{ending}" for stem in stems for ending in ENDINGS]
 
 
 def write_declared_margins(
@@ -157,15 +154,6 @@ def write_declared_margins(
     return write_rows(directory / TABLES / f"{table.name}{SUFFIX}", kinds, batches(), is_private)
 
 
-def declared_margin_files(directory: Path, tables: Sequence[TableDeclaration]) -> list[Path]:
-    """Paths of the margins of declared tables in the order in which they are written."""
-    return [
-        directory / TABLES / f"{table.name}{SUFFIX}{ending}"
-        for table in tables
-        for ending in _ENDINGS
-    ]
-
-
 def _areas(of_block: np.ndarray, n_entities: int) -> BlockAreas:
     """Entities as lists of blocks of the spine, from the entity of each block."""
     return BlockAreas.of_pairs(n_entities, np.arange(len(of_block)), of_block)
@@ -178,7 +166,7 @@ def _write(
     is_private: bool,
 ) -> list[Path]:
     """Write batches as Parquet and as comma-separated text; the text appears last."""
-    parquet, text = (stem.with_name(f"{stem.name}{ending}") for ending in _ENDINGS)
+    parquet, text = (stem.with_name(f"{stem.name}.{ending}") for ending in ENDINGS)
     metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
     schema = pa.schema(list(kinds.items()), metadata=metadata)
     options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")

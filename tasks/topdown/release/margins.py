@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from ...census.declarations import TableDeclaration
-from ...census.invariants import read_geography
 from ...runs.directory import RunDirectory
 from ..intervals.kept_posterior import (
     drop_posterior,
@@ -19,14 +17,8 @@ from ..intervals.kept_posterior import (
 )
 from ..intervals.run_posterior import RunLevels, RunPosterior
 from ..intervals.sizes import why_no_margins
-from ..paths import geography_file, spine_folder
+from ..paths import spine_folder
 from ..settings import TopdownSettings
-from .margin_files import (
-    declared_margin_files,
-    table_margin_files,
-    write_declared_margins,
-    write_table_margins,
-)
 from .margin_summary import (
     read_margin_summary,
     read_why_none,
@@ -34,13 +26,10 @@ from .margin_summary import (
     write_margin_summary,
     write_why_none,
 )
-from .tabulations.levels import SUMMARY_LEVELS, SummaryLevel
-from .tabulations.run import has_tables, tabulated_universes
+from .tabulations.run import tables_of_run
 
 FIGURES, FILES = "figures", "files"
 """Kinds of pieces of the margins: what the report shows, and what stands beside the tables."""
-BLOCKS, AREAS = "blocks", "areas"
-"""Subjects of the pieces with the margins of the redistricting tables."""
 LEAST_APART = 1 << 13
 """Blocks from which margins are written in pieces: there are seconds of work in each."""
 
@@ -56,18 +45,13 @@ def has_margins(settings: TopdownSettings) -> bool:
 
 def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The margins beside the unchecked tables, in the order in which they are written."""
-    if not has_tables(settings):
-        return []
-    none = universes_without_margins(run, settings)
-    if settings.is_declared:
-        tables = [
-            table
-            for universe in settings.run.universes
-            for table in settings.compiled_census.tables
-            if table.universe == universe and universe not in none
-        ]
-        return declared_margin_files(run.unchecked_release, tables)
-    return [] if none else table_margin_files(run.unchecked_release)
+    none, tables = universes_without_margins(run, settings), tables_of_run(run, settings)
+    return [
+        file
+        for subject in tables.margin_pieces()
+        if not none.keys() & set(_group(tables.together, tables.universes_of(subject)))
+        for file in tables.margin_files(subject)
+    ]
 
 
 def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -100,22 +84,17 @@ def written_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
 class MarginPiece:
     """A piece of the margins: the figures of a universe for the report, or some files of margins.
 
-    subject : the universe of figures; of files the declared table, or `BLOCKS` or `AREAS`.
+    subject : the universe of figures; of files, the tables beside which they stand.
     """
 
     kind: str
     subject: str
 
 
-def pieces(settings: TopdownSettings) -> list[MarginPiece]:
+def pieces(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
     """All pieces of the margins of a run, the longest first."""
-    figures = [MarginPiece(FIGURES, universe) for universe in settings.run.universes]
-    if not has_tables(settings):
-        return figures
-    names = [BLOCKS, AREAS]
-    if settings.is_declared:
-        names = [table.name for table in settings.compiled_census.tables]
-    return [*(MarginPiece(FILES, name) for name in names), *figures]
+    files = [MarginPiece(FILES, name) for name in tables_of_run(run, settings).margin_pieces()]
+    return [*files, *(MarginPiece(FIGURES, universe) for universe in settings.run.universes)]
 
 
 def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
@@ -126,14 +105,14 @@ def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[MarginPie
     blocks = [spine_folder(run, name) / "blocks.parquet" for name in settings.run.universes]
     if max(pq.read_metadata(path).num_rows for path in blocks) < LEAST_APART:
         return []
-    return pieces(settings)
+    return pieces(run, settings)
 
 
 def keep_posteriors(run: RunDirectory, settings: TopdownSettings) -> Path:
     """Keep the estimates that the pieces of the margins need, from the measurements alone, or why
     a universe has none; returns their folder.
     """
-    for universes in _together(settings):
+    for universes in tables_of_run(run, settings).together:
         levels = {name: RunLevels.read(run, settings, name) for name in universes}
         if not _left_out(run, levels):
             for name in universes:
@@ -149,8 +128,8 @@ def are_kept(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 def write_piece(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece) -> None:
     """Write a piece of the margins, if its universes have any; raises as `write_margins`."""
-    own, none = _universes_of(settings, piece), universes_without_margins(run, settings)
-    if not any(none.keys() & set(group) for group in _together(settings) if set(own) <= set(group)):
+    own, none = _universes_of(run, settings, piece), universes_without_margins(run, settings)
+    if not none.keys() & set(_group(tables_of_run(run, settings).together, own)):
         _write(run, settings, [piece], own)
 
 
@@ -159,15 +138,14 @@ def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     its pieces are not written yet.
 
     Reads measurements, constraints, public geography and, for the report, estimates. A universe
-    whose estimates would not fit in memory gets none, and the run keeps why. The universes of the
-    census of 2020 stand in the same tables, and get margins together or not at all; those of a
-    declared census are taken one after the other.
+    whose estimates would not fit in memory gets none, and the run keeps why. Universes that stand
+    in the same tables get margins together or not at all; others are taken one after the other.
     """
-    for universes in _together(settings):
+    for universes in tables_of_run(run, settings).together:
         left = [
             piece
-            for piece in pieces(settings)
-            if set(_universes_of(settings, piece)) <= set(universes)
+            for piece in pieces(run, settings)
+            if set(_universes_of(run, settings, piece)) <= set(universes)
             and not is_written(run, settings, piece)
         ]
         if left:
@@ -186,39 +164,22 @@ def is_written(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece)
     """Whether a piece of the margins stands."""
     if piece.kind == FIGURES:
         return read_margin_summary(run, piece.subject) is not None
-    if settings.is_declared:
-        files = declared_margin_files(run.unchecked_release, [_table(settings, piece)])
-    else:
-        files = table_margin_files(run.unchecked_release, _levels(piece))
+    files = tables_of_run(run, settings).margin_files(piece.subject)
     return all(path.exists() for path in files)
 
 
-def _together(settings: TopdownSettings) -> list[tuple[str, ...]]:
-    """The universes whose margins stand in the same tables."""
-    universes = settings.run.universes
-    return [(name,) for name in universes] if settings.is_declared else [tuple(universes)]
-
-
-def _universes_of(settings: TopdownSettings, piece: MarginPiece) -> tuple[str, ...]:
+def _universes_of(
+    run: RunDirectory, settings: TopdownSettings, piece: MarginPiece
+) -> tuple[str, ...]:
     """The universes whose estimates a piece needs."""
     if piece.kind == FIGURES:
         return (piece.subject,)
-    if not settings.is_declared:
-        return tabulated_universes(settings)
-    return (_table(settings, piece).universe,)
+    return tables_of_run(run, settings).universes_of(piece.subject)
 
 
-def _table(settings: TopdownSettings, piece: MarginPiece) -> TableDeclaration:
-    """The declared table whose margins a piece has."""
-    tables = settings.compiled_census.tables
-    return next(table for table in tables if table.name == piece.subject)
-
-
-def _levels(piece: MarginPiece) -> list[SummaryLevel]:
-    """The summary levels of a piece of the redistricting tables."""
-    return [
-        level for level in SUMMARY_LEVELS.values() if level.has_blocks == (piece.subject == BLOCKS)
-    ]
+def _group(together: Sequence[tuple[str, ...]], universes: Sequence[str]) -> tuple[str, ...]:
+    """The universes that stand in the same tables as these."""
+    return next(group for group in together if set(universes) <= set(group))
 
 
 def _write(
@@ -232,33 +193,13 @@ def _write(
     if _left_out(run, levels):
         return
     found = {name: posterior_of(run, name, part) for name, part in levels.items()}
-    is_private = settings.is_private
+    tables = tables_of_run(run, settings)
     for piece in pieces:
         if piece.kind == FIGURES:
             name = piece.subject
             write_margin_summary(run, name, summarise_margins(run, settings, name, found[name]))
-        elif settings.is_declared:
-            (universe,) = universes
-            census = settings.compiled_census
-            if census.geography is None:
-                raise ValueError("a declared census has a geography")
-            write_declared_margins(
-                _table(settings, piece),
-                found[universe],
-                read_geography(geography_file(run)),
-                census.geography,
-                settings.schema_of(universe),
-                run.unchecked_release,
-                is_private=is_private,
-            )
         else:
-            write_table_margins(
-                {u: (found[u], settings.schema_of(u)) for u in tabulated_universes(settings)},
-                read_geography(geography_file(run)),
-                run.unchecked_release,
-                _levels(piece),
-                is_private=is_private,
-            )
+            tables.write_margins(piece.subject, found)
 
 
 def _left_out(run: RunDirectory, levels: Mapping[str, RunLevels]) -> bool:

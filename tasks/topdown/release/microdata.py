@@ -31,16 +31,18 @@ import pyarrow.parquet as pq
 from ...census.cef_2020 import CENSUS
 from ...census.census import Census
 from ...census.declarations import MicrodataColumn, MicrodataDeclaration
-from ...census.invariants import read_invariants
+from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import layout_of
 from ...census.queries import marginal_query, tells
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from ..paths import invariants_file, spine_folder
+from ..measurement.public_answers import area_counts
+from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards
+from .declared_files import WrittenFiles, write_declared_microdata
 from .text_rows import (
     NUMBER,
     OF_BLOCK,
@@ -55,15 +57,6 @@ SEPARATOR = "|"
 
 BLOCKS_PER_PART = 1 << 16
 """Blocks whose estimates are in memory at a time."""
-
-
-@dataclass(frozen=True)
-class MicrodataFiles:
-    """The two files of one universe's microdata and their number of rows."""
-
-    parquet: Path
-    csv: Path
-    n_rows: int
 
 
 @dataclass(frozen=True)
@@ -154,15 +147,33 @@ def block_estimate_parts(
         yield table.filter(pc.and_(pc.greater_equal(code, low), pc.less_equal(code, high)))
 
 
-def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> MicrodataFiles:
-    """Write the microdata of a universe beside what else is to be checked before its release."""
-    estimates = block_estimate_parts(run, universe)
-    schema, folder = settings.schema_of(universe), run.unchecked_release
+def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
+    """Write the microdata of a universe beside what else is to be checked before its release: in
+    the layout that the census declares, or with labels of areas and levels.
+    """
+    census, schema = settings.compiled_census, settings.schema_of(universe)
+    folder, declared = run.unchecked_release, census.universes[universe].declared
     folder.mkdir(exist_ok=True)
-    further = None
-    if layout_of(universe).further is not None:
-        further = read_invariants(invariants_file(run))
-    return write_microdata(estimates, schema, folder, further, is_private=settings.is_private)
+    if declared.microdata is None:
+        areas = read_geography(geography_file(run))
+        return write_declared_microdata(
+            area_counts(run, universe, schema.n_cells, len(areas)),
+            areas,
+            census.geolevels,
+            schema,
+            folder,
+            count=declared.count,
+            is_private=settings.is_private,
+        )
+    has_further = declared.microdata.further is not None
+    return write_microdata(
+        block_estimate_parts(run, universe),
+        schema,
+        folder,
+        read_invariants(invariants_file(run)) if has_further else None,
+        census=census,
+        is_private=settings.is_private,
+    )
 
 
 def write_microdata(
@@ -174,7 +185,7 @@ def write_microdata(
     census: Census = CENSUS,
     is_private: bool = True,
     rows_per_batch: int = 1 << 18,
-) -> MicrodataFiles:
+) -> WrittenFiles:
     """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
 
     Columns of attributes that the schema lacks are left out. Those of attributes that the universe
@@ -378,7 +389,7 @@ def _write(
     stem: Path,
     is_private: bool,
     rows_per_batch: int,
-) -> MicrodataFiles:
+) -> WrittenFiles:
     of_rows = columns(_NO_COUNTS)
     names = [column if isinstance(column, str) else column.name for column in of_rows]
     numbers = [column for column in of_rows if isinstance(column, str)]
@@ -412,7 +423,7 @@ def _write(
                     text = repeated_rows(pieces, rows.block, rows.cell, rows.count, n_rows)
                     csv_file.write(text)
                     n_rows += int(rows.count.sum())
-    return MicrodataFiles(parquet, csv, n_rows)
+    return WrittenFiles(parquet, csv, n_rows)
 
 
 def _pieces(columns: Sequence[_CodedColumn | str]) -> Pieces:

@@ -18,13 +18,11 @@ def protected_tables(settings: TopdownSettings, name: str) -> str:
     """
     universe = settings.compiled_census.universes[name]
     is_pure = settings.budget_of(name).is_pure
-    geography = settings.compiled_census.geography
-    areas = None if geography is None else geography.table
     sentences = [
         _sentence(universe, reach, is_pure)
         for reach in universe.reaches
         # Areas are public, and nobody's records.
-        if reach.table != areas
+        if reach.table != settings.compiled_census.geography.table
     ]
     declared = universe.declared
     if declared.count is not None and declared.largest_count is None:

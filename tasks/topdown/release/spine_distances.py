@@ -20,7 +20,7 @@ from ....geography.summary import geounit_counts, statistics
 from ...runs.errors import InputRefused
 from ..intervals.area_lists import KnownBlocks, NamedAreas
 from ..settings import TopdownSettings
-from ..spine.build import aian_spine, spine_geography, universe_categories, universe_spine
+from ..spine.build import spines_of
 
 LISTED = "listed areas"
 """Category of the areas that somebody lists."""
@@ -59,15 +59,14 @@ def spine_distances(
     """
     frames: list[pd.DataFrame] = []
     geounits: list[pd.DataFrame] = []
-    before = "conventional" if settings.is_declared else "aian"
-    blocks = spine_geography(settings, geography, invariants)
+    made = spines_of(settings)
+    blocks = made.rows(geography, invariants)
     for universe in settings.run.universes:
         kind: str = settings.geography.spine
-        spines = {kind: universe_spine(settings, universe, geography, invariants)}
-        if kind != before:
-            other = aian_spine(settings, universe, geography, invariants)
-            spines = {before: other} | spines
-        categories = universe_categories(settings, universe, geography, invariants)
+        spines = {kind: made.spine(universe, geography, invariants)}
+        if kind != made.before:
+            spines = {made.before: made.other(universe, geography, invariants)} | spines
+        categories = made.categories(universe, geography, invariants)
         for name, spine in spines.items():
             own = [_of_category(settings, spine, category, blocks) for category in categories]
             if listed is not None:
@@ -112,8 +111,8 @@ def _of_listed(
     settings: TopdownSettings, spine: Spine, geography: pd.DataFrame, listed: pd.DataFrame
 ) -> pd.DataFrame:
     """The listed areas, by name."""
-    last = settings.compiled_census.geolevels[-1] if settings.is_declared else None
-    areas = NamedAreas.listed(listed, spine.block_geocode, KnownBlocks.of(geography, last))
+    known = KnownBlocks.of(geography, settings.compiled_census.code_column)
+    areas = NamedAreas.listed(listed, spine.block_geocode, known)
     pairs, n_areas = areas.blocks, len(areas.names)
     entries = listed_entries(spine.n_blocks, pairs.block, pairs.area)
     return pd.DataFrame(
@@ -141,15 +140,13 @@ def _name_columns(settings: TopdownSettings, category: Category) -> Iterator[str
     and the one beside a code of the census of 2020, such as PLACE_NAME.
     """
     census = settings.compiled_census
-    declared = census.geography
-    column = category.name
-    if declared is not None and category.name in declared.categories:
+    declared, column = census.geography, category.name
+    if category.name in declared.categories:
         column = declared.categories[category.name].column
-    if declared is not None:
-        for level in (category.name, column):
-            entry = declared.entities.get(level)
-            if entry is not None and entry.name is not None:
-                yield entry.name
+    for level in (category.name, column):
+        entry = declared.entities.get(level)
+        if entry is not None and entry.name is not None:
+            yield entry.name
     for part, code in census.code_parts.items():
         if code.column == column:
             yield f"{part}_NAME"

@@ -10,6 +10,7 @@ from ...pages.document import NONE, Figure, Section, Table
 from ...pages.figures import bar_chart, line_chart
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
+from ..spine.build import spines_of
 from ..spine.summary import read_summary
 
 CATEGORY_NAMES_2020 = {
@@ -35,18 +36,17 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     """Tables and charts of the spine summary of a universe."""
     summary = read_summary(run, universe)
     spine = settings.geography.spine
-    counted = "population" if universe == "persons" else "occupied housing units"
-    if settings.is_declared:
-        counted = f"number of {universe}"
-    imposed = "counts are made non-negative and whole"
-    if universe == "persons" and not settings.blocks_only and not settings.is_declared:
-        imposed = f"the exact totals of the states are used and {imposed}"
+    census, made = settings.compiled_census, spines_of(settings)
+    declared = census.universes[universe]
+    counted, imposed = declared.counted.text, "counts are made non-negative and whole"
+    exact = [i.geolevel for i in declared.invariants if i.geolevel != census.geolevels[-1]]
+    if exact and not settings.blocks_only:
+        imposed = f"the exact answers at {', '.join(dict.fromkeys(exact))} are used and {imposed}"
     noise = " This run drew no noise; the prediction is for its budget." * settings.privacy.infinite
-    before = "conventional" if settings.is_declared else "AIAN"
     taker = f"{settings.area_word}s" if settings.blocks_only else "parent"
     moved = ""
     is_moved = set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"])
-    if is_moved and not settings.is_declared:
+    if is_moved and made.before == "aian":
         moved = " Its tracts take the budget of the geolevels that it does not have."
     blocks: list[str | Table | Figure] = [
         f"Geounits of the {SPINE_NAMES[spine]}, and the children of a geounit at the geolevel "
@@ -63,8 +63,9 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     )
     blocks += [
         "Off-spine distance: the fewest geounits that must be added and subtracted to make up an "
-        f"entity, over the entities of each category. Fewer is better. The {before} spine is what "
-        f"the same geography gives without optimised groups.{moved}",
+        f"entity, over the entities of each category. Fewer is better. The "
+        f"{made.before_name} spine is what the same geography gives without optimised groups."
+        f"{moved}",
         statistics_table(distances),
         *means_chart(
             distances,
@@ -85,7 +86,7 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
 
 def with_category_names(settings: TopdownSettings, frame: pd.DataFrame) -> pd.DataFrame:
     """A frame whose categories are called as people call them."""
-    names = {} if settings.is_declared else CATEGORY_NAMES_2020
+    names = CATEGORY_NAMES_2020 if settings.compiled_census.has_blocks else {}
     return frame.assign(category=[names.get(name, name) for name in frame["category"]])
 
 
@@ -105,7 +106,7 @@ def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.Dat
             shown = (float(children.mean()), int(quantile), int(children.max()))
         on_branch = (level.aian_geounits,) * has_branch
         rows.append((level.geolevel, level.geounits, *on_branch, level.bypassed, *shown))
-    branch = ("on the branch" if settings.is_declared else "AIAN branch",) * has_branch
+    branch = (spines_of(settings).branch,) * has_branch
     headers = ("geolevel", "geounits", *branch, "bypassed", "mean children", "90%", "most")
     return Table(headers, tuple(rows))
 

@@ -6,7 +6,6 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..settings import TopdownSettings
-from .declared_run import write_declared_universe
 from .margins import (
     MarginPiece,
     are_kept,
@@ -26,8 +25,7 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
     for folder in (run.release, run.unchecked_release):
         if (folder / f"mdf_{universe}.csv").exists():
             return found(folder / f"mdf_{universe}.csv")
-    write = write_declared_universe if settings.is_declared else write_universe
-    written = write(run, settings, universe)
+    written = write_universe(run, settings, universe)
     return made(written.csv, {"rows": written.n_rows})
 
 

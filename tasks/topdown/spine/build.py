@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -42,24 +43,20 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
-from ..workload.sections import GeographySettings
+from ..workload.sections import DHC, GeographySettings
 from ..workload.state_totals import refuse_unheld_state_totals
 from .files import write_spine
 from .shards import cut_spine, write_shards
 
-DHC = "dhc"
-"""The kind of spine of the demographic and housing characteristics product."""
-
 
 def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
     """The rules that `geography` asks for; raises GeographyRefused for values it cannot use."""
-    categories = {} if census.geography is None else census.geography.categories
     ranges = tuple(AianRange(**entry.model_dump()) for entry in settings.aian_ranges)
     if settings.aian_areas is not None:
         ranges = select_aian_areas(ranges, settings.aian_areas)
     return SpineRules(
         aian_ranges=ranges,
-        columns={name: category.column for name, category in categories.items()},
+        columns={name: category.column for name, category in census.geography.categories.items()},
         strong_mcd_states=settings.strong_mcd_states,
         fanout_cutoff=settings.fanout_cutoff,
         cut=settings.block_groups,
@@ -71,42 +68,189 @@ def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
     )
 
 
-def check_spine_settings(settings: TopdownSettings) -> None:
-    """Refuse rules and geolevel shares that make no spine, or none that holds state totals."""
-    try:
-        if settings.is_declared:
-            for universe in settings.run.universes:
-                shares, kind = _declared_shares(settings, universe), settings.geography.spine
-                if kind == DHC:
-                    spine_rules(settings.geography, settings.compiled_census)
-                    validated_shares(shares, kind)
-                else:
-                    checked_geolevels(shares, kind, _geolevels(settings))
-            return
-        spine_rules(settings.geography, settings.compiled_census)
-        for universe in settings.run.universes:
-            validated_shares(_declared_shares(settings, universe), settings.geography.spine)
-    except GeographyRefused as error:
-        raise InputRefused(f"Settings of the spine: {error}.") from None
-    refuse_unheld_state_totals(settings)
+class AreaSpines:
+    """Spines of areas by the rules that a census declares, or on its areas those of DHC's blocks.
 
-
-def universe_spine(
-    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
-) -> Spine:
-    """The spine of a universe over the blocks that can hold somebody.
-
-    Group-quarters types count as off-spine entities for persons only. Raises InputRefused for a
-    geography or rules that make no spine, and for categories that cannot be formed, which spines
-    that do not target any need for their report.
+    before : the kind of spine that those of the settings are compared with.
+    before_name : what pages call it. branch : what they call its branch.
     """
-    kind = settings.geography.spine
-    if settings.is_declared:
-        return _declared(settings, universe, geography, kind)
-    if kind in ("conventional", "aian"):
-        universe_categories(settings, universe, geography, invariants)
-    shares = _declared_shares(settings, universe)
-    return _built(settings, universe, geography, invariants, kind, shares)
+
+    before: Literal["conventional", "aian"] = "conventional"
+    before_name, branch = "conventional", "on the branch"
+
+    def __init__(self, settings: TopdownSettings) -> None:
+        self.settings = settings
+        self.census, self.kind = settings.compiled_census, settings.geography.spine
+
+    def check(self) -> None:
+        """Refuse rules and geolevel shares that make no spine, or none that holds state totals."""
+        try:
+            for universe in self.settings.run.universes:
+                self._check(self.shares(universe))
+        except GeographyRefused as error:
+            raise InputRefused(f"Settings of the spine: {error}.") from None
+
+    def _check(self, shares: Mapping[str, Fraction]) -> None:
+        if self.settings.has_block_rules:
+            spine_rules(self.settings.geography, self.census)
+            validated_shares(shares, self.kind)
+        else:
+            checked_geolevels(shares, self.kind, self.census.geolevels)
+
+    def shares(self, universe: str) -> dict[str, Fraction]:
+        """Shares of the geolevels as the settings have them, whichever of them are measured."""
+        return dict(self.settings.budget[universe].geolevels)
+
+    def read(self, run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The frames of the geography and of what is public of it, as far as a spine has them."""
+        return read_geography(geography_file(run)), read_invariants(invariants_file(run))
+
+    def rows(self, geography: pd.DataFrame, invariants: pd.DataFrame) -> pd.DataFrame:
+        """The rows of the geography that `Spine.block_row` and the categories' entities number."""
+        return geography
+
+    def spine(self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame) -> Spine:
+        """The spine of a universe; raises InputRefused for a geography or rules that make none, and
+        for categories that cannot be formed, which all spines need for their report.
+        """
+        return self._built(universe, geography, self.kind)
+
+    def other(self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame) -> Spine:
+        """The spine of the kind `before` with the same budget."""
+        return self._built(universe, geography, self.before)
+
+    def categories(
+        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+    ) -> tuple[Category, ...]:
+        """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
+        with _refusing(universe):
+            return declared_categories(geography, declared_rules(self.settings, geography))
+
+    def _built(self, universe: str, areas: pd.DataFrame, kind: str) -> Spine:
+        settings, shares = self.settings, self.shares(universe)
+        with _refusing(universe):
+            if kind == DHC:
+                return self._dhc(universe, areas)
+            if kind == "conventional":
+                columns = set(areas.columns)
+                missing = [name for name in list(shares)[1:] if name not in columns]
+                for name in missing:
+                    following = list(shares)[list(shares).index(name) + 1]
+                    shares[following] += shares.pop(name)
+                # Puerto Rico's spine of the DHC product begins at its state, without a nation.
+                shares = dict.fromkeys(self.census.geolevels[:1], Fraction(0)) | shares
+            rules = declared_rules(settings, areas)
+            if kind == "optimized":
+                not_crossed = self._not_crossed(universe, tuple(shares), areas)
+                rules = replace(rules, not_crossed=not_crossed)
+            spine = declared_spine(
+                areas,
+                geolevel_shares=shares,
+                kind=kind,
+                rules=rules,
+                is_pure=settings.budget_of(universe).is_pure,
+            )
+        return with_blocks_only(spine) if settings.blocks_only else spine
+
+    def _not_crossed(self, universe: str, names: Sequence[str], areas: pd.DataFrame) -> str | None:
+        """The deepest geolevel with an invariant of a universe that the groups of a spine of some
+        geolevels could reach across: below the last that is kept, and above single areas.
+        """
+        geolevels = self.census.geolevels
+        exact = {entry.geolevel for entry in self.census.universes[universe].invariants}
+        between = geolevels[geolevels.index(names[-3]) + 1 : -1] if len(names) > 2 else ()
+        crossed = [name for name in between if name in exact and name in areas.columns]
+        return crossed[-1] if crossed else None
+
+    def _dhc(self, universe: str, areas: pd.DataFrame) -> Spine:
+        """The spine of the demographic and housing characteristics product, on declared areas whose
+        codes, one after the other, are those of blocks.
+        """
+        columns = [name for name in self.census.geolevels[1:] if name in areas.columns]
+        spine = build_spine(
+            areas.assign(block_geocode=joined_codes(areas, columns)),
+            geolevel_shares=self.shares(universe),
+            kind=DHC,
+            rules=spine_rules(self.settings.geography, self.census),
+            is_pure=self.settings.budget_of(universe).is_pure,
+        )
+        paths = areas["block_geocode"].to_numpy(dtype=object)
+        spine = replace(spine, block_geocode=paths[spine.block_row])
+        return with_blocks_only(spine) if self.settings.blocks_only else spine
+
+
+class BlockSpines(AreaSpines):
+    """Spines over the blocks of 2020 that can hold somebody.
+
+    Group-quarters types count as off-spine entities for persons only.
+    """
+
+    before = "aian"
+    before_name, branch = "AIAN", "AIAN branch"
+
+    def check(self) -> None:
+        """As of areas; totals of states need a spine that has states."""
+        super().check()
+        refuse_unheld_state_totals(self.settings)
+
+    def read(self, run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The rows of the blocks that can hold somebody."""
+        return read_inhabitable(geography_file(run), invariants_file(run))
+
+    def rows(self, geography: pd.DataFrame, invariants: pd.DataFrame) -> pd.DataFrame:
+        """The blocks that can hold somebody."""
+        return _inhabited(self.settings.run.universes[0], geography, invariants)[0]
+
+    def spine(self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame) -> Spine:
+        """The spine of a universe; see `AreaSpines.spine`."""
+        if self.kind in ("conventional", "aian"):
+            self.categories(universe, geography, invariants)
+        return self._of_blocks(universe, geography, invariants, self.kind, self.shares(universe))
+
+    def other(self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame) -> Spine:
+        """The AIAN spine of the same budget."""
+        shares = on_aian_spine(self.shares(universe))
+        return self._of_blocks(universe, geography, invariants, self.before, shares)
+
+    def categories(
+        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+    ) -> tuple[Category, ...]:
+        """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
+        blocks, group_quarters = _inhabited(universe, geography, invariants)
+        with _refusing(universe):
+            return off_spine_categories(
+                blocks,
+                spine_rules(self.settings.geography, self.census),
+                group_quarters=group_quarters,
+                kind=self.kind,
+            )
+
+    def _of_blocks(
+        self,
+        universe: str,
+        geography: pd.DataFrame,
+        invariants: pd.DataFrame,
+        kind: str,
+        geolevel_shares: Mapping[str, Fraction],
+    ) -> Spine:
+        blocks, group_quarters = _inhabited(universe, geography, invariants)
+        blocks_only = self.settings.blocks_only
+        with _refusing(universe):
+            rules = spine_rules(self.settings.geography, self.census)
+            spine = build_spine(
+                blocks,
+                geolevel_shares=geolevel_shares,
+                kind=kind,
+                rules=replace(rules, bypass=rules.bypass and not blocks_only),
+                is_pure=self.settings.budget_of(universe).is_pure,
+                group_quarters=group_quarters,
+            )
+        return with_blocks_only(spine) if blocks_only else spine
+
+
+def spines_of(settings: TopdownSettings) -> AreaSpines:
+    """How the spines of some settings are made."""
+    return BlockSpines(settings) if settings.compiled_census.has_blocks else AreaSpines(settings)
 
 
 def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
@@ -114,30 +258,12 @@ def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe:
 
     The shards come last: where they are, all is.
     """
-    folder = spine_folder(run, universe)
-    if settings.is_declared:
-        geography, invariants = (
-            read_geography(geography_file(run)),
-            read_invariants(invariants_file(run)),
-        )
-    else:
-        geography, invariants = read_inhabitable(geography_file(run), invariants_file(run))
-    spine = universe_spine(settings, universe, geography, invariants)
-    del geography, invariants
+    folder, spines = spine_folder(run, universe), spines_of(settings)
+    spine = spines.spine(universe, *spines.read(run))
     write_spine(spine, folder)
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)
     shards = cut_spine(spine, schema, budget, on_demand=settings.is_on_demand(universe))
     write_shards(shards, folder)
-
-
-def aian_spine(
-    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
-) -> Spine:
-    """The AIAN spine of the same budget, which a universe's own spine is compared with."""
-    if settings.is_declared:
-        return _declared(settings, universe, geography, "conventional")
-    shares = on_aian_spine(_declared_shares(settings, universe))
-    return _built(settings, universe, geography, invariants, "aian", shares)
 
 
 def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
@@ -153,34 +279,6 @@ def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction
     return {name: share for name, share in sums.items() if share}
 
 
-def universe_categories(
-    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
-) -> tuple[Category, ...]:
-    """The off-spine entity categories of a universe; raises InputRefused as `universe_spine`."""
-    if settings.is_declared:
-        with _refusing(universe):
-            return declared_categories(geography, declared_rules(settings, geography))
-    blocks, group_quarters = _inhabited(universe, geography, invariants)
-    with _refusing(universe):
-        return off_spine_categories(
-            blocks,
-            spine_rules(settings.geography, settings.compiled_census),
-            group_quarters=group_quarters,
-            kind=settings.geography.spine,
-        )
-
-
-def spine_geography(
-    settings: TopdownSettings, geography: pd.DataFrame, invariants: pd.DataFrame
-) -> pd.DataFrame:
-    """The rows of the geography that `Spine.block_row` and the categories' entities number."""
-    return (
-        geography
-        if settings.is_declared
-        else _inhabited(settings.run.universes[0], geography, invariants)[0]
-    )
-
-
 def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRules:
     """The rules of the spines of a declared census.
 
@@ -189,7 +287,7 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
     is split by the bypass.
     """
     census = settings.compiled_census
-    declared, chosen = census.areas, settings.geography.categories
+    declared, chosen = census.geography, settings.geography.categories
     names = tuple(declared.categories) if chosen is None else chosen
     categories = []
     for name in names:
@@ -224,102 +322,6 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
         bypass_cutoff=spine_rules(settings.geography, settings.compiled_census).bypass_cutoff,
         never_split=declared.geolevels[: max(exact, default=0) + 1],
     )
-
-
-def _not_crossed(
-    settings: TopdownSettings, universe: str, names: Sequence[str], areas: pd.DataFrame
-) -> str | None:
-    """The deepest geolevel with an invariant of a universe that the groups of a spine of some
-    geolevels could reach across: below the last that is kept, and above single areas.
-    """
-    geolevels = _geolevels(settings)
-    exact = {entry.geolevel for entry in settings.compiled_census.universes[universe].invariants}
-    between = geolevels[geolevels.index(names[-3]) + 1 : -1] if len(names) > 2 else ()
-    crossed = [name for name in between if name in exact and name in areas.columns]
-    return crossed[-1] if crossed else None
-
-
-def _geolevels(settings: TopdownSettings) -> tuple[str, ...]:
-    """The geolevels that the census declares."""
-    return settings.compiled_census.areas.geolevels
-
-
-def _declared(settings: TopdownSettings, universe: str, areas: pd.DataFrame, kind: str) -> Spine:
-    with _refusing(universe):
-        shares = _declared_shares(settings, universe)
-        if kind == DHC:
-            return _dhc(settings, universe, areas, shares)
-        if kind == "conventional":
-            columns = set(areas.columns)
-            missing = [name for name in list(shares)[1:] if name not in columns]
-            for name in missing:
-                following = list(shares)[list(shares).index(name) + 1]
-                shares[following] += shares.pop(name)
-            # Puerto Rico's spine of the DHC product begins at its state, without a nation above.
-            shares = dict.fromkeys(_geolevels(settings)[:1], Fraction(0)) | shares
-        rules = declared_rules(settings, areas)
-        if kind == "optimized":
-            not_crossed = _not_crossed(settings, universe, tuple(shares), areas)
-            rules = replace(rules, not_crossed=not_crossed)
-        spine = declared_spine(
-            areas,
-            geolevel_shares=shares,
-            kind=kind,
-            rules=rules,
-            is_pure=settings.budget_of(universe).is_pure,
-        )
-    return with_blocks_only(spine) if settings.blocks_only else spine
-
-
-def _dhc(
-    settings: TopdownSettings,
-    universe: str,
-    areas: pd.DataFrame,
-    geolevel_shares: Mapping[str, Fraction],
-) -> Spine:
-    """The spine of the demographic and housing characteristics product, on declared areas whose
-    codes, one after the other, are those of blocks.
-    """
-    columns = [name for name in _geolevels(settings)[1:] if name in areas.columns]
-    codes = joined_codes(areas, columns)
-    blocks = areas.assign(block_geocode=codes)
-    spine = build_spine(
-        blocks,
-        geolevel_shares=geolevel_shares,
-        kind=DHC,
-        rules=spine_rules(settings.geography, settings.compiled_census),
-        is_pure=settings.budget_of(universe).is_pure,
-    )
-    paths = areas["block_geocode"].to_numpy(dtype=object)
-    spine = replace(spine, block_geocode=paths[spine.block_row])
-    return with_blocks_only(spine) if settings.blocks_only else spine
-
-
-def _built(
-    settings: TopdownSettings,
-    universe: str,
-    geography: pd.DataFrame,
-    invariants: pd.DataFrame,
-    kind: str,
-    geolevel_shares: Mapping[str, Fraction],
-) -> Spine:
-    blocks, group_quarters = _inhabited(universe, geography, invariants)
-    with _refusing(universe):
-        rules = spine_rules(settings.geography, settings.compiled_census)
-        spine = build_spine(
-            blocks,
-            geolevel_shares=geolevel_shares,
-            kind=kind,
-            rules=replace(rules, bypass=rules.bypass and not settings.blocks_only),
-            is_pure=settings.budget_of(universe).is_pure,
-            group_quarters=group_quarters,
-        )
-    return with_blocks_only(spine) if settings.blocks_only else spine
-
-
-def _declared_shares(settings: TopdownSettings, universe: str) -> dict[str, Fraction]:
-    """Shares of the geolevels as the settings have them, whichever of them are measured."""
-    return dict(settings.budget[universe].geolevels)
 
 
 def with_blocks_only(spine: Spine) -> Spine:

@@ -16,7 +16,7 @@ from ...tables.findings import UnreadableInput
 from ...tables.sources import input_files
 from ..paths import spine_folder
 from ..settings import TopdownSettings
-from .build import universe_spine
+from .build import spines_of
 from .files import read_spine
 
 
@@ -67,9 +67,9 @@ def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...
     """The sentences before any input is read but the geography table.
 
     Every block is taken to have housing units and no facility. There are none where the bypass
-    runs, where the census is declared, or where the table is not there yet.
+    runs, where areas are no blocks, or where the table is not there yet.
     """
-    if settings.geography.bypass or settings.is_declared:
+    if settings.geography.bypass or not settings.compiled_census.has_blocks:
         return ()
     files = input_files("geography", settings.input.paths()["geography"])
     try:
@@ -78,7 +78,7 @@ def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...
         anywhere = block_invariants(
             blocks["block_geocode"], np.arange(n), np.zeros(n, dtype=np.int64)
         )
-        spines = {u: universe_spine(settings, u, blocks, anywhere) for u in settings.run.universes}
+        spines = {u: spines_of(settings).spine(u, blocks, anywhere) for u in settings.run.universes}
     except (InputRefused, UnreadableInput):
         return ()
     return tuple(

@@ -21,7 +21,7 @@ from ...runs.stamps import write_parquet
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
-from .build import aian_spine, on_aian_spine, universe_categories
+from .build import on_aian_spine, spines_of
 from .files import read_spine
 
 _FRAMES = tuple(field.name for field in fields(SpineSummary))
@@ -40,26 +40,27 @@ def has_summary(run: RunDirectory, universe: str) -> bool:
 def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
     """Compare a universe's spine with the AIAN spine of the same budget, and store the figures.
 
-    Reads the run's geography, declared invariants and spine. For persons the predicted standard
-    deviations are those of an entity's population; for housing units, whose number is an
-    invariant, those of its occupied units.
+    Reads the run's geography, declared invariants and spine. The predicted standard deviations are
+    those of what the universe declares to be `counted` of an entity.
     """
     geography = read_geography(geography_file(run))
     invariants = read_invariants(invariants_file(run))
     spine = read_spine(spine_folder(run, universe))
     budget = settings.budget_of(universe)
     spines = {spine.kind: spine}
-    before = "conventional" if settings.is_declared else "aian"
-    if spine.kind != before:
-        spines = {before: aian_spine(settings, universe, geography, invariants)} | spines
+    made = spines_of(settings)
+    if spine.kind != made.before:
+        spines = {made.before: made.other(universe, geography, invariants)} | spines
     summary = summarise_spines(
         spines,
-        universe_categories(settings, universe, geography, invariants),
+        made.categories(universe, geography, invariants),
         is_pure=budget.is_pure,
         privacy_loss=float(budget.total),
-        total_shares=_plain_total_shares(budget, settings.schema_of(universe))
-        if settings.is_declared
-        else total_shares(budget, settings.schema_of(universe)),
+        total_shares=total_shares(
+            budget,
+            settings.schema_of(universe),
+            is_part=bool(settings.compiled_census.universes[universe].counted.where),
+        ),
     )
     for name in _FRAMES:
         table = pa.Table.from_pandas(getattr(summary, name), preserve_index=False)
@@ -73,31 +74,21 @@ def read_summary(run: RunDirectory, universe: str) -> SpineSummary:
     )
 
 
-def total_shares(budget: Budget, schema: Schema) -> dict[str, float]:
-    """By geolevel, the share of its budget that would tell a population, or a number of occupied
-    units, as well as all its queries do; see `geography.variance.total_share`.
+def total_shares(budget: Budget, schema: Schema, *, is_part: bool) -> dict[str, float]:
+    """By geolevel, the share of its budget that would tell a total, or where `is_part` one of the
+    two parts of an exact one, as well as all its queries do; see `geography.variance.total_share`.
 
-    For occupied units the other answer of a query with two rows is as good as the answer itself,
-    since both add to the invariant number of units: the query counts twice.
+    Of occupied units, say, the other answer of a query with two rows is as good as the answer
+    itself, since both add to the invariant number of units: the query counts twice.
     """
     shares = {}
     for geolevel, queries in budget.query_shares.items():
         answers: list[float] = [marginal_query(schema, name).n_rows for name in queries]
-        if schema.universe == "units":
+        if is_part:
             answers = [0.5 if n == 2 else math.inf for n in answers]
         weights = [float(share) for share in queries.values()]
         shares[geolevel] = total_share(weights, answers, is_pure=budget.is_pure)
     return _with_tracts(shares, budget.geolevel_shares)
-
-
-def _plain_total_shares(budget: Budget, schema: Schema) -> dict[str, float]:
-    """`total_shares` of a total that no invariant tells."""
-    shares = {}
-    for geolevel, queries in budget.query_shares.items():
-        answers = [marginal_query(schema, name).n_rows for name in queries]
-        weights = [float(share) for share in queries.values()]
-        shares[geolevel] = total_share(weights, answers, is_pure=budget.is_pure)
-    return shares
 
 
 def _with_tracts(

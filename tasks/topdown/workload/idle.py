@@ -45,11 +45,9 @@ def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refu
 
 def _has_all_tables(settings: TopdownSections) -> bool:
     """Whether the schemas tell every redistricting table, which the P.L. 94-171 format needs."""
-    if settings.is_declared:
-        return False
     tables = settings.compiled_census.tables
     schemas = {universe: settings.schema_of(universe) for universe in settings.run.universes}
-    return all(
+    return bool(settings.compiled_census.summary_levels) and all(
         table.universe in schemas and tells(schemas[table.universe], names_of_table(table))
         for table in tables
     )
@@ -61,7 +59,7 @@ def _spine_uses(settings: TopdownSections) -> Uses:
     geolevels = {name for budget in budgets for name in budget.geolevels}
     is_pure = any(budget.mechanism == DISCRETE_LAPLACE for budget in budgets)
     categories = set(DEFAULT_CATEGORIES[kind] if rules.categories is None else rules.categories)
-    is_2020 = not settings.is_declared or kind == "dhc"
+    is_2020 = settings.has_block_rules
     is_grouped = (kind in GROUPED, 'geography.spine = "optimized" or "dhc"')
     divides = bool(categories & {"mcd", "place"}) or "Prim" in geolevels
     knows_areas = kind != "conventional" or bool(categories & {"aian", "mcd", "place"})

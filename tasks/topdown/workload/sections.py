@@ -35,6 +35,8 @@ from .tables import CensusTables
 Universe = FileName
 """Name of a universe that the census declares."""
 
+DHC = "dhc"
+"""The kind of spine of the demographic and housing characteristics product."""
 CEF_2020 = "cef_2020"
 """The census of settings that declare none."""
 
@@ -229,9 +231,9 @@ class TopdownSections(ProductSettings):
         return compiled(self.census)
 
     @property
-    def is_declared(self) -> bool:
-        """Whether the declaration alone says how the tables are read and released."""
-        return self.compiled_census.is_declared
+    def has_block_rules(self) -> bool:
+        """Whether spines follow the rules of the blocks of 2020, as that of DHC does anywhere."""
+        return self.compiled_census.has_blocks or self.geography.spine == DHC
 
     @property
     def area_word(self) -> str:

@@ -162,6 +162,7 @@ def test_ranges_stand_for_the_levels_within_them():
         declared = CensusDeclaration.model_validate(
             {
                 "layout": "cef",
+                "geography": {"geolevels": ["US", "Block"], "rules": "blocks"},
                 "attributes": {"age": {"column": "a", "numbers": [0, 1]}},
                 "universes": {"u": {"table": "t", "attributes": ["age"], "invariants": []}},
                 "quantities": [{"name": "q", "universe": "u", "where": {name: value}}],

@@ -118,7 +118,7 @@ class Reader:
         names = ("areas", *tables)
         files = {name: input_files(name, str(self.folder / f"{name}.csv")) for name in names}
         evidence = EvidenceTally()
-        areas = load_areas(files["areas"], self.census.areas, evidence, ())
+        areas = load_areas(files["areas"], self.census.geography, evidence, ())
         universe = self.census.universes["u"]
         found = count_universe(files, universe, universe.schema, areas, evidence)
         rules = declared_rules(self.census, ["u"], areas.columns, evidence.suites)

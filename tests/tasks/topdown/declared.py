@@ -20,10 +20,8 @@ from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.tasks.topdown.release.declared_run import (
-    write_declared_tables,
-    write_declared_universe,
-)
+from spineflow.tasks.topdown.release.microdata import write_universe
+from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
 from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -59,6 +57,6 @@ def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory,
                     steps[stage](run, settings, universe, spine, shard)
     run.unchecked_release.mkdir(exist_ok=True)
     for universe in settings.run.universes:
-        write_declared_universe(run, settings, universe)
-    write_declared_tables(run, settings)
+        write_universe(run, settings, universe)
+    tables_of_run(run, settings).write()
     return run, list(check_declared_run(run, settings))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.checks.declared import cells_of
+from spineflow.tasks.topdown.checks.expectations import cells_of
 from spineflow.validation.topdown.cells import Cells, spelled
 
 NAMES = ("a", "b", "c", "d")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
-from spineflow.tasks.topdown.checks.declared import cells_of
+from spineflow.tasks.topdown.checks.expectations import cells_of
 from spineflow.validation.topdown.constraints import constraint_margin, expected_sign
 
 

@@ -55,7 +55,6 @@ def universe() -> DeclaredUniverse:
         layout=LAYOUT,
         columns=("county", "block"),
         count=None,
-        zeros={},
         exact={},
         bounds=(),
         held={},

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.cef_2020 import UNITS, cef_schema
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.checks.declared import cells_of
+from spineflow.tasks.topdown.checks.expectations import cells_of
 from spineflow.tasks.topdown.checks.layout_facts import layout_facts
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.validation.outcome import Failures

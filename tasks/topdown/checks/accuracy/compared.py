@@ -7,51 +7,48 @@ have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy import sparse
 
 from .....geography.levels import Spine
-from .....geography.texts import TextIndex
-from ....census.histograms import read_histogram, sum_histogram
-from ....census.invariants import (
-    FACILITY_COLUMNS,
-    inhabitable,
-    read_geography,
-    read_invariants,
-)
+from ....census.histograms import sum_histogram
+from ....census.invariants import read_geography
 from ....runs.directory import RunDirectory
-from ...estimation.estimate import ShardInput
-from ...estimation.shard_constraints import ShardConstraints, sums_of_level
-from ...measurement.public_answers import area_counts
-from ...paths import geography_file, invariants_file, spine_folder
-from ...release.microdata import PlacedBlocks
+from ...estimation.public_facts import known_totals, possible_types
+from ...measurement.public_answers import (
+    HOUSING_UNITS,
+    frame_multiples,
+    read_public,
+    released_counts,
+    units_of_run,
+)
+from ...paths import geography_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
 from ...spine.families import structural_zeros
 from ...spine.files import read_spine
-from ...spine.shards import shards_by_geolevel
 from .levels import (
-    declared_entity_levels,
+    entity_levels,
     levels_of_stretch,
 )
 from .quantities import Quantity, quantities_of
 from .stretches import (
-    STATE,
+    Stretch,
     Totals,
     n_stretches,
     prediction_of,
-    states_of,
     stretch_of,
     totals_of,
 )
 from .tallies import Compared, Tallies
 from .theory import Prediction
+
+ROWS_AT_ONCE = 1 << 18
+"""Areas whose possible types are worked out at a time."""
 
 
 def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity, ...]:
@@ -65,10 +62,6 @@ def tallies_of_universe(
     run: RunDirectory, settings: TopdownSettings, universe: str
 ) -> list[Tallies]:
     """Compare a universe that is in one stretch with the truth."""
-    if settings.is_declared:
-        quantities = quantities_asked(settings, universe)
-        compared = _declared(run, settings, universe)
-        return [Tallies.of(compared, quantities, settings.compiled_census)]
     whole = PublicFacts.read(run, settings, universe)
     return list(tallies_of_stretches(run, settings, whole, [0], {}))
 
@@ -107,34 +100,35 @@ class PublicFacts:
 
     @classmethod
     def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> PublicFacts:
-        """Of a universe of a run, of the census that is built in."""
-        schema, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
-        columns = ["housing_units"]
-        typed = settings.compiled_census.universes[universe].bounded_attribute(schema)
-        if typed is not None:
-            columns += FACILITY_COLUMNS
-        invariants = read_invariants(invariants_file(run), with_geocodes=False)
-        rows = np.flatnonzero(inhabitable(invariants))[spine.block_row]
-        can_have = invariants[columns].to_numpy()[rows] > 0
-        if universe == "persons" and len(columns) == 1:
-            can_have = np.ones_like(can_have)
-        type_of_cell = np.zeros(schema.n_cells, dtype=np.int64)
-        if typed is not None:
-            type_of_cell = schema.levels(typed)
-        known = None
-        if universe == "persons" and not settings.blocks_only and STATE in spine.names:
-            known = STATE, states_of(spine)
+        """Of a universe of a run. Answers that are held to an earlier release are no facts of the
+        people."""
+        census, schema = settings.compiled_census, settings.schema_of(universe)
+        declared = replace(census.universes[universe], held=())
+        spine, public = read_spine(spine_folder(run, universe)), read_public(run)
+        can_have = []
+        for start in range(0, len(public), ROWS_AT_ONCE):
+            part = public.iloc[start : start + ROWS_AT_ONCE]
+            multiples = frame_multiples(declared, part)
+            type_of_cell, types = possible_types(declared, schema, multiples, len(part))
+            can_have.append(types)
+        known = known_totals(settings, universe, spine, units_of_run(run, census, spine))
+        of_blocks = spine.names[-1] in known
         prediction = Prediction(
             schema=schema,
             budget=settings.budget_of(universe),
             spine=spine,
-            can_have=can_have if universe == "persons" else np.ones_like(can_have),
+            can_have=np.concatenate(can_have)[spine.block_row],
             type_of_cell=type_of_cell,
             forbidden=structural_zeros(settings, universe),
-            known=known,
-            block_totals_known=universe == "units",
+            known=None if of_blocks else next(iter(known.items()), None),
+            block_totals_known=of_blocks,
         )
-        return cls(universe, rows, can_have, prediction)
+        compared, rows = prediction.can_have, public.index.to_numpy()[spine.block_row]
+        if of_blocks and HOUSING_UNITS in public:
+            # Exact totals of 0 leave nothing to compare in blocks that have facilities alone.
+            has_units = public[HOUSING_UNITS].to_numpy()[spine.block_row] > 0
+            compared = compared & has_units[:, None]
+        return cls(universe, rows, compared, prediction)
 
 
 def totals_of_universe(settings: TopdownSettings, whole: PublicFacts) -> Totals:
@@ -153,7 +147,9 @@ def _compared(
     number: int,
     totals: Totals,
 ) -> Compared:
-    universe, stretch = whole.universe, stretch_of(whole.spine, number)
+    universe, census = whole.universe, settings.compiled_census
+    has_states = census.has_blocks
+    stretch = stretch_of(whole.spine, number) if has_states else Stretch.whole(whole.spine)
     schema, n_blocks = settings.schema_of(universe), stretch.spine.n_blocks
     truth = sum_histogram(
         run.histogram(universe),
@@ -163,13 +159,16 @@ def _compared(
         n_cells=schema.n_cells,
         among_others=n_blocks < whole.spine.n_blocks,
     )
-    estimates = PlacedBlocks.read(run, universe).estimates(run, universe, stretch.blocks)
-    geography = _geography(run, whole.rows[stretch.blocks])
+    if census.summary_levels:
+        geography = _geography(run, whole.rows[stretch.blocks])
+        levels = levels_of_stretch(stretch.spine, geography, whole.spine)
+    else:
+        levels = entity_levels(stretch.spine, read_geography(geography_file(run)), census)
     return Compared(
         schema,
         truth,
-        _block_estimates(estimates, stretch.spine, schema.n_cells),
-        levels_of_stretch(stretch.spine, geography, whole.spine),
+        released_counts(run, universe, whole.spine, schema.n_cells, stretch.blocks),
+        levels,
         whole.can_have[stretch.blocks],
         whole.prediction.type_of_cell,
         prediction_of(whole.prediction, stretch, number, totals),
@@ -186,61 +185,3 @@ def _geography(run: RunDirectory, rows: np.ndarray) -> pd.DataFrame:
         table = file.read_row_groups(held.tolist(), columns=columns)
     before = np.concatenate([np.arange(ends[i] - sizes[i], ends[i]) for i in held])
     return table.take(np.searchsorted(before, rows)).to_pandas()
-
-
-def _block_estimates(table: pa.Table, spine: Spine, n_cells: int) -> sparse.csr_array:
-    blocks = TextIndex(spine.block_geocode)
-    row = blocks.positions(table["block_geocode"].combine_chunks())
-    inside = row >= 0
-    where = (row[inside], table["cell"].to_numpy()[inside])
-    counts = table["count"].to_numpy()[inside]
-    return sparse.csr_array((counts, where), shape=(spine.n_blocks, n_cells))
-
-
-def _declared(run: RunDirectory, settings: TopdownSettings, universe: str) -> Compared:
-    """A universe of a declared census, of which the constraint files tell the facts."""
-    areas = read_geography(geography_file(run))
-    schema, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
-    shards = shards_by_geolevel(spine_folder(run, universe))
-    known: tuple[str, np.ndarray] | None = None
-    is_total_known = False
-    for level in spine.geolevels:
-        inputs = (
-            ShardInput.read(run, settings, universe, spine, shard, with_held=False)
-            for shard in shards[level.name]
-        )
-        given = []
-        for shard_input in inputs:
-            given.append(shard_input.constraints)
-            type_of_cell = shard_input.type_of_cell
-        sums = _known_sums(given, len(level))
-        known = known if sums is None else (level.name, sums)
-        is_total_known = all(part.known_totals is not None for part in given)
-    can_have = np.concatenate([part.can_have for part in given])
-    released = area_counts(run, universe, schema.n_cells, len(areas))
-    return Compared(
-        schema,
-        read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells),
-        released[spine.block_row],
-        declared_entity_levels(spine, areas, settings.compiled_census),
-        can_have,
-        type_of_cell,
-        Prediction(
-            schema=schema,
-            budget=settings.budget_of(universe),
-            spine=spine,
-            can_have=can_have,
-            type_of_cell=type_of_cell,
-            forbidden=structural_zeros(settings, universe),
-            known=known,
-            block_totals_known=is_total_known,
-        ),
-    )
-
-
-def _known_sums(given: Sequence[ShardConstraints], n_geounits: int) -> np.ndarray | None:
-    """The number of each geounit's unit, `(n_geounits,)`, where all units' totals are exact."""
-    if all(part.known_totals is not None for part in given):
-        return np.arange(n_geounits)
-    found = sums_of_level(given)
-    return None if found is None else found[0]

@@ -16,6 +16,7 @@ import pandas as pd
 from scipy import sparse
 
 from .....geography.levels import Spine
+from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.entities import entities
 from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
@@ -59,13 +60,25 @@ def own_geolevels(spine: Spine) -> list[str]:
     return [level.name for level in spine.geolevels if len(level) > 1]
 
 
-def entity_levels(spine: Spine, geography: pd.DataFrame) -> tuple[EntityLevel, ...]:
+def entity_levels(
+    spine: Spine, geography: pd.DataFrame, census: Census = CENSUS
+) -> tuple[EntityLevel, ...]:
     """All levels, from large to small entities within each of the two kinds.
 
-    `geography` is the geography frame of the spine's blocks, in the order of its rows.
+    They are the summary levels of a census, or else its geolevels and the columns of areas that its
+    tables are by; and the geounits of the spine that are none of these. `geography` is the
+    geography frame of the spine's blocks, in the order of its rows.
     """
-    frame = geography.iloc[spine.block_row].reset_index(drop=True)
-    return tuple(level for level in levels_of_stretch(spine, frame, spine) if level.n_entities)
+    if census.summary_levels:
+        frame = geography.iloc[spine.block_row].reset_index(drop=True)
+        return tuple(level for level in levels_of_stretch(spine, frame, spine) if level.n_entities)
+    columns = [level for table in census.tables for level in table.levels]
+    named = [name for name in (*census.geolevels, *columns) if name in geography.columns]
+    found = {}
+    for name in dict.fromkeys([census.geolevels[0], *named]):
+        number, codes = entities(geography, census.geolevels, name)
+        found[name] = number[spine.block_row], len(codes)
+    return _levels(found, spine, spine)
 
 
 def levels_of_stretch(
@@ -78,21 +91,6 @@ def levels_of_stretch(
         entity = entities_of(geography, level).block_entity.astype(np.int32)
         found[level.name] = entity, int(entity.max(initial=-1)) + 1
     return _levels(found, spine, whole)
-
-
-def declared_entity_levels(
-    spine: Spine, areas: pd.DataFrame, census: Census
-) -> tuple[EntityLevel, ...]:
-    """All levels of a declared census: its geolevels, the columns of areas that its tables are by,
-    and the geounits of the spine that are none of these.
-    """
-    columns = [level for table in census.tables for level in table.levels]
-    named = [name for name in (*census.geolevels, *columns) if name in areas.columns]
-    found = {}
-    for name in dict.fromkeys([census.geolevels[0], *named]):
-        number, codes = entities(areas, census.geolevels, name)
-        found[name] = number[spine.block_row], len(codes)
-    return _levels(found, spine, spine)
 
 
 def _levels(

@@ -38,7 +38,7 @@ nation."""
 
 def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
     """In how many pieces a universe is compared; one if its spine is not cut into stretches."""
-    if settings.is_declared:
+    if not settings.compiled_census.has_blocks:
         return 1
     return min(MOST_PIECES, n_stretches(read_spine(spine_folder(run, universe))))
 

@@ -60,9 +60,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     quantities = list(dict.fromkeys(zip(errors["universe"], errors["quantity"], strict=True)))
     settings = runs[0].settings
     areas = f"{settings.area_word}s".capitalize()
-    exact = "totals of the states, housing units, and the types of group quarters that a block has"
-    if settings.is_declared:
-        exact = "totals, what no area can have, and structural zeros"
+    exact = f"totals, what no {settings.area_word} can have, and structural zeros"
     meanings = {q.name: q.meaning for q in runs[0].settings.compiled_census.quantities}
     return Document(
         title,
@@ -153,13 +151,13 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
 def _criterion(settings: TopdownSettings, frame: pd.DataFrame) -> list[Section]:
     if frame.empty:
         return []
-    title = "Redistricting criterion"
-    group = "largest racial or ethnic group (Hispanic, or one of seven groups that are not)"
-    if settings.is_declared:
-        title, group = "Share of the largest group", "largest of the groups that are declared"
+    criterion = settings.compiled_census.redistricting
+    if criterion is None:
+        raise ValueError("figures of a criterion that the census does not declare")
+    group = criterion.group or "largest of the groups that are declared"
     blocks: list[Block] = [
-        f"The share of the {group} must be within 5 percentage points of its true share for 95% of "
-        "the entities with a population of 500 or more."
+        f"The share of the {group} must be within 5 percentage points of its true share "
+        "for 95% of the entities with a population of 500 or more."
     ]
     frame = frame[frame["entities"] > 0]
     for population, rows in frame.groupby("population", sort=False):
@@ -186,7 +184,7 @@ def _criterion(settings: TopdownSettings, frame: pd.DataFrame) -> list[Section]:
                 "percentage points, 95% of entities are closer",
                 "Difference of the largest group's share: 95% quantile by level",
             )
-    return [Section(title, tuple(blocks))]
+    return [Section(criterion.title or "Share of the largest group", tuple(blocks))]
 
 
 _UNITS = {"units": "housing units"}

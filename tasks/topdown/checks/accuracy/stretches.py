@@ -31,6 +31,11 @@ class Stretch:
     spine: Spine
     positions: tuple[np.ndarray, ...]
 
+    @classmethod
+    def whole(cls, spine: Spine) -> Stretch:
+        """All of a spine."""
+        return cls(spine, tuple(np.arange(len(level)) for level in spine.geolevels))
+
     @property
     def blocks(self) -> np.ndarray:
         """Positions of its blocks."""
@@ -53,7 +58,7 @@ def n_stretches(spine: Spine) -> int:
 def stretch_of(spine: Spine, number: int) -> Stretch:
     """One of the stretches of a spine, from 0; the whole if it is the only one."""
     if n_stretches(spine) == 1:
-        return Stretch(spine, tuple(np.arange(len(level)) for level in spine.geolevels))
+        return Stretch.whole(spine)
     return _part(spine, np.flatnonzero(_stretch_of_state(spine) == number))
 
 

@@ -1,19 +1,23 @@
-"""The tables of a run: from its estimates and public geography to its release."""
+"""The tables of a run: from its estimates and public geography to its release.
+
+A census that declares summary levels has a table for each, with the variables of all universes; any
+other has those that it declares by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ....census.invariants import read_geography
 from ....runs.directory import RunDirectory
-from ...paths import spine_folder
+from ...intervals.run_posterior import RunPosterior
+from ...paths import geography_file, spine_folder
 from ...settings import TopdownSettings
 from ...spine.shards import read_shards
-from ..declared_run import (
-    declared_table_files,
-    write_declared_tables,
-)
+from ..margin_files import table_margin_files, write_table_margins
+from ..named_tables import WHOLE, NamedTables
 from .estimated import States, state_tabulations
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, SummaryLevel
@@ -29,24 +33,24 @@ BLOCKS_PER_PIECE = 1 << 20
 """Blocks of a spine from which tables are written in pieces, and of each piece of the P.L. 94-171
 files."""
 
-WHOLE, BLOCK_TABLES, AREA_TABLES = "tables", "block tables", "area tables"
+BLOCK_TABLES, AREA_TABLES = "block tables", "area tables"
 LEGACY = "P.L. 94-171 files"
 """Pieces that tables are written in."""
 
 
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
-    """Universes whose schemas tell at least one of the tables, if tables are asked for."""
-    if settings.is_declared:
-        return ()
-    universes = settings.run.universes if settings.release.tables else ()
+    """Universes whose schemas tell at least one of the tables of summary levels, if tables are
+    asked for."""
+    is_wanted = settings.release.tables and settings.compiled_census.summary_levels
+    universes = settings.run.universes if is_wanted else ()
     return tuple(name for name in universes if tables_of(settings.schema_of(name)))
 
 
 def has_tables(settings: TopdownSettings) -> bool:
     """Whether the release has tables."""
-    if settings.is_declared:
-        return settings.release.tables and bool(settings.compiled_census.tables)
-    return bool(tabulated_universes(settings))
+    census = settings.compiled_census
+    named = census.tables if settings.release.tables and not census.summary_levels else ()
+    return bool(named or tabulated_universes(settings))
 
 
 def has_legacy(settings: TopdownSettings) -> bool:
@@ -59,16 +63,11 @@ def has_legacy(settings: TopdownSettings) -> bool:
     return settings.release.pl94171 and tables == set(all_tables())
 
 
-def table_pieces(run: RunDirectory, settings: TopdownSettings) -> list[str]:
-    """Into which pieces the tables of a run are cut: one, or several of a large spine.
-
-    Pieces are written side by side.
-    """
-    if settings.is_declared or _n_blocks(run, settings) <= BLOCKS_PER_PIECE:
-        return [WHOLE]
-    n = -(-_n_blocks(run, settings) // BLOCKS_PER_PIECE)
-    legacy = [f"{LEGACY} {number} of {n}" for number in range(1, n + 1)]
-    return [BLOCK_TABLES, AREA_TABLES, *(legacy if has_legacy(settings) else [])]
+def tables_of_run(run: RunDirectory, settings: TopdownSettings) -> NamedTables | LevelTables:
+    """The tables of a run in the form that its census declares."""
+    if settings.compiled_census.summary_levels:
+        return LevelTables(run, settings)
+    return NamedTables(run, settings)
 
 
 def shares_of_pieces(pieces: Sequence[str]) -> list[float]:
@@ -80,41 +79,88 @@ def shares_of_pieces(pieces: Sequence[str]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def write_release_tables(
-    run: RunDirectory, settings: TopdownSettings, piece: str = WHOLE
-) -> list[Path]:
-    """Write the tables that the settings ask for, or a piece of them, beside the unchecked
-    microdata; returns the files."""
-    if settings.is_declared:
-        return write_declared_tables(run, settings)
-    wanted = _Wanted.of(run, settings, piece)
-    written: list[Path] = []
+class LevelTables:
+    """The tables of summary levels of a run, and their margins; all universes stand together."""
 
-    def tabulations() -> Iterator[Tabulation]:
-        states, universes = wanted.every_state, tabulated_universes(settings)
-        if not wanted.levels:
-            states = wanted.states
-        parts = state_tabulations(run, settings, universes, states)
-        for fips, tabulation in zip(states, parts, strict=True):
-            if fips in wanted.states:
-                files = wanted.legacy_files(fips)
-                write_state(tabulation, fips, files)
-                written.extend(files)
-            yield tabulation
+    def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
+        self.run, self.settings = run, settings
+        self.together = [settings.run.universes]
+        """Universes that stand in the same files."""
 
-    files = write_tables(
-        tabulations(), run.unchecked_release, is_private=settings.is_private, levels=wanted.levels
-    )
-    return files + written
+    def pieces(self) -> list[str]:
+        """Into which pieces the tables are cut: one, or several of a large spine, which are written
+        side by side.
+        """
+        n_blocks = max(
+            read_shards(spine_folder(self.run, universe))[-1].stop
+            for universe in tabulated_universes(self.settings)
+        )
+        if n_blocks <= BLOCKS_PER_PIECE:
+            return [WHOLE]
+        n = -(-n_blocks // BLOCKS_PER_PIECE)
+        legacy = [f"{LEGACY} {number} of {n}" for number in range(1, n + 1)]
+        return [BLOCK_TABLES, AREA_TABLES, *(legacy if has_legacy(self.settings) else [])]
+
+    def files(self, piece: str = WHOLE) -> list[Path]:
+        """Paths of the tables or of a piece of them, in the order in which they are written."""
+        return _Wanted.of(self.run, self.settings, piece).files
+
+    def write(self, piece: str = WHOLE) -> list[Path]:
+        """Write the tables, or a piece of them, from the estimates; returns the files."""
+        run, settings = self.run, self.settings
+        wanted = _Wanted.of(run, settings, piece)
+        written: list[Path] = []
+
+        def tabulations() -> Iterator[Tabulation]:
+            states, universes = wanted.every_state, tabulated_universes(settings)
+            if not wanted.levels:
+                states = wanted.states
+            parts = state_tabulations(run, settings, universes, states)
+            for fips, tabulation in zip(states, parts, strict=True):
+                if fips in wanted.states:
+                    files = wanted.legacy_files(fips)
+                    write_state(tabulation, fips, files)
+                    written.extend(files)
+                yield tabulation
+
+        files = write_tables(
+            tabulations(),
+            run.unchecked_release,
+            is_private=settings.is_private,
+            levels=wanted.levels,
+        )
+        return files + written
+
+    def margin_pieces(self) -> list[str]:
+        """Beside which tables margins are written, each apart, the longest first."""
+        return [BLOCK_TABLES, AREA_TABLES] if tabulated_universes(self.settings) else []
+
+    def universes_of(self, piece: str) -> tuple[str, ...]:
+        """The universes whose posteriors a piece of the margins follows from."""
+        return tabulated_universes(self.settings)
+
+    def margin_files(self, piece: str) -> list[Path]:
+        """Paths of a piece of the margins."""
+        return table_margin_files(self.run.unchecked_release, _levels(piece))
+
+    def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
+        """Write a piece of the margins, from the posteriors of its universes."""
+        universes = tabulated_universes(self.settings)
+        write_table_margins(
+            {name: (found[name], self.settings.schema_of(name)) for name in universes},
+            read_geography(geography_file(self.run)),
+            self.run.unchecked_release,
+            _levels(piece),
+            is_private=self.settings.is_private,
+        )
 
 
-def written_tables(run: RunDirectory, settings: TopdownSettings, piece: str = WHOLE) -> Path | None:
-    """The last file of the tables, or of a piece of them, where it has any and all stand."""
-    if settings.is_declared:
-        files = declared_table_files(run.unchecked_release, settings)
-    else:
-        files = _Wanted.of(run, settings, piece).files
-    return files[-1] if files and all(path.exists() for path in files) else None
+def _levels(piece: str) -> tuple[SummaryLevel, ...]:
+    """The summary levels of a piece of the tables."""
+    levels = () if piece.startswith(LEGACY) else tuple(SUMMARY_LEVELS.values())
+    if piece not in (BLOCK_TABLES, AREA_TABLES):
+        return levels
+    return tuple(level for level in levels if level.has_blocks == (piece == BLOCK_TABLES))
 
 
 @dataclass(frozen=True)
@@ -132,17 +178,12 @@ class _Wanted:
         """Of one of the pieces that `table_pieces` names."""
         every = States.read(run)
         states: tuple[str, ...] = ()
-        levels = tuple(SUMMARY_LEVELS.values())
         if piece == WHOLE and has_legacy(settings):
             states = every.fips
-        elif piece == BLOCK_TABLES:
-            levels = tuple(level for level in levels if level.has_blocks)
-        elif piece == AREA_TABLES:
-            levels = tuple(level for level in levels if not level.has_blocks)
         elif piece.startswith(LEGACY):
             number, n = (int(word) for word in piece.removeprefix(LEGACY).split(" of "))
-            levels, states = (), every.group(number - 1, n)
-        return cls(run.unchecked_release, settings.is_private, levels, states, every.fips)
+            states = every.group(number - 1, n)
+        return cls(run.unchecked_release, settings.is_private, _levels(piece), states, every.fips)
 
     @property
     def files(self) -> list[Path]:
@@ -155,11 +196,3 @@ class _Wanted:
         files = legacy_files(self.folder, self.every_state, is_private=self.is_private)
         first = 4 * self.every_state.index(fips)
         return files[first : first + 4]
-
-
-def _n_blocks(run: RunDirectory, settings: TopdownSettings) -> int:
-    """Blocks of the largest spine that tables are made of."""
-    return max(
-        read_shards(spine_folder(run, universe))[-1].stop
-        for universe in tabulated_universes(settings)
-    )

@@ -6,7 +6,7 @@ from ....runs.directory import RunDirectory
 from ....runs.handles import Made, found, made
 from ....runs.steps import step
 from ...settings import TopdownSettings
-from .run import write_release_tables, written_tables
+from .run import tables_of_run
 
 
 @step("write tables", TopdownSettings, run_name="{piece}")
@@ -16,8 +16,9 @@ def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings, pie
     if run.release.exists():
         return found(run.release)
     run.unchecked_release.mkdir(exist_ok=True)
-    last = written_tables(run, settings, piece)
-    if last is not None:
-        return found(last)
-    files = write_release_tables(run, settings, piece)
+    tables = tables_of_run(run, settings)
+    files = tables.files(piece)
+    if files and all(path.exists() for path in files):
+        return found(files[-1])
+    files = tables.write(piece)
     return made(files[-1] if files else run.unchecked_release, {"files": len(files)})

@@ -25,7 +25,6 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.kept_posterior import has_posterior
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.release import margins
-from spineflow.tasks.topdown.release.declared_run import write_declared_tables
 from spineflow.tasks.topdown.release.map_section import map_section
 from spineflow.tasks.topdown.release.margin_section import margin_section
 from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
@@ -40,7 +39,7 @@ from spineflow.tasks.topdown.release.margins import (
 )
 from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
-from spineflow.tasks.topdown.release.tabulations.run import write_release_tables
+from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.topdown.margins import check_margins
 
@@ -67,7 +66,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, To
     (run.root / "confidential").unlink()
     for universe in settings.run.universes:
         write_universe(run, settings, universe)
-    write_release_tables(run, settings)
+    tables_of_run(run, settings).write()
     assert has_margins(settings) and not are_written(run, settings)
     write_margins(run, settings)
     assert are_written(run, settings)
@@ -206,7 +205,7 @@ def country(tmp_path_factory: pytest.TempPathFactory):
     (folder / "settings.toml").write_text(text, encoding="utf-8")
     settings = load(folder / "settings.toml")
     run, _ = run_declared(settings, folder / "run")
-    write_declared_tables(run, settings)
+    tables_of_run(run, settings).write()
     write_margins(run, settings)
     return run, settings
 

@@ -89,7 +89,7 @@ def test_rows_of_units(tmp_path):
     )
 
 
-def same_content(files: microdata.MicrodataFiles) -> pd.DataFrame:
+def same_content(files: microdata.WrittenFiles) -> pd.DataFrame:
     """The Parquet file's rows, after comparing them with the text's."""
     table = pq.read_table(files.parquet)
     types = {f.name: int if f.type == pa.int64() else str for f in table.schema}

@@ -42,9 +42,11 @@ def test_tracts_take_the_shares_of_geolevels_that_they_replace() -> None:
 
 def test_population_is_told_by_every_query() -> None:
     gaussian = budget("discrete_gaussian", {"Block": "1"}, {"total": "1/2", "votingage": "1/2"})
-    assert total_shares(gaussian, PERSONS) == {"Block": pytest.approx(3 / 4)}
+    assert total_shares(gaussian, PERSONS, is_part=False) == {"Block": pytest.approx(3 / 4)}
     laplace = budget("discrete_laplace", {"Block": "1"}, {"total": "1/2", "votingage": "1/2"})
-    assert total_shares(laplace, PERSONS) == {"Block": pytest.approx((1 / 4 + 1 / 8) ** 0.5)}
+    assert total_shares(laplace, PERSONS, is_part=False) == {
+        "Block": pytest.approx((1 / 4 + 1 / 8) ** 0.5)
+    }
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_population_is_told_by_every_query() -> None:
 def test_vacant_units_tell_as_much_as_occupied_ones(mechanism: str, expected: float) -> None:
     """Two answers of variance v whose sum is known: the variance of each is v / 2."""
     units = budget(mechanism, {"Block": "1"}, {"detailed": "1"})
-    assert total_shares(units, UNITS) == {"Block": pytest.approx(expected)}
+    assert total_shares(units, UNITS, is_part=True) == {"Block": pytest.approx(expected)}
 
 
 def test_tracts_of_the_comparison_ask_as_the_geolevels_that_they_replace() -> None:
@@ -62,4 +64,4 @@ def test_tracts_of_the_comparison_ask_as_the_geolevels_that_they_replace() -> No
         {"Prim": "1/4", "Tract_Subset": "1/4", "Block": "1/2"},
         {"total": "1/2", "votingage": "1/2"},
     )
-    assert total_shares(dhc, PERSONS)["Tract"] == pytest.approx(3 / 4)
+    assert total_shares(dhc, PERSONS, is_part=False)["Tract"] == pytest.approx(3 / 4)

@@ -16,7 +16,7 @@ from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import universe_spine
+from spineflow.tasks.topdown.spine.build import spines_of
 from spineflow.tasks.topdown.spine.files import read_spine, write_spine
 from spineflow.tasks.topdown.spine.shards import cut_spine, read_shards, write_shards
 
@@ -52,7 +52,7 @@ def make_run(folder: Path, county: Path, *, seed: int, overrides=(), name: str =
     invariants = read_invariants(invariants_file(run))
     for universe in settings.run.universes:
         schema = settings.schema_of(universe)
-        spine = universe_spine(settings, universe, geography, invariants)
+        spine = spines_of(settings).spine(universe, geography, invariants)
         write_spine(spine, spine_folder(run, universe))
         budget = settings.budget_of(universe)
         write_shards(cut_spine(spine, schema, budget), spine_folder(run, universe))

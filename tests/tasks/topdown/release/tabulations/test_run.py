@@ -22,10 +22,8 @@ from spineflow.tasks.topdown.release.tabulations.run import (
     WHOLE,
     has_legacy,
     shares_of_pieces,
-    table_pieces,
+    tables_of_run,
     tabulated_universes,
-    write_release_tables,
-    written_tables,
 )
 from spineflow.tasks.topdown.release.tabulations.tables import write_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -52,6 +50,12 @@ attributes = ["hhgq", "votingage"]
 least_squares = [["all"]]
 rounder = [["total", "detailed"]]
 """
+
+
+def standing(run: RunDirectory, settings: TopdownSettings, piece: str = "tables") -> Path | None:
+    """The last file of a piece that has any, where all stand."""
+    files = tables_of_run(run, settings).files(piece)
+    return files[-1] if files and all(path.exists() for path in files) else None
 
 
 def settings_of(folder: Path, *overrides: str, text: str = SETTINGS) -> TopdownSettings:
@@ -100,7 +104,7 @@ def counted_from_microdata(estimated, folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_tables_are_those_of_the_microdata(estimated, run: RunDirectory, tmp_path: Path) -> None:
-    write_release_tables(run, estimated[1])
+    tables_of_run(run, estimated[1]).write()
     written = contents(run.unchecked_release)
     assert len(written) == 20
     assert written == counted_from_microdata(estimated, tmp_path / "counted")
@@ -111,21 +115,21 @@ def test_pieces_give_the_files_of_the_whole(
     estimated, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = estimated[1]
-    assert table_pieces(run, settings) == ["tables"]
+    assert tables_of_run(run, settings).pieces() == ["tables"]
     whole = counted_from_microdata(estimated, tmp_path / "counted")
     monkeypatch.setattr(tabulations_run, "BLOCKS_PER_PIECE", 40)
-    pieces = table_pieces(run, settings)
+    pieces = tables_of_run(run, settings).pieces()
     assert len(pieces) > 4
     n_files = 0
     for piece in pieces:
-        files = write_release_tables(run, settings, piece)
+        files = tables_of_run(run, settings).write(piece)
         assert all(file.exists() for file in files)
         n_files += len(files)
-        assert written_tables(run, settings, piece) == (files[-1] if files else None)
+        assert standing(run, settings, piece) == (files[-1] if files else None)
     assert contents(run.unchecked_release) == whole and n_files == len(whole)
     (run.unchecked_release / "tables" / "050_county.csv").unlink()
-    assert written_tables(run, settings, "area tables") is None
-    assert written_tables(run, settings, "block tables") is not None
+    assert standing(run, settings, "area tables") is None
+    assert standing(run, settings, "block tables") is not None
 
 
 @pytest.mark.slow
@@ -160,19 +164,19 @@ def test_groups_of_states_have_every_state_once() -> None:
 def test_tables_and_legacy_files_by_default(run: RunDirectory, tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     assert tabulated_universes(settings) == ("persons", "units") and has_legacy(settings)
-    assert written_tables(run, settings) is None
-    files = write_release_tables(run, settings)
+    assert standing(run, settings) is None
+    files = tables_of_run(run, settings).write()
     assert len(files) == 2 * 8 + 4
     assert all(file.is_file() and run.unchecked_release in file.parents for file in files)
-    assert written_tables(run, settings) == files[-1]
+    assert standing(run, settings) == files[-1]
     assert files[-1] == run.unchecked_release / "pl94171" / "nm000032020.pl"
 
 
 def test_legacy_files_can_be_left_out(run: RunDirectory, tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "release.pl94171=false")
-    files = write_release_tables(run, settings)
+    files = tables_of_run(run, settings).write()
     assert len(files) == 2 * 8 and not (run.unchecked_release / "pl94171").exists()
-    assert written_tables(run, settings) == files[-1]
+    assert standing(run, settings) == files[-1]
 
 
 def test_nothing_is_tabulated_where_tables_are_off(tmp_path: Path) -> None:
