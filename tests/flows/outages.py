@@ -29,17 +29,9 @@ from pathlib import Path
 from spineflow.flows.cli import _quieten
 from spineflow.tasks.runs.work import read, tasks_of
 
+from tests.flows import surroundings
 from tests.flows.commands import ForkedCommand
 from tests.flows.held_up import HELD, WENT_ON, Fault, Ongoing, Unplayable, World, outcome
-from tests.flows.surroundings import (
-    SmallDisk,
-    ip,
-    made_read_only,
-    scheduler,
-    silent,
-    store,
-    two_hosts,
-)
 
 
 def own_server_killed(world: World) -> str:
@@ -63,7 +55,7 @@ def server_killed_and_back(world: World) -> str:
 
 def home_of_prefect_full(world: World) -> str:
     """The disk on which a command's own server has its database becomes full."""
-    disk = SmallDisk()
+    disk = surroundings.SmallDisk()
     run = Ongoing(world, served=False, at_home=disk.mount, PREFECT_CLIENT_MAX_RETRIES="1")
     with disk.full() as make_room:
         held = f"cannot write to its home {run.home} (No space left on device)"
@@ -93,7 +85,7 @@ def four_at_once(world: World) -> str:
 
 def scheduler_killed(world: World) -> str:
     """A Dask scheduler of another process dies with its worker; another runner goes on."""
-    with scheduler() as address:
+    with surroundings.scheduler() as address:
         run = Ongoing(world, "run.runner=dask", f"run.dask_address={address}")
     run.again = ("--set", "run.runner=threads")
     return run.ended(held=f"The Dask scheduler at {address} does not answer")
@@ -101,7 +93,7 @@ def scheduler_killed(world: World) -> str:
 
 def on_two_hosts(world: World) -> str:
     """Nothing is taken: a run of Dask on two other hosts, which share its folder."""
-    with two_hosts(world) as (options, environment, _):
+    with surroundings.two_hosts(world) as (options, environment, _):
         run = Ongoing(world, *options, **environment)
         outcome = run.ended()
         workers = {task.worker for task in tasks_of(read(run.run)).values()}
@@ -112,9 +104,9 @@ def on_two_hosts(world: World) -> str:
 
 def host_lost(world: World) -> str:
     """Of two hosts that run the tasks of Dask, one is cut off from the network."""
-    with two_hosts(world) as (options, environment, hosts):
+    with surroundings.two_hosts(world) as (options, environment, hosts):
         run = Ongoing(world, *options, **environment)
-        ip("link", "set", hosts[1], "down")
+        surroundings.ip("link", "set", hosts[1], "down")
         return run.ended()
 
 
@@ -124,6 +116,13 @@ def worker_killed(world: World) -> str:
     for process in run.children("spawn_main"):
         process.kill()
     return run.ended(held="memory")
+
+
+def worker_out_of_memory(world: World) -> str:
+    """A control group leaves worker processes no more memory."""
+    run = Ongoing(world, "run.runner=processes", "run.workers=2")
+    with surroundings.no_more_memory(run.children("spawn_main")):
+        return run.ended(held="memory")
 
 
 def out_of_memory(world: World) -> str:
@@ -152,7 +151,7 @@ CLOCK = "clock = time.time\ntime.time = lambda: clock() + {seconds}"
 def run_directory_read_only(world: World) -> str:
     """The file system of the run is mounted read-only, and back."""
     run = Ongoing(world)
-    back = made_read_only(run.run.root)
+    back = surroundings.made_read_only(run.run.root)
     return run.ended(held="Read-only file system", back=back)
 
 
@@ -181,7 +180,7 @@ def behind_a_link(world: World) -> str:
 
 def store_away_at_publication(world: World) -> str:
     """The store to which a release is copied lets nobody connect for a minute."""
-    with store() as (server, environment):
+    with surroundings.store() as (server, environment):
         place = "release.publish_to=s3://bucket/out"
         run = Ongoing(world, place, after="report", **environment)
         server.stop()
@@ -197,9 +196,9 @@ def store_silent(stage: str) -> Callable[[World], str]:
     def play(world: World) -> str:
         files = [world.folder / "groups" / name for name in ("sizes.parquet", "regions.csv")]
         places = [f"input.{file.stem}=s3://bucket/{file.name}" for file in files]
-        with store(*files) as (server, environment):
+        with surroundings.store(*files) as (server, environment):
             run = Ongoing(world, *places, after=stage, **environment)
-            with silent(server):
+            with surroundings.silent(server):
                 (run.folder / "go").touch()
                 time.sleep(60)
             return run.ended()
@@ -247,6 +246,7 @@ PLAYS: dict[str, Callable[[World], str]] = {
             on_two_hosts,
             host_lost,
             worker_killed,
+            worker_out_of_memory,
             out_of_memory,
             clock_jumps_ahead,
             clock_jumps_back,
