@@ -58,6 +58,7 @@ from .spine.redundant import (
 )
 from .spine.summary import has_summary, write_summary
 from .workload.costs import budget_report, costs
+from .workload.idle import unmeasured_attributes
 from .workload.margins import total_for_margin
 from .workload.privacy_curve import curves_of
 
@@ -93,6 +94,7 @@ def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> I
     if not settings.input.awaited:
         held_answers(settings, accepted)
     for universe, spine, held in checked_spines(settings, accepted.geography, accepted.public):
+        yield from noted(unmeasured_attributes(settings, universe))
         yield from noted(redundant_spending(settings, universe, spine))
         yield from noted(spending_on_exact_answers(settings, universe, spine, held))
         records = accepted.known_records(universe)

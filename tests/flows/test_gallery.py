@@ -90,3 +90,21 @@ def test_shares_of_exact_answers_are_named(settings: Path, capsys) -> None:
     assert len(notes) == len(due)
     assert all(any(text in note for note in notes) for text in due)
     assert sum("the 25 % of the budget" in note for note in notes) == 4
+
+
+@pytest.mark.parametrize(
+    "settings", [("register", DECLARATIONS[0])], indirect=True, ids=["register"]
+)
+def test_an_attribute_that_nothing_measures_is_named(settings: Path, capsys) -> None:
+    text = settings.read_text(encoding="utf-8")
+    for old, new in (
+        ("queries.district = { total", "queries.district = { # total"),
+        ('queries.other = { "sex * age"', 'queries.other = { # "sex * age"'),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    text = text.replace("{ #", '{ "sex * age" = "1" } #')
+    settings.write_text(text, encoding="utf-8")
+    assert main(["check", "topdown", str(settings)]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note:")]
+    assert [note for note in notes if "tells levels of born, work apart" in note]

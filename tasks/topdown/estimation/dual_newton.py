@@ -62,7 +62,7 @@ ROUNDS, STEPS, SYSTEM_ITERATIONS = 100, 40, 1000
 """Most rounds, Newton's steps in one round, and iterations for one linear system."""
 SOFTNESS = 1e-4
 """What a multiplier of a row that must hold gives way in a round, relative to 1 / w."""
-LOOSE, RELATIVE, TIGHT = 1e-3, 1e-3, 1e-10
+LOOSE, RELATIVE, TIGHT = 1e-3, 1e-1, 1e-10
 """Largest gradient, in records, at which a round ends: of the first, relative to the last round's
 move of a cell, and the least."""
 STALLED = 1e-7
@@ -71,7 +71,7 @@ STILL = 1e-9
 """Largest move of a cell or a slack, in records, at which the centre stays."""
 LEAST_FILL = 1e-2
 """The least fill by which a cell's distance is weighed, relative to the mean."""
-FORCING = 3e-2
+FORCING = 1e-1
 """Largest remainder of a linear system, relative to its right-hand side."""
 STALE = 40
 """Iterations of a linear system after which its preconditioner is made anew."""

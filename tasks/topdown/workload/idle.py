@@ -1,4 +1,4 @@
-"""Settings of topdown that do nothing beside the others."""
+"""Settings of topdown that do nothing beside the others, and attributes that nothing asks for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....geography.rules import DEFAULT_CATEGORIES
-from ...census.queries import tells
+from ...census.queries import marginal_query, tells
 from ...census.table_variables import names_of_table
 from ...noise.mechanisms import DISCRETE_LAPLACE
 from ...runs.settings import Refuse, Uses, refuse_idle, table_of
@@ -41,6 +41,32 @@ def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refu
     for universe in settings.run.universes:
         _refuse_idle_budget(settings, own, universe, refuse)
         _refuse_idle_passes(settings, own, universe, refuse)
+
+
+def unmeasured_attributes(settings: TopdownSections, universe: str) -> tuple[str, ...]:
+    """A sentence that names the attributes of a universe which no measured query tells levels of.
+
+    What is released of them follows from constraints, and from the choice among many optima, alone.
+    A universe that is held to an earlier release may know them from there, and is passed over.
+    """
+    if settings.privacy.infinite or settings.compiled_census.universes[universe].held:
+        return ()
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    names = {name for shares in budget.query_shares.values() for name in shares}
+    queries = [marginal_query(schema, name) for name in names]
+    unmeasured = [
+        attribute
+        for axis, attribute in enumerate(schema.attributes)
+        if len(schema.labels(attribute)) > 1 and all(query.shape[axis] == 1 for query in queries)
+    ]
+    if not unmeasured:
+        return ()
+    named = ", ".join(unmeasured)
+    return (
+        f"{universe}: no query of budget.{universe}.queries tells levels of {named} apart, so that "
+        "nothing measured decides what is released of that: ask for it, or leave it out of the "
+        "universe's attributes",
+    )
 
 
 def _has_all_tables(settings: TopdownSections) -> bool:
