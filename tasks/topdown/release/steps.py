@@ -11,7 +11,7 @@ from .margins import (
     MarginPiece,
     are_kept,
     are_written,
-    drop_estimates,
+    has_estimates,
     is_written,
     keep_posteriors,
     write_margins,
@@ -58,10 +58,7 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write an interval beside every count of the tables, from the measurements alone, as far as
     no piece has."""
     place = run.release if run.release.exists() else run.unchecked_release
-    if run.release.exists():
-        return found(place)
-    if are_written(run, settings):
-        drop_estimates(run, settings)
+    if run.release.exists() or (are_written(run, settings) and not has_estimates(run, settings)):
         return found(place)
     files = write_margins(run, settings)
     return made(place, {"files": len(files)})
