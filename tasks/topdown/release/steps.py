@@ -7,6 +7,7 @@ from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..settings import TopdownSettings
 from .declared_run import write_declared_universe
+from .exact_losses import keep_losses, losses_are_kept
 from .margins import (
     MarginPiece,
     are_kept,
@@ -29,6 +30,14 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
     write = write_declared_universe if settings.is_declared else write_universe
     written = write(run, settings, universe)
     return made(written.csv, {"rows": written.n_rows})
+
+
+@step("exact losses", TopdownSettings, run_name="exact losses")
+def work_out_losses(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Work out what the noise guarantees exactly, for the certificate and the report."""
+    if losses_are_kept(run, settings):
+        return found(run.root / "losses")
+    return made(keep_losses(run, settings))
 
 
 @step("keep estimates", TopdownSettings, run_name="estimates of margins")
