@@ -181,7 +181,7 @@ def end_with_parent() -> None:
     Thread(target=end, name="end-with-parent", daemon=True).start()
 
 
-KEPT_BYTES = 1 << 29
+KEPT_BYTES = 1 << 26
 """What a worker process keeps of the memory that its arrays have freed."""
 LARGEST_KEPT_ARRAY = 1 << 25
 """Larger arrays are given back, however much is kept; glibc takes no larger number."""

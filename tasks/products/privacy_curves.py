@@ -190,7 +190,15 @@ def trade_offs(
     `others` are those that an adversary knows, and `question` what is asked of the one left, such
     as "whether this one is as suspected rather than some other".
     """
-    found = {name: trade_off(curve) for name, curve in curves.items()}
+    return told_trade_offs(
+        {name: trade_off(curve) for name, curve in curves.items()}, others, question
+    )
+
+
+def told_trade_offs(
+    found: Mapping[str, TradeOff], others: str, question: str
+) -> tuple[str, str, Figure]:
+    """The same of trade-offs that are known already."""
     series = {
         **{name: (FALSE_POSITIVES, own.false_negatives) for name, own in found.items()},
         "by guessing": (FALSE_POSITIVES, 1 - FALSE_POSITIVES),

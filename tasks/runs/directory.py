@@ -35,6 +35,7 @@ DERIVED = (
     "trials",
     "combined",
     "intervals",
+    "losses",
     "estimates",
     "solves",
     "release",

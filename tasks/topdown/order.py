@@ -6,7 +6,7 @@
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
 measurements are combined from the blocks up before they are estimated. At the side, while estimates
 are made, the spine is summarised for the report, the errors of a large run are predicted, and the
-estimates behind its margins worked out.
+estimates behind its margins worked out, as is what the noise guarantees exactly.
 
 A large input in several files is ingested in parts: the addresses, then persons file by file.
 Persons and housing units run side by side. All data travel through the run directory; what the
@@ -43,10 +43,12 @@ from .published.steps import (
     read_measurements,
     read_told_invariants,
 )
+from .release.exact_losses import has_losses
 from .release.margins import has_margins
 from .release.margins import pieces_apart as margin_pieces
 from .release.steps import (
     keep_estimates,
+    work_out_losses,
     write_margin_piece,
     write_microdata,
     write_release_margins,
@@ -97,7 +99,8 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe, spine in spines.items()
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))
-    yield Aside(summaries | predictions | posterior)
+    losses = losses_of(settings, spines.values())
+    yield Aside(summaries | predictions | losses | posterior)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, first)
     for wave in later:
@@ -109,7 +112,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for number in range(of)
     ]
     compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
-    beside = predictions | posterior | {"accuracy": [*pieces, compared]}
+    beside = predictions | losses | posterior | {"accuracy": [*pieces, compared]}
     released = yield from release_of(run, settings, estimated, beside)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}
@@ -127,6 +130,11 @@ def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
         "ingest persons": counted,
         "ingest": [call(ingest, after=counted)],
     }
+
+
+def losses_of(settings: TopdownSettings, spines: Iterable[Call]) -> dict[str, Sequence[Call]]:
+    """The stage that works out what the noise guarantees exactly, if it protects."""
+    return {"exact losses": [call(work_out_losses, after=spines)]} if has_losses(settings) else {}
 
 
 def posterior_of(
@@ -240,9 +248,10 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe in universes
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))
-    yield Aside(summaries | posterior)
+    losses = losses_of(settings, spines.values())
+    yield Aside(summaries | losses | posterior)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, universes)
-    released = yield from release_of(run, settings, estimated, posterior)
+    released = yield from release_of(run, settings, estimated, losses | posterior)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}

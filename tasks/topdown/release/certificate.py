@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import lru_cache
-from pathlib import Path
+from dataclasses import replace
 
 from ...census.declarations import SentenceDeclaration
 from ...ledger.accounting import compose
-from ...ledger.summary import REPORT_DELTA
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Block, Section, Table
 from ...pages.numbers import shown_bound, shown_delta, shown_epsilon
 from ...products.certificate import BLURRED, Exact, Facts
+from ...products.privacy_curves import told_trade_offs
 from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
-from ...runs.settings_files import dump_settings
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
 from ..workload.costs import budget_report, guarantee_of
-from ..workload.exact_loss import ExactParts, exact_epsilon, exact_parts, paths_of
-from ..workload.privacy_curve import curve_points, privacy_curve, trade_offs
+from ..workload.exact_loss import ExactParts
+from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 from .declared_statements import declared_statements
+from .exact_losses import ExactLoss, has_losses, loss_of, reported_delta
 from .margins import universes_without_margins
 from .protected_tables import per_person, protected_tables
 
@@ -92,36 +87,20 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
     """The exact epsilon of every universe, from the noise that was drawn on the paths of its spine,
     with what it means for one person and the curve.
 
-    Nothing without noise, and where it is not known for any universe. The certificate and the
-    report of a run ask for the same, which is worked out once.
+    Nothing without noise, and where it is not known for any universe.
     """
-    return _exact_figures(_Asked(run.root, dump_settings(settings), run, settings))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A run and its settings, told apart by where the run is and what they say."""
-
-    root: Path
-    text: str
-    run: RunDirectory = field(compare=False)
-    settings: TopdownSettings = field(compare=False)
-
-
-@lru_cache(maxsize=2)
-def _exact_figures(asked: _Asked) -> tuple[Block, ...]:
-    run, settings = asked.run, asked.settings
-    rows, known, parts = [], {}, {}
-    for universe in settings.run.universes if settings.is_private else ():
-        budget, schema = settings.budget_of(universe), settings.schema_of(universe)
-        paths, delta = paths_of(read_spine(spine_folder(run, universe))), _delta(budget.delta)
-        epsilon = exact_epsilon(budget, delta, paths)
-        if epsilon is not None:
-            rows.append((universe, shown_bound(epsilon), shown_delta(delta), len(paths)))
-            known[universe] = paths
-            parts[universe] = exact_parts(budget, schema, delta, paths)
-    if not rows:
+    known: dict[str, ExactLoss] = {}
+    for universe in settings.run.universes if has_losses(settings) else ():
+        loss = loss_of(run, settings, universe)
+        if loss is not None:
+            known[universe] = loss
+    if not known:
         return ()
+    budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
+    rows = tuple(
+        (name, shown_bound(own.epsilon), shown_delta(reported_delta(budgets[name])), own.n_paths)
+        for name, own in known.items()
+    )
     headers = ("universe", "exact epsilon", "at delta", "kinds of paths")
     declared = [
         f"The rho of {universe} was chosen by this exact figure, as the largest for which it is at "
@@ -129,18 +108,17 @@ def _exact_figures(asked: _Asked) -> tuple[Block, ...]:
         for universe, section in settings.budget.items()
         if section.guarantee is not None and universe in settings.run.universes
     ]
-    budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
-    points = {name: curve_points(budgets[name], paths) for name, paths in known.items()}
-    exact = {name: own for name, own in points.items() if own is not None}
+    exact = {name: own.points for name, own in known.items() if own.points is not None}
+    tests = {name: own.tests for name, own in known.items() if own.tests is not None}
     curve = privacy_curve(list(budgets.values()), exact)
     return (
         "The epsilon above follows from rho alone. The noise itself gives less, exactly: the "
         "largest loss over all changes of one record, from every kind of path through the spine to "
         "every other, as an upper bound whose numerical errors are all on the safe side.",
-        Table(headers, tuple(rows), "exact epsilon"),
+        Table(headers, rows, "exact epsilon"),
         *declared,
-        *(trade_offs([budgets[name] for name in known], known) or ()),
-        *_exact_parts(parts, settings.last_geolevel),
+        *(told_trade_offs(tests, OTHERS, QUESTION) if tests else ()),
+        *_exact_parts({name: own.parts for name, own in known.items()}, settings.last_geolevel),
         *([] if curve is None else [curve]),
     )
 
@@ -198,7 +176,7 @@ def statement_of(
         tuple(_protected(settings, universe) for universe in universes),
         tuple(_change(settings, universe) for universe in universes),
         tuple(
-            Loss(budget.universe, budget.mechanism, guarantee_of(budget), _delta(budget.delta))
+            Loss(budget.universe, budget.mechanism, guarantee_of(budget), reported_delta(budget))
             for budget in budgets
         ),
         together,
@@ -325,7 +303,3 @@ def _allocation(settings: TopdownSettings, report: dict) -> Section:
             Table(headers, rows, "noise s.d."),
         ),
     )
-
-
-def _delta(delta: Fraction | None) -> Fraction:
-    return REPORT_DELTA if delta is None else delta

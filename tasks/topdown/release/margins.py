@@ -150,14 +150,14 @@ def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
         ]
         if left:
             _write(run, settings, left, universes)
-    drop_estimates(run, settings)
+    for universe in settings.run.universes:
+        drop_posterior(run, universe)
     return margin_files(run, settings)
 
 
-def drop_estimates(run: RunDirectory, settings: TopdownSettings) -> None:
-    """Remove what `keep_posteriors` kept, which is large."""
-    for universe in settings.run.universes:
-        drop_posterior(run, universe)
+def has_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
+    """Whether what `keep_posteriors` kept still stands."""
+    return any(has_posterior(run, universe) for universe in settings.run.universes)
 
 
 def is_written(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece) -> bool:

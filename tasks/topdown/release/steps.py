@@ -6,11 +6,12 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..settings import TopdownSettings
+from .exact_losses import keep_losses, losses_are_kept
 from .margins import (
     MarginPiece,
     are_kept,
     are_written,
-    drop_estimates,
+    has_estimates,
     is_written,
     keep_posteriors,
     write_margins,
@@ -27,6 +28,14 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
             return found(folder / f"mdf_{universe}.csv")
     written = write_universe(run, settings, universe)
     return made(written.csv, {"rows": written.n_rows})
+
+
+@step("exact losses", TopdownSettings, run_name="exact losses")
+def work_out_losses(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Work out what the noise guarantees exactly, for the certificate and the report."""
+    if losses_are_kept(run, settings):
+        return found(run.root / "losses")
+    return made(keep_losses(run, settings))
 
 
 @step("keep estimates", TopdownSettings, run_name="estimates of margins")
@@ -56,10 +65,7 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write an interval beside every count of the tables, from the measurements alone, as far as
     no piece has."""
     place = run.release if run.release.exists() else run.unchecked_release
-    if run.release.exists():
-        return found(place)
-    if are_written(run, settings):
-        drop_estimates(run, settings)
+    if run.release.exists() or (are_written(run, settings) and not has_estimates(run, settings)):
         return found(place)
     files = write_margins(run, settings)
     return made(place, {"files": len(files)})

@@ -1,0 +1,111 @@
+"""What the noise of a run guarantees exactly, by universe: worked out once, beside the estimates.
+
+It follows from the settings and the paths of the spine alone, takes seconds for every universe, and
+both the certificate and the report tell it: one task works it out and keeps the numbers in
+`losses/<universe>.json`, as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....geography.levels import Spine
+from ...ledger.summary import REPORT_DELTA
+from ...products.privacy_curves import CurvePoints, TradeOff, curve_points, trade_off
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..workload.budget import Budget
+from ..workload.exact_loss import ExactParts, exact_curve, exact_epsilon, exact_parts, paths_of
+
+
+@dataclass(frozen=True)
+class ExactLoss:
+    """What protects a record of one universe, over all paths of its spine.
+
+    epsilon : at `reported_delta` of the budget. n_paths : kinds of paths. parts : of attributes,
+    and of the last geolevel. points, tests : of the curve; None where there is none.
+    """
+
+    epsilon: float
+    n_paths: int
+    parts: ExactParts
+    points: CurvePoints | None
+    tests: TradeOff | None
+
+
+def reported_delta(budget: Budget) -> Fraction:
+    """The delta at which the epsilon of a universe is told."""
+    return REPORT_DELTA if budget.delta is None else budget.delta
+
+
+def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactLoss | None:
+    """Of a universe with this spine; None where the exact epsilon is not known."""
+    budget, paths = settings.budget_of(universe), paths_of(spine)
+    delta = reported_delta(budget)
+    epsilon = exact_epsilon(budget, delta, paths)
+    if epsilon is None:
+        return None
+    curve = exact_curve(budget, paths)
+    return ExactLoss(
+        epsilon,
+        len(paths),
+        exact_parts(budget, settings.schema_of(universe), delta, paths),
+        None if curve is None else curve_points(curve),
+        None if curve is None else trade_off(curve),
+    )
+
+
+def has_losses(settings: TopdownSettings) -> bool:
+    """Whether there is anything to tell: noise that protects."""
+    return settings.is_private
+
+
+def losses_are_kept(run: RunDirectory, settings: TopdownSettings) -> bool:
+    """Whether `keep_losses` has kept those of every universe."""
+    return all(_file(run, universe).exists() for universe in settings.run.universes)
+
+
+def keep_losses(run: RunDirectory, settings: TopdownSettings) -> Path:
+    """Work out the losses of every universe and keep them; returns their folder."""
+    for universe in settings.run.universes:
+        found = exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
+        with replacing(_file(run, universe)) as part:
+            told = None if found is None else asdict(found)
+            part.write_text(json.dumps(told, default=np.ndarray.tolist), encoding="utf-8")
+    return _file(run, settings.run.universes[0]).parent
+
+
+def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> ExactLoss | None:
+    """The loss of a universe as it is kept, and else worked out."""
+    file = _file(run, universe)
+    if not file.exists():
+        return exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
+    told = json.loads(file.read_bytes())
+    return None if told is None else _told(told)
+
+
+def _told(told: Mapping[str, Any]) -> ExactLoss:
+    points, tests = told["points"], told["tests"]
+    return ExactLoss(
+        told["epsilon"],
+        told["n_paths"],
+        ExactParts(**told["parts"]),
+        None if points is None else CurvePoints(**{k: np.array(v) for k, v in points.items()}),
+        None
+        if tests is None
+        else TradeOff(np.array(tests["false_negatives"]), tests["told_apart"]),
+    )
+
+
+def _file(run: RunDirectory, universe: str) -> Path:
+    return run.root / "losses" / f"{universe}.json"
