@@ -117,8 +117,8 @@ def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
     )
     from spineflow.tasks.census.queries import marginal_query
     from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+    from spineflow.tasks.topdown.measurement.public_answers import released_counts
     from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
-    from spineflow.tasks.topdown.release.microdata import read_block_estimates
     from spineflow.tasks.topdown.spine.files import read_spine
 
     spine, schema = read_spine(spine_folder(run, "persons")), settings.schema_of("persons")
@@ -127,9 +127,7 @@ def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
     truth = read_histogram(
         run.histogram("persons"), spine.block_geocode, n_cells=schema.n_cells
     ).tocoo()
-    table = read_block_estimates(run.root, "persons")
-    row = pd.Index(spine.block_geocode).get_indexer(table["block_geocode"].to_numpy())
-    cell, count = table["cell"].to_numpy(), table["count"].to_numpy()
+    released = released_counts(run, "persons", spine, schema.n_cells).tocoo()
     rows = []
     for level in entity_levels(spine, geography.reset_index(drop=True)):
         if level.name not in LEVELS_OF_STATE:
@@ -137,7 +135,8 @@ def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
         for name in queries:
             query = marginal_query(schema, name)
             error = np.zeros((level.n_entities + 1, query.n_rows))
-            np.add.at(error, (level.entity[row], query.row_of_cell[cell]), count)
+            where = (level.entity[released.row], query.row_of_cell[released.col])
+            np.add.at(error, where, released.data)
             np.add.at(error, (level.entity[truth.row], query.row_of_cell[truth.col]), -truth.data)
             # Blocks of no area were added to the last row.
             squared = float((error[: level.n_entities] ** 2).mean())

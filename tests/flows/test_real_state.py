@@ -13,8 +13,8 @@ from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
 from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.release.microdata import read_block_estimates
 
+from tests.block_estimates import read_block_estimates
 from tests.real_state import run_state
 
 pytestmark = pytest.mark.slow

@@ -25,7 +25,6 @@ from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.checks.expectations import cells_of
 from spineflow.tasks.topdown.checks.layout_facts import layout_facts
 from spineflow.tasks.topdown.release.microdata import (
-    read_block_estimates,
     write_microdata,
 )
 from spineflow.validation.outcome import Outcome
@@ -41,10 +40,13 @@ from spineflow.validation.topdown.run_checks import (
 )
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 
+from tests.block_estimates import read_block_estimates
+
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 SHARES = dict(
     zip(GEOLEVELS, map(Fraction, ("1/41", "9/41", "4/41", "7/41", "13/41", "7/41")), strict=True)
 )
+
 PATHS = {
     # block geocode: State, County, Tract, Block_Group of the block
     "4400103010011000": ("044", "04410001", "04410001001", "044100010010001"),

@@ -29,7 +29,7 @@ from .run_files import (
 )
 
 STATE_TOTAL = "state_total_con"
-_COLUMNS = ("geocode", "query_name", "sign", "value")
+COLUMNS = ("geocode", "query_name", "sign", "value")
 _COMPARISONS = {"=": np.not_equal, ">=": np.less, "<=": np.greater}
 """When an answer breaks a constraint of each sign."""
 
@@ -93,7 +93,7 @@ def check_constraints(
     names = [name for name, where in due.items() if level.name in where]
     constrained = {name: _Constrained(name, expected, spine, level, estimates) for name in names}
     folder = run_directory / "measurements" / expected.cells.universe / level.name / "constraints"
-    for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"], level=level):
+    for batch in read_batches(folder, COLUMNS, as_dictionary=["query_name", "sign"], level=level):
         name_column = batch.column("query_name")
         for name in pc.unique(name_column).to_pylist():
             rows = batch.filter(pc.equal(name_column, name))
@@ -136,10 +136,10 @@ def facilities_by_block(
     facilities = np.zeros(level.n, dtype=np.int64)
     folder = run_directory / "measurements" / cells.universe / BLOCK / "constraints"
     n_types = cells.sizes[attribute]
-    for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"]):
+    for batch in read_batches(folder, COLUMNS, as_dictionary=["query_name", "sign"]):
         rows = batch.filter(pc.equal(batch.column("query_name"), name))
         block = level.positions(rows.column("geocode"))
-        values = _values(rows, n_types, name)
+        values = values_of(rows, n_types, name)
         facilities[block[block >= 0]] = values[block >= 0, 1:].sum(axis=1)
     return pa.table(
         {"block_geocode": spine.block_geocode, "facilities": facilities[spine.ancestors[-1]]}
@@ -187,7 +187,7 @@ class _Constrained:
             pc.not_equal(rows.column("sign").cast(pa.string()), sign),
             lambda _: f"{self.name} at {self.where} has another sign than {sign}",
         )
-        values = _values(rows, self.answers.shape[1], self.name)[position >= 0]
+        values = values_of(rows, self.answers.shape[1], self.name)[position >= 0]
         position = position[position >= 0]
         np.add.at(self.times_seen, position, 1)
         broken = _COMPARISONS[sign](self.answers[position], values).any(axis=1)
@@ -211,7 +211,7 @@ class _Constrained:
         )
 
 
-def _values(rows: pa.RecordBatch, width: int, name: str) -> np.ndarray:
+def values_of(rows: pa.RecordBatch, width: int, name: str) -> np.ndarray:
     """The value lists as an int64 array of shape `(n_rows, width)`."""
     column = rows.column("value")
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

@@ -22,7 +22,9 @@ from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
 from .cells import Cells, Margin
 from .conservation import read_estimates
-from .run_checks import CheckedRun, Findings, check_spine_files, settled_failures
+from .declared_constraints import ExpectedConstraint, check_constraint_files
+from .layout import Layout
+from .run_checks import CHECKS, CheckedRun, Findings, check_spine_files, settled_failures
 from .run_files import ExpectedUniverse
 
 NOT_PRIVATE = "NOT PRIVATE"
@@ -31,18 +33,8 @@ MICRODATA = "microdata_tabulate_to_estimates"
 _ROWS = "rows of the file"
 
 DECLARED_CHECKS: Mapping[str, str] = {
-    "spine_is_a_tree": "both spine files describe one tree of all areas",
-    "estimates_are_counts": "positive integers in cells of the schema and geounits of the spine",
-    "children_add_to_parents": "in every cell of every geounit",
-    "shares_add_to_one": "on the path from the root to every area",
-    "measurements_are_complete": "every geounit with a share has each query exactly once",
-    "noise_is_what_its_loss_pays_for": "the variance of every measurement, and its values",
-    "measured_loss_is_the_budget": "each measurement's, and their sum on the path to every area",
-    "microdata_tabulate_to_estimates": "Parquet and text rows agree and give the area estimates",
-    "structural_zeros_hold": "impossible cells are empty",
-    "equality_constraints_hold": "invariants are met exactly",
+    **{name: text.replace("block", "area") for name, text in CHECKS.items()},
     "held_answers_agree": "with those of the earlier releases, in every area",
-    "bounds_hold": "lower and upper bounds are met by every area",
     "relations_hold": "linear relations are met by every area",
 }
 """Each check's name, and what it found when it passed."""
@@ -59,22 +51,6 @@ class ExpectedBound:
     inside: np.ndarray
     lower: np.ndarray | None
     upper: np.ndarray | None
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnLayout:
-    """Columns of microdata with codes.
-
-    names : all columns in their order. places : those whose codes are the geolevels', in order.
-    told : by attribute, columns, and for each level the codes that it has in them.
-    constants : text that every row has, by column. number : column that numbers the rows from 0.
-    """
-
-    names: tuple[str, ...]
-    places: tuple[str, ...]
-    told: Mapping[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]]
-    constants: Mapping[str, str]
-    number: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +72,8 @@ class DeclaredUniverse:
     """What a declaration promises of a universe's release.
 
     labels : of the levels, by attribute, in the order of the cells' numbers.
-    layout : the microdata's own columns; None where they are `columns` and the attributes' labels.
+    expected : with the layout of the microdata, which is None where they have `columns` and the
+        attributes' labels.
     columns : geolevels that are columns of the microdata, from the largest units down.
     count : column that says how many records a row stands for; None for one.
     exact : by name, a query, columns that name a unit, and the answers of each unit by the codes
@@ -104,18 +81,19 @@ class DeclaredUniverse:
     held : by name, a query, the cells (n_cells,) that it counts, and the answers (n_areas, n_rows)
         that every area has, those that are not zero.
     relations : by name, a sign, and weights (n_cells,) of each universe.
+    constraints : what files of constraints have.
     tied : by name, answers that are those of another universe of the run.
     """
 
     expected: ExpectedUniverse
     labels: Mapping[str, Sequence[str]]
-    layout: ColumnLayout | None
     columns: tuple[str, ...]
     count: str | None
     exact: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Sequence[int]]]]
     bounds: tuple[ExpectedBound, ...]
     held: Mapping[str, tuple[str, np.ndarray, sparse.csr_array]]
     relations: Mapping[str, tuple[str, Mapping[str, np.ndarray]]]
+    constraints: tuple[ExpectedConstraint, ...]
     tied: Mapping[str, ExpectedTie] = field(default_factory=dict)
 
     @property
@@ -124,11 +102,17 @@ class DeclaredUniverse:
         return self.expected.cells
 
     @property
+    def layout(self) -> Layout | None:
+        """The microdata's own columns."""
+        return self.expected.layout
+
+    @property
     def checks(self) -> Mapping[str, str]:
         """Those of `DECLARED_CHECKS` that have something to check: what is not declared holds for
         nothing, and a check that says otherwise misleads.
         """
         declared = {
+            "constraints_are_complete": self.constraints,
             "structural_zeros_hold": self.expected.structural_zeros,
             "equality_constraints_hold": self.exact,
             "held_answers_agree": {**self.held, **self.tied},
@@ -172,6 +156,11 @@ def check_declared(
                 failures[name][MICRODATA],
             )
     for name, universe in universes.items():
+        complete = failures[name]["constraints_are_complete"]
+        with unusable_files_fail(complete):
+            spine = run.spine(name)
+            area = pd.Index(areas[GEOCODE]).get_indexer(spine.block_geocode.to_pylist())
+            check_constraint_files(run_directory, name, spine, area, universe.constraints, complete)
         with unusable_files_fail(*failures[name].values()):
             if name not in counted:
                 raise UnusableRunFile(f"the microdata of {name} could not be counted")
@@ -233,7 +222,7 @@ def _differs(first: sparse.csr_array, second: sparse.csr_array) -> np.ndarray:
 def _columns(universe: DeclaredUniverse) -> list[str]:
     """The columns that microdata must have, in their order."""
     if universe.layout is not None:
-        return list(universe.layout.names)
+        return universe.layout.names
     return [*universe.columns, *universe.labels, *([universe.count] if universe.count else [])]
 
 
@@ -251,7 +240,7 @@ def _text_batches(
     path: Path, universe: DeclaredUniverse, has_stamp: bool, failures: Failures
 ) -> Iterator[pa.Table]:
     wanted = _columns(universe)
-    numbers = [universe.count, universe.layout.number if universe.layout else None]
+    numbers = [universe.count, *(_numbering(universe.layout) if universe.layout else ())]
     kinds = {name: pa.int64() if name in numbers else pa.string() for name in wanted}
     reader = pyarrow.csv.open_csv(
         path,
@@ -274,8 +263,8 @@ def _read(
             yield _with_rows(pa.table(batch), universe.count)
             continue
         table = _labelled(batch, universe, universe.layout, failures)
-        if universe.layout.number is not None:
-            number = batch.column(universe.layout.number).to_numpy(zero_copy_only=False)
+        for name in _numbering(universe.layout):
+            number = batch.column(name).to_numpy(zero_copy_only=False)
             due = np.arange(n_rows, n_rows + len(number))
             failures.add_each(number != due, "the rows are not numbered from 0 on")
         n_rows += batch.num_rows
@@ -283,23 +272,32 @@ def _read(
 
 
 def _labelled(
-    batch: pa.RecordBatch, universe: DeclaredUniverse, layout: ColumnLayout, failures: Failures
+    batch: pa.RecordBatch, universe: DeclaredUniverse, layout: Layout, failures: Failures
 ) -> pa.Table:
     """Rows with the codes of areas, and labels told by their codes, as texts."""
+    places = [column.name for column in layout.columns if column.digits is not None]
     columns = {
-        name: batch.column(place)
-        for name, place in zip(universe.columns, layout.places, strict=True)
+        name: batch.column(place) for name, place in zip(universe.columns, places, strict=True)
     }
-    for attribute, (names, codes) in layout.told.items():
+    for attribute in universe.labels:
+        own = [column for column in layout.columns if column.attribute == attribute]
+        names = [column.name for column in own]
+        codes = zip(*(column.codes for column in own), strict=True)
         known = pd.Index([SEPARATOR.join(code) for code in codes])
         frame = batch.select(list(names)).to_pandas().astype(str)
         level = known.get_indexer(_joined(frame, names))
         failures.add_each(level < 0, f"a row has codes of no level of {attribute}")
         columns[attribute] = pa.array(np.asarray(universe.labels[attribute])[np.maximum(level, 0)])
-    for name, text in layout.constants.items():
-        other = batch.column(name).to_pandas().astype(str).to_numpy() != text
-        failures.add_each(other, f"{name} is not {text} in a row")
+    for column in layout.columns:
+        if column.constant is not None:
+            other = batch.column(column.name).to_pandas().astype(str).to_numpy() != column.constant
+            failures.add_each(other, f"{column.name} is not {column.constant} in a row")
     return pa.table(columns)
+
+
+def _numbering(layout: Layout) -> list[str]:
+    """Columns that number the rows."""
+    return [column.name for column in layout.columns if column.is_number]
 
 
 def _with_rows(table: pa.Table, count: str | None) -> pa.Table:

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ....geography.declared import declared_units
+from ....geography.declared import Units, declared_units
 from ....validation.outcome import Outcome
 from ....validation.topdown.declared import (
     SEPARATOR,
-    ColumnLayout,
     DeclaredUniverse,
     ExpectedBound,
     ExpectedTie,
     check_declared,
 )
+from ....validation.topdown.declared_constraints import ExpectedConstraint, ExpectedUnits
 from ....validation.topdown.run_checks import Findings
-from ...census.census import Census, Held
+from ...census.census import Held, Universe, Zero
 from ...census.declared_input import read_multiples
 from ...census.invariants import read_geography
-from ...census.queries import counted_rows
+from ...census.queries import counted_rows, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
+from ..measurement.constraints import bound_names, constraint_name
 from ..measurement.public_answers import read_declared_totals, read_held
 from ..paths import (
     geography_file,
@@ -36,32 +37,6 @@ from ..paths import (
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from .expectations import expected_universe
-
-
-def _layout(census: Census, universe: str, schema: Schema) -> ColumnLayout | None:
-    """The columns of a universe's microdata in plain facts; None where they have labels."""
-    declared = census.universes[universe].declared.microdata
-    if declared is None:
-        return None
-    told = {}
-    for attribute in schema.attributes:
-        own = [column for column in declared.columns if column.attribute == attribute]
-        codes = [
-            column.codes
-            or [
-                f"{(column.first or 0) + level:0{column.width}d}"
-                for level in range(len(schema.labels(attribute)))
-            ]
-            for column in own
-        ]
-        told[attribute] = (tuple(c.name for c in own), list(zip(*codes, strict=True)))
-    return ColumnLayout(
-        tuple(column.name for column in declared.columns),
-        tuple(column.name for column in declared.columns if column.digits is not None),
-        told,
-        {c.name: c.constant for c in declared.columns if c.constant is not None},
-        next((column.name for column in declared.columns if column.number), None),
-    )
 
 
 def check_declared_run(
@@ -92,12 +67,12 @@ def _promised(
     geolevels = census.geography.geolevels
     columns = tuple(level for level in geolevels[1:] if level in areas.columns)
     public = pq.read_table(invariants_file(run)).to_pandas()
-    exact = {}
+    exact, units = {}, declared_units(areas, geolevels)
     for invariant in universe.invariants:
         totals = read_declared_totals(state_totals_file(run))[name][invariant.name]
         depth = geolevels.index(invariant.geolevel)
         named = tuple(level for level in geolevels[1 : depth + 1] if level in areas.columns)
-        unit = declared_units(areas, geolevels)[invariant.geolevel]
+        unit = units[invariant.geolevel]
         first = np.unique(unit.number, return_index=True)[1]
         keys = [SEPARATOR.join(areas[level].iloc[row] for level in named) for row in first]
         exact[invariant.name] = (
@@ -119,7 +94,6 @@ def _promised(
     return DeclaredUniverse(
         expected=expected_universe(settings, name, read_spine(spine_folder(run, name)).names),
         labels={attribute: schema.labels(attribute) for attribute in schema.attributes},
-        layout=_layout(census, name, schema),
         columns=columns,
         count=universe.declared.count,
         exact=exact,
@@ -136,4 +110,34 @@ def _promised(
             )
             for relation in universe.relations
         },
+        constraints=tuple(_constraints(universe, schema, settings.zeros_of(name), units)),
     )
+
+
+def _constraints(
+    universe: Universe, schema: Schema, zeros: Sequence[Zero], units: Mapping[str, Units]
+) -> Iterator[ExpectedConstraint]:
+    """What files of constraints have of a universe."""
+    for bounded in universe.bounded_queries:
+        first, n_rows = bounded.bounds[0], bounded.asked(schema).n_rows
+        sides = zip(bound_names(bounded, schema), (">=", "<="), strict=True)
+        for (named, sign), limit in zip(sides, (first.at_least, first.at_most), strict=True):
+            if limit is not None:
+                yield ExpectedConstraint(named, sign, n_rows)
+    for invariant in universe.invariants:
+        unit, listed = units[invariant.geolevel], None
+        if invariant.above is not None:
+            listed = invariant.geolevel, constraint_name(invariant.above)
+        yield ExpectedConstraint(
+            constraint_name(invariant.name),
+            "=",
+            marginal_query(schema, invariant.query).n_rows,
+            ExpectedUnits(unit.number, unit.path, listed),
+        )
+    for held in universe.held:
+        n_rows = marginal_query(schema, held.query).n_rows
+        yield ExpectedConstraint(constraint_name(held.name), "=", n_rows)
+    for relation in universe.relations:
+        yield ExpectedConstraint(constraint_name(relation.name), relation.sign, 1)
+    for zero in zeros:
+        yield ExpectedConstraint(constraint_name(zero.name), "=", 1)

@@ -23,11 +23,12 @@ def expected_universe(
     settings: TopdownSettings, universe: str, geolevels: tuple[str, ...] | None = None
 ) -> ExpectedUniverse:
     """What the settings promise about a universe's files, on a spine of some geolevels, or else of
-    those with a share. Files of constraints, and of microdata, are told where areas are blocks.
+    those with a share. Files of constraints are told where areas are blocks, and microdata where
+    they have a layout.
     """
     census, budget = settings.compiled_census, settings.budget_of(universe)
     geolevels, schema = geolevels or tuple(budget.geolevel_shares), settings.schema_of(universe)
-    ending = "_con" if census.has_blocks else ""
+    declared, ending = census.universes[universe], "_con" if census.has_blocks else ""
     zeros = {
         f"{zero.name}{ending}": schema.positions(zero.where) for zero in settings.zeros_of(universe)
     }
@@ -39,6 +40,7 @@ def expected_universe(
         constraints=None,
         structural_zeros=zeros,
         is_pure=budget.is_pure,
+        layout=layout_facts(schema, census) if declared.declared.microdata else None,
         has_digits=False,
         on_demand=settings.is_on_demand(universe),
     )
@@ -49,8 +51,7 @@ def expected_universe(
         promise,
         constraints=constraints | dict.fromkeys(zeros, geolevels),
         has_digits=True,
-        layout=layout_facts(schema, census),
-        bounded_attribute=census.universes[universe].bounded_attribute(schema),
+        bounded_attribute=declared.bounded_attribute(schema),
     )
 
 

@@ -236,11 +236,10 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
 
 def checked_run(run: RunDirectory, settings: TopdownSettings, universe: str) -> CheckedRun:
     """A universe's files and what is promised of them."""
-    geolevels = None
-    if not settings.compiled_census.has_blocks:
-        geolevels = read_spine(spine_folder(run, universe)).names
+    has_blocks = settings.compiled_census.has_blocks
+    geolevels = None if has_blocks else read_spine(spine_folder(run, universe)).names
     expected = expected_universe(settings, universe, geolevels)
-    has_further = expected.layout is not None and bool(expected.layout.further)
+    has_further = has_blocks and expected.layout is not None and bool(expected.layout.further)
     return CheckedRun(
         run.root,
         {universe: expected},

@@ -27,6 +27,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from scipy import sparse
 
 from ...census.cef_2020 import CENSUS
 from ...census.census import Census
@@ -37,11 +38,10 @@ from ...census.queries import marginal_query, tells
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from ..measurement.public_answers import area_counts
+from ..measurement.public_answers import area_counts, released_counts
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
-from ..spine.shards import Shard, read_shards
 from .declared_files import WrittenFiles, write_declared_microdata
 from .text_rows import (
     NUMBER,
@@ -82,69 +82,24 @@ class _Counts:
 _NO_COUNTS = _Counts(pa.array([], pa.string()), *np.zeros((3, 0), dtype=np.int64))
 
 
-def read_block_estimates(run_directory: Path, universe: str) -> pa.Table:
-    """The block estimates of a run with 16-digit block geocodes: block_geocode, cell, count.
-
-    A block's geocode on any spine ends with its 16-digit geocode.
-    """
-    folder = run_directory / "estimates" / universe / "Block"
-    files = sorted(folder.glob("*.parquet"))
-    if not files:
-        raise FileNotFoundError(f"no block estimates of {universe}: {folder} has no Parquet file")
-    return _block_estimates(files)
-
-
-def _block_estimates(files: Iterable[Path]) -> pa.Table:
-    tables = [pq.read_table(path, columns=["geocode", "cell", "count"]) for path in files]
-    table = pa.concat_tables(tables, promote_options="permissive")
-    block_geocode = pc.utf8_slice_codeunits(table["geocode"], start=-BLOCK_GEOCODE_DIGITS)
-    return table.set_column(0, "block_geocode", block_geocode)
-
-
-@dataclass(frozen=True, eq=False)
-class PlacedBlocks:
-    """The blocks of a spine in its order, and the shards that have them."""
-
-    geocode: pa.StringArray
-    """(n_blocks,) as the spine tells them."""
-    shards: tuple[Shard, ...]
-    """Those of the last geolevel, in their order."""
-
-    @classmethod
-    def read(cls, run: RunDirectory, universe: str) -> PlacedBlocks:
-        """From the spine's files."""
-        folder = spine_folder(run, universe)
-        geocode = pa.array(read_spine(folder).block_geocode, pa.string())
-        every = read_shards(folder)
-        return cls(geocode, tuple(s for s in every if s.geolevel == every[-1].geolevel))
-
-    def estimates(self, run: RunDirectory, universe: str, blocks: np.ndarray) -> pa.Table:
-        """What `read_block_estimates` reads, of all shards that have one of some blocks, which are
-        given by their positions."""
-        starts = np.array([shard.start for shard in self.shards])
-        held = np.unique(np.searchsorted(starts, blocks, side="right") - 1)
-        geolevel = self.shards[0].geolevel
-        return _block_estimates(
-            [run.estimates(universe, geolevel, self.shards[i].name) for i in held]
-        )
-
-
 def block_estimate_parts(
-    run: RunDirectory, universe: str, *, blocks_per_part: int = BLOCKS_PER_PART
+    run: RunDirectory, universe: str, n_cells: int, *, blocks_per_part: int = BLOCKS_PER_PART
 ) -> Iterator[pa.Table]:
-    """What `read_block_estimates` reads, some blocks at a time in the order of their geocodes.
+    """The block estimates of a run, some blocks at a time in the order of their geocodes, as tables
+    with the columns block_geocode (16 digits), cell and count.
 
     Only the files of shards with blocks of the part are read for it.
     """
-    placed = PlacedBlocks.read(run, universe)
-    by_geocode = pc.sort_indices(placed.geocode).to_numpy()
+    spine = read_spine(spine_folder(run, universe))
+    # In the path of a declared area points stand between the parts of the code.
+    codes = pc.replace_substring(pa.array(spine.block_geocode, pa.string()), ".", "")
+    by_geocode = pc.sort_indices(codes).to_numpy()
     for first in range(0, len(by_geocode), blocks_per_part):
-        blocks = by_geocode[first : first + blocks_per_part]
-        table = placed.estimates(run, universe, blocks)
-        # In the path of a declared area points stand between the parts of the code.
-        low, high = (placed.geocode[i].as_py().replace(".", "") for i in blocks[[0, -1]])
-        code = table["block_geocode"]
-        yield table.filter(pc.and_(pc.greater_equal(code, low), pc.less_equal(code, high)))
+        blocks = np.sort(by_geocode[first : first + blocks_per_part])
+        found = sparse.coo_array(released_counts(run, universe, spine, n_cells, blocks))
+        geocode = codes.take(pa.array(blocks[found.row]))
+        cell = found.col.astype(np.int64)
+        yield pa.table({"block_geocode": geocode, "cell": cell, "count": found.data})
 
 
 def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
@@ -167,7 +122,7 @@ def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) 
         )
     has_further = declared.microdata.further is not None
     return write_microdata(
-        block_estimate_parts(run, universe),
+        block_estimate_parts(run, universe, schema.n_cells),
         schema,
         folder,
         read_invariants(invariants_file(run)) if has_further else None,

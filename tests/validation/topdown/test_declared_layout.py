@@ -11,22 +11,22 @@ import pytest
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.declared import (
-    ColumnLayout,
     DeclaredUniverse,
     released_counts,
 )
+from spineflow.validation.topdown.layout import Layout, LayoutColumn
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 
-KINDS = [("3", "20"), ("3", "21"), ("5", "37")]
-LAYOUT = ColumnLayout(
-    names=("SCHEMA", "COUNTY", "BLOCK", "EPNUM", "RTYPE", "RELSHIP", "QSEX"),
-    places=("COUNTY", "BLOCK"),
-    told={
-        "kind": (("RTYPE", "RELSHIP"), KINDS),
-        "sex": (("QSEX",), [("1",), ("2",)]),
-    },
-    constants={"SCHEMA": "MPD"},
-    number="EPNUM",
+LAYOUT = Layout(
+    (
+        LayoutColumn("SCHEMA", constant="MPD"),
+        LayoutColumn("COUNTY", digits=(0, 1)),
+        LayoutColumn("BLOCK", digits=(1, 2)),
+        LayoutColumn("EPNUM", is_number=True),
+        LayoutColumn("RTYPE", attribute="kind", codes=("3", "3", "5")),
+        LayoutColumn("RELSHIP", attribute="kind", codes=("20", "21", "37")),
+        LayoutColumn("QSEX", attribute="sex", codes=("1", "2")),
+    )
 )
 AREAS = pd.DataFrame(
     {"block_geocode": ["1.1", "1.2"], "county": ["1", "1"], "block": ["1", "2"]}, dtype="str"
@@ -49,16 +49,17 @@ def universe() -> DeclaredUniverse:
             constraints={},
             structural_zeros={},
             is_pure=False,
+            layout=LAYOUT,
             on_demand=False,
         ),
         labels={"kind": ("head", "spouse", "inmate"), "sex": ("male", "female")},
-        layout=LAYOUT,
         columns=("county", "block"),
         count=None,
         exact={},
         bounds=(),
         held={},
         relations={},
+        constraints=(),
     )
 
 

@@ -62,14 +62,14 @@ def tallies_of_universe(
     run: RunDirectory, settings: TopdownSettings, universe: str
 ) -> list[Tallies]:
     """Compare a universe that is in one stretch with the truth."""
-    whole = PublicFacts.read(run, settings, universe)
+    whole = PredictedUniverse.read(run, settings, universe)
     return list(tallies_of_stretches(run, settings, whole, [0], {}))
 
 
 def tallies_of_stretches(
     run: RunDirectory,
     settings: TopdownSettings,
-    whole: PublicFacts,
+    whole: PredictedUniverse,
     numbers: Iterable[int],
     totals: Totals,
 ) -> Iterator[Tallies]:
@@ -83,8 +83,8 @@ def tallies_of_stretches(
 
 
 @dataclass(frozen=True, eq=False)
-class PublicFacts:
-    """What is public of a universe, but for its estimates: what a budget implies for them."""
+class PredictedUniverse:
+    """What is public of a universe of a run, and what its budget implies for the estimates."""
 
     universe: str
     rows: np.ndarray
@@ -99,7 +99,7 @@ class PublicFacts:
         return self.prediction.spine
 
     @classmethod
-    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> PublicFacts:
+    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> PredictedUniverse:
         """Of a universe of a run. Answers that are held to an earlier release are no facts of the
         people."""
         census, schema = settings.compiled_census, settings.schema_of(universe)
@@ -131,7 +131,7 @@ class PublicFacts:
         return cls(universe, rows, compared, prediction)
 
 
-def totals_of_universe(settings: TopdownSettings, whole: PublicFacts) -> Totals:
+def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> Totals:
     """What the prediction of each stretch needs of the others; nothing of a universe in one."""
     if n_stretches(whole.spine) == 1:
         return {}
@@ -143,7 +143,7 @@ def totals_of_universe(settings: TopdownSettings, whole: PublicFacts) -> Totals:
 def _compared(
     run: RunDirectory,
     settings: TopdownSettings,
-    whole: PublicFacts,
+    whole: PredictedUniverse,
     number: int,
     totals: Totals,
 ) -> Compared:

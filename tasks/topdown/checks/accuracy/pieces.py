@@ -20,7 +20,7 @@ from ...settings import TopdownSettings
 from ...spine.files import read_spine
 from ..kept import keep, kept, state_of
 from .compared import (
-    PublicFacts,
+    PredictedUniverse,
     tallies_of_stretches,
     tallies_of_universe,
     totals_of_universe,
@@ -67,7 +67,7 @@ def has_totals(run: RunDirectory, universe: str) -> bool:
 def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
     """Work out what the predictions of a universe's stretches need of each other."""
     state = _state_of_spine(run, universe)
-    totals = totals_of_universe(settings, PublicFacts.read(run, settings, universe))
+    totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
     told = {component: own.tolist() for component, own in totals.items()}
     keep(totals_file(run, universe), state, told)
     return totals_file(run, universe)
@@ -131,7 +131,7 @@ def _tallies(
     run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
 ) -> Iterator[Tallies]:
     """The tallies of a piece's stretches."""
-    whole = PublicFacts.read(run, settings, universe)
+    whole = PredictedUniverse.read(run, settings, universe)
     n = n_stretches(whole.spine)
     numbers = range(n * number // of, n * (number + 1) // of)
     told = kept(totals_file(run, universe), _state_of_spine(run, universe))

@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
+from .....geography.levels import Spine
 from ....census.cef_2020 import CENSUS
 from ....census.schema import Schema
 from ....runs.directory import RunDirectory
-from ...paths import geography_file
+from ...measurement.public_answers import released_counts
+from ...paths import geography_file, spine_folder
 from ...settings import TopdownSettings
-from ..microdata import PlacedBlocks, present_attributes
+from ...spine.files import read_spine
+from ..microdata import present_attributes
 from .levels import needs_block_groups, texts_of
 from .tables import Tabulation
 from .variables import variable_matrix, variables_of
@@ -93,7 +96,7 @@ class _Estimates:
     schema: Schema
     own_cell: np.ndarray
     """(n_cells,) the cell of `schema` of each cell of the estimates."""
-    placed: PlacedBlocks
+    spine: Spine
     state: np.ndarray
     """(n_blocks,) the state of each block of the spine, as a number of `fips`."""
     fips: list[str]
@@ -101,16 +104,17 @@ class _Estimates:
     @classmethod
     def of(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> _Estimates:
         """Of one universe of a run."""
-        full, placed = settings.schema_of(universe), PlacedBlocks.read(run, universe)
+        full, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
         schema = CENSUS.schema(universe, present_attributes(full))
         own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
-        state = pc.utf8_slice_codeunits(placed.geocode, *_STATE).dictionary_encode()
+        geocode = pa.array(spine.block_geocode, pa.string())
+        state = pc.utf8_slice_codeunits(geocode, *_STATE).dictionary_encode()
         return cls(
             run,
             universe,
             schema,
             own_cell,
-            placed,
+            spine,
             state.indices.to_numpy(),
             state.dictionary.to_pylist(),
         )
@@ -122,13 +126,14 @@ class _Estimates:
         if fips not in self.fips:
             return sparse.csr_array(shape, dtype=np.int64)
         blocks = np.flatnonzero(self.state == self.fips.index(fips))
-        table = self.placed.estimates(self.run, self.universe, blocks)
-        table = table.filter(pc.starts_with(table["block_geocode"], fips))
-        geocode = _numbers(table["block_geocode"])
+        found = sparse.coo_array(
+            released_counts(self.run, self.universe, self.spine, len(self.own_cell), blocks)
+        )
+        geocode = _numbers(pa.array(self.spine.block_geocode[blocks], pa.string()))
         block = np.searchsorted(codes, geocode)
         if (codes[np.minimum(block, len(codes) - 1)] != geocode).any():
             raise ValueError(f"estimates of {self.universe} have a block outside the geography")
-        where = (block, self.own_cell[table["cell"].to_numpy()])
-        counted = sparse.csr_array(sparse.coo_array((table["count"].to_numpy(), where), shape))
+        where = (block[found.row], self.own_cell[found.col])
+        counted = sparse.csr_array(sparse.coo_array((found.data, where), shape))
         counted.sum_duplicates()
         return counted

@@ -14,7 +14,6 @@ from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.release import microdata
 from spineflow.tasks.topdown.release.microdata import (
-    read_block_estimates,
     write_microdata,
 )
 
@@ -259,26 +258,3 @@ def test_text_file_appears_last(tmp_path, monkeypatch):
     )
     write_microdata(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
     assert published == ["mdf_persons.parquet", "mdf_persons.csv"]
-
-
-@pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
-def test_block_estimates_are_read_with_block_geocodes(tmp_path, text):
-    """On an optimised spine a Block's geocode is longer and ends with the block's own."""
-    folder = tmp_path / "estimates" / "persons" / "Block"
-    folder.mkdir(parents=True)
-    for part, block in enumerate(BLOCKS[:2]):
-        table = pa.table({"geocode": ["0441000100" + block], "cell": [part], "count": [3]})
-        table = table.set_column(0, "geocode", table["geocode"].cast(text))
-        pq.write_table(table, folder / f"{part}.parquet")
-    table = read_block_estimates(tmp_path, "persons")
-    assert table.to_pydict() == {
-        "block_geocode": BLOCKS[:2],
-        "cell": [0, 1],
-        "count": [3, 3],
-    }
-    assert write_microdata(table, PERSONS, tmp_path / "release").n_rows == 6
-
-
-def test_missing_block_estimates_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no block estimates of units"):
-        read_block_estimates(tmp_path, "units")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.answers.estimates import write_estimates
@@ -13,13 +15,21 @@ from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import invariants_file, spine_folder
 from spineflow.tasks.topdown.release.microdata import (
     block_estimate_parts,
-    read_block_estimates,
     write_microdata,
 )
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 
+from tests.block_estimates import read_block_estimates
+
 BLOCKS_PER_PART = 10
+N_CELLS = {"persons": 2016, "units": 2}
+
+
+def parts_of(
+    run: RunDirectory, universe: str, blocks_per_part: int = BLOCKS_PER_PART
+) -> Iterator[pa.Table]:
+    return block_estimate_parts(run, universe, N_CELLS[universe], blocks_per_part=blocks_per_part)
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +54,7 @@ def estimated(cut_county) -> RunDirectory:
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_parts_hold_every_block_once_and_in_order(estimated: RunDirectory, universe: str) -> None:
     whole = read_block_estimates(estimated.root, universe).to_pandas()
-    parts = [
-        table.to_pandas()
-        for table in block_estimate_parts(estimated, universe, blocks_per_part=BLOCKS_PER_PART)
-    ]
+    parts = [table.to_pandas() for table in parts_of(estimated, universe)]
     assert len(parts) > 4
     assert sum(map(len, parts)) == len(whole)
     for part, following in zip(parts, parts[1:], strict=False):
@@ -67,7 +74,7 @@ def test_a_part_reads_the_files_of_its_shards_alone(
         return original(path, **named)
 
     monkeypatch.setattr(pq, "read_table", counted)
-    parts = list(block_estimate_parts(estimated, "persons", blocks_per_part=BLOCKS_PER_PART))
+    parts = list(parts_of(estimated, "persons"))
     files = [path for path in read if "estimates" in path]
     assert len(files) < len(set(files)) * len(parts) / 2
 
@@ -76,12 +83,13 @@ def test_a_part_reads_the_files_of_its_shards_alone(
 def test_microdata_do_not_depend_on_the_parts(
     cut_county, estimated: RunDirectory, tmp_path: Path, universe: str
 ) -> None:
+
     _, settings = cut_county
     schema = settings.schema_of(universe)
     texts, tables = [], []
     for blocks_per_part in (BLOCKS_PER_PART, 1 << 16):
         folder = tmp_path / str(blocks_per_part)
-        parts = block_estimate_parts(estimated, universe, blocks_per_part=blocks_per_part)
+        parts = parts_of(estimated, universe, blocks_per_part)
         if universe == "persons":
             files = write_microdata(parts, schema, folder, rows_per_batch=100)
         else:
@@ -96,7 +104,7 @@ def test_microdata_do_not_depend_on_the_parts(
 
 def test_parts_out_of_order_are_refused(cut_county, estimated: RunDirectory, tmp_path) -> None:
     _, settings = cut_county
-    parts = list(block_estimate_parts(estimated, "persons", blocks_per_part=BLOCKS_PER_PART))
+    parts = list(parts_of(estimated, "persons"))
     with pytest.raises(ValueError, match="order of their blocks"):
         write_microdata(parts[::-1], settings.schema_of("persons"), tmp_path)
     assert list(tmp_path.iterdir()) == []
