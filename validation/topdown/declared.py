@@ -27,6 +27,7 @@ from .conservation import (
     read_estimates,
 )
 from .demanded import check_demanded
+from .descriptions import SEPARATOR, ExpectedDescription, ReleasedRows, check_description
 from .measured_noise import check_measured_noise
 from .privacy_loss import check_measurements, check_paths, check_shares
 from .run_files import ExpectedUniverse, SpineLevel, read_spine
@@ -35,6 +36,7 @@ from .spine_structure import check_spine
 NOT_PRIVATE = "NOT PRIVATE"
 GEOCODE = "block_geocode"
 _ROWS = "rows of the file"
+DESCRIBED = "codes of the columns that describe a row"
 
 DECLARED_CHECKS: Mapping[str, str] = {
     "spine_is_a_tree": "both spine files describe one tree of all areas",
@@ -81,6 +83,7 @@ class ColumnLayout:
     told: Mapping[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]]
     constants: Mapping[str, str]
     number: str | None
+    described: ExpectedDescription | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +149,6 @@ class DeclaredUniverse:
         return {name: text for name, text in DECLARED_CHECKS.items() if declared.get(name, True)}
 
 
-SEPARATOR = "\x1f"
-
-
 def check_declared(
     run_directory: Path,
     universes: Mapping[str, DeclaredUniverse],
@@ -161,18 +161,19 @@ def check_declared(
 
     `areas` is the frame of areas, whose rows bounds are in the order of.
     """
-    counted: dict[str, sparse.csr_array] = {}
+    rows: dict[str, ReleasedRows] = {}
     failures = {name: {check: Failures() for check in DECLARED_CHECKS} for name in universes}
     for name, universe in universes.items():
         found = failures[name]
         with unusable_files_fail(found["microdata_tabulate_to_estimates"]):
-            counted[name] = released_counts(
+            rows[name] = released_rows(
                 release_directory / f"mdf_{name}",
                 universe,
                 areas,
                 is_private,
                 found["microdata_tabulate_to_estimates"],
             )
+    counted = {name: of_universe.counts for name, of_universe in rows.items()}
     for name, universe in universes.items():
         found = failures[name]
         with unusable_files_fail(*found.values()):
@@ -180,6 +181,12 @@ def check_declared(
             if name not in counted:
                 raise UnusableRunFile(f"the microdata of {name} could not be counted")
             _check_declarations(universe, areas, counted, name, found)
+            if universe.layout is not None and universe.layout.described is not None:
+                told = universe.layout.described
+                if told.universe not in counted:
+                    raise UnusableRunFile(f"the microdata of {told.universe} could not be counted")
+                cells, failed = universes[told.universe].cells, "microdata_tabulate_to_estimates"
+                check_description(told, rows[name], cells, counted[told.universe], found[failed])
     return tuple(
         failures[name][check].outcome(check, name, passed)
         for name, universe in universes.items()
@@ -194,11 +201,22 @@ def released_counts(
     is_private: bool,
     failures: Failures,
 ) -> sparse.csr_array:
-    """Counts `(n_areas, n_cells)` of the released rows, from the Parquet file; the text file must
-    have the same rows, and the stamp stand exactly where it is due.
+    """Counts `(n_areas, n_cells)` of the released rows; see `released_rows`."""
+    return released_rows(stem, universe, areas, is_private, failures).counts
+
+
+def released_rows(
+    stem: Path,
+    universe: DeclaredUniverse,
+    areas: pd.DataFrame,
+    is_private: bool,
+    failures: Failures,
+) -> ReleasedRows:
+    """The released rows, from the Parquet file; the text file must have the same rows, and the
+    stamp stand exactly where it is due.
     """
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
-    names = [*universe.columns, *universe.labels]
+    names = [*universe.columns, *universe.labels, *_described_names(universe)]
     first = _counted(_parquet_batches(parquet, universe, failures), names)
     with text.open("rb") as file:
         has_stamp = file.readline() == f"# {NOT_PRIVATE}\n".encode()
@@ -216,7 +234,15 @@ def released_counts(
         failures.add_each(level < 0, f"a label of {attribute} is none of its levels")
         cell = cell * len(labels) + np.maximum(level, 0)
     rows = first[_ROWS].to_numpy(dtype=np.int64)
-    return _summed_counts(rows, np.maximum(area, 0), cell, (len(areas), universe.cells.n))
+    shape = (len(areas), universe.cells.n)
+    described = first.get(DESCRIBED)
+    return ReleasedRows(np.maximum(area, 0), cell, rows, described, shape)
+
+
+def _described_names(universe: DeclaredUniverse) -> list[str]:
+    """What rows have beside codes of areas and labels."""
+    told = None if universe.layout is None else universe.layout.described
+    return [] if told is None else [DESCRIBED]
 
 
 def _summed_counts(
@@ -299,6 +325,9 @@ def _labelled(
         level = known.get_indexer(_joined(frame, names))
         failures.add_each(level < 0, f"a row has codes of no level of {attribute}")
         columns[attribute] = pa.array(np.asarray(universe.labels[attribute])[np.maximum(level, 0)])
+    if layout.described is not None:
+        frame = batch.select(list(layout.described.columns)).to_pandas().astype(str)
+        columns[DESCRIBED] = pa.array(_joined(frame, list(layout.described.columns)))
     for name, text in layout.constants.items():
         other = batch.column(name).to_pandas().astype(str).to_numpy() != text
         failures.add_each(other, f"{name} is not {text} in a row")

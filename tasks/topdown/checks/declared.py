@@ -11,18 +11,19 @@ from ....geography.declared import declared_units
 from ....validation.outcome import Outcome
 from ....validation.topdown.cells import Cells
 from ....validation.topdown.declared import (
-    SEPARATOR,
     ColumnLayout,
     DeclaredUniverse,
     ExpectedBound,
     ExpectedTie,
     check_declared,
 )
+from ....validation.topdown.descriptions import SEPARATOR, ExpectedDescription
 from ....validation.topdown.run_files import ExpectedUniverse
-from ...census.census import Census, Held
+from ...census.census import Held
+from ...census.declarations import DescribedByDeclaration
 from ...census.declared_input import read_multiples
 from ...census.invariants import read_geography
-from ...census.queries import counted_rows
+from ...census.queries import counted_rows, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ..measurement.public_answers import read_declared_totals, read_held
@@ -32,6 +33,8 @@ from ..paths import (
     spine_folder,
     state_totals_file,
 )
+from ..release.described import description
+from ..release.microdata import codes_of
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 
@@ -43,11 +46,14 @@ def cells_of(schema: Schema) -> Cells:
     return Cells(schema.universe, sizes, groups)
 
 
-def _layout(census: Census, universe: str, schema: Schema) -> ColumnLayout | None:
+def _layout(settings: TopdownSettings, universe: str, schema: Schema) -> ColumnLayout | None:
     """The columns of a universe's microdata in plain facts; None where they have labels."""
-    declared = census.universes[universe].declared.microdata
+    own_universe = settings.compiled_census.universes[universe]
+    declared = own_universe.declared.microdata
     if declared is None:
         return None
+    described = description(settings, own_universe)
+    further = () if described is None else described[0].columns
     told = {}
     for attribute in schema.attributes:
         own = [column for column in declared.columns if column.attribute == attribute]
@@ -61,12 +67,28 @@ def _layout(census: Census, universe: str, schema: Schema) -> ColumnLayout | Non
         ]
         told[attribute] = (tuple(c.name for c in own), list(zip(*codes, strict=True)))
     return ColumnLayout(
-        tuple(column.name for column in declared.columns),
+        tuple(column.name for column in (*declared.columns, *further)),
         tuple(column.name for column in declared.columns if column.digits is not None),
         told,
         {c.name: c.constant for c in declared.columns if c.constant is not None},
         next((column.name for column in declared.columns if column.number), None),
+        None if described is None else _described(settings, schema, *described),
     )
+
+
+def _described(
+    settings: TopdownSettings, schema: Schema, told: DescribedByDeclaration, held: Held
+) -> ExpectedDescription:
+    """The columns that tell more of records, in plain facts."""
+    later = settings.schema_of(told.universe)
+    entries = sparse.coo_array(counted_rows(later, schema, held.query, held.where, held.of))
+    row = np.full(schema.n_cells, -1)
+    row[entries.row] = entries.col
+    columns = {}
+    for column in told.columns:
+        query = column.attribute or ""
+        columns[column.name] = query, codes_of(column, marginal_query(later, query).n_rows)
+    return ExpectedDescription(told.universe, held.query, row, columns, told.otherwise)
 
 
 def check_declared_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ...]:
@@ -131,7 +153,7 @@ def _promised(
             on_demand=settings.is_on_demand(name),
         ),
         labels={attribute: schema.labels(attribute) for attribute in schema.attributes},
-        layout=_layout(census, name, schema),
+        layout=_layout(settings, name, schema),
         columns=columns,
         count=universe.declared.count,
         zeros={zero.name: schema.cells_where(zero.where) for zero in settings.zeros_of(name)},

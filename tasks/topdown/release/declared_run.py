@@ -15,6 +15,7 @@ from .declared_files import (
     write_declared_microdata,
     write_declared_table,
 )
+from .described import description, write_described_universe
 from .microdata import block_estimate_parts, write_microdata
 
 
@@ -23,6 +24,11 @@ def write_declared_universe(
 ) -> WrittenFiles:
     """Write the microdata of one universe."""
     census, schema = settings.compiled_census, settings.schema_of(universe)
+    told = description(settings, census.universes[universe])
+    if told is not None:
+        run.unchecked_release.mkdir(exist_ok=True)
+        described = write_described_universe(run, settings, census.universes[universe], *told)
+        return WrittenFiles(described.parquet, described.csv, described.n_rows)
     if census.universes[universe].declared.microdata is not None:
         laid_out = write_microdata(
             block_estimate_parts(run, universe),
