@@ -40,6 +40,7 @@ PLACES = {
     "HeldToDeclaration": "`[[census.universes.<name>.held_to]]`",
     "MicrodataDeclaration": "`[census.universes.<name>.microdata]`",
     "MicrodataColumn": "`[[census.universes.<name>.microdata.columns]]`",
+    "DescribedByDeclaration": "`[census.universes.<name>.microdata.described_by]`",
     "FurtherRecords": "`[census.universes.<name>.microdata.further]`",
     "CountedDeclaration": "`[census.universes.<name>.counted]`",
     "ContributionDeclaration": "`[census.contributions.<table>]`",

@@ -37,6 +37,9 @@ RUN_DIR = (
 
 SETTINGS = "settings file of the run"
 
+HOUSEHOLDS = "households"
+"""The demonstration of products that count persons and households."""
+
 
 Add = Callable[..., argparse.ArgumentParser]
 """Adds a command: its name, help and description."""
@@ -133,11 +136,12 @@ def _add_first_steps(add: Add) -> None:
     )
     demo.add_argument(
         "flow",
-        choices=DEMOS,
+        choices=(*DEMOS, HOUSEHOLDS),
         default="topdown",
         metavar="FLOW",
         nargs="?",
-        help=f"what to run: {', '.join(DEMOS)} (default: %(default)s)",
+        help=f"what to run: {', '.join(DEMOS)}, or {HOUSEHOLDS}, which is redistricting, housing "
+        "units and persons of one county (default: %(default)s)",
     )
     demo.add_argument(
         "--directory",

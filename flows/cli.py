@@ -12,7 +12,7 @@ from pathlib import Path
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from . import fork_server
-from .arguments import parser
+from .arguments import HOUSEHOLDS, parser
 from .interruption import answered
 from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
 from .simulation import simulate
@@ -74,20 +74,21 @@ def _quieten(level: str) -> None:
 def _demo(options: argparse.Namespace) -> int:
     from ..tasks.ledger.summary import summary
     from .console import print_ledger
-    from .demo import DEMO_CAP, DEMO_COUNTRY, GENERATED, write_demo
+    from .demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
     from .ledger import WrittenCaps, init_ledger
 
     if options.country and options.flow != "topdown":
         raise InputRefused(
             f"--country is a demonstration of topdown; leave it out of {options.flow}."
         )
-    demo = DEMO_COUNTRY if options.country else GENERATED[options.flow]
+    further = {HOUSEHOLDS: DEMO_HOUSEHOLDS}
+    demo = DEMO_COUNTRY if options.country else (GENERATED | further)[options.flow]
     folder = Path(options.directory or demo.folder)
     settings_file = write_demo(demo, folder)
     ledger = folder / "ledger.db"
     if demo.spends and not ledger.exists():
         # Nobody lives in it: it does not belong in the list of this machine's ledgers.
-        made = init_ledger(ledger, WrittenCaps(rho=[DEMO_CAP]), is_listed=False)
+        made = init_ledger(ledger, WrittenCaps(rho=[demo.cap]), is_listed=False)
         print_ledger(summary(made), as_json=False)
     print(f"A generated {demo.what} and its settings are in {folder}/")
     again = f"spineflow run {demo.flow} {settings_file} --run-dir {folder / 'run'}"

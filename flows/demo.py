@@ -18,6 +18,7 @@ from ..tasks.detailed_groups.workload.parameters import read_specification
 from ..tasks.group_sizes.ingest.generate import census_like, write_dataset
 from ..tasks.topdown.ingest.generate import generate_county
 from ..tasks.topdown.ingest.generate_country import generate_country
+from ..tasks.topdown.ingest.generate_households import rehouse
 from ..tasks.trips.ingest.generate import CountrySize
 from ..tasks.trips.ingest.generate import generate_country as generate_commuters
 
@@ -29,6 +30,9 @@ DETAILED_GROUPS = Path(__file__).parent / "demos" / "detailed_groups.toml"
 
 PRODUCTS = Path(__file__).parent / "demos" / "products.toml"
 """Settings of several products of the generated county."""
+
+HOUSEHOLDS = Path(__file__).parent / "demos" / "households.toml"
+"""Settings of the products that count persons and households of a generated county."""
 
 SEARCH = Path(__file__).parent / "demos" / "tune.toml"
 """Settings of a search on a small generated county."""
@@ -80,6 +84,7 @@ class Demo:
     folder : where it goes unless another is named.
     write : writes the input and then the settings into a folder, from a seed.
     spends : whether a run is charged to a ledger.
+    cap : rho that may be spent on what was generated.
     """
 
     flow: str
@@ -87,6 +92,7 @@ class Demo:
     folder: str
     write: Callable[[Path, int], None]
     spends: bool = True
+    cap: str = DEMO_CAP
 
 
 def _county(folder: Path, seed: int) -> None:
@@ -99,6 +105,13 @@ def _products(folder: Path, seed: int) -> None:
     (folder / "input").mkdir(exist_ok=True)
     generate_county(folder / "input", seed=seed)
     shutil.copyfile(PRODUCTS, folder / "settings.toml")
+
+
+def _households(folder: Path, seed: int) -> None:
+    with TemporaryDirectory(dir=folder) as raw:
+        generate_county(raw, seed=seed)
+        rehouse(raw, folder / "input", seed=seed)
+    shutil.copyfile(HOUSEHOLDS, folder / "settings.toml")
 
 
 def _tune(folder: Path, seed: int) -> None:
@@ -156,6 +169,15 @@ def _trips(folder: Path, seed: int) -> None:
 
 DEMO_COUNTRY = Demo("topdown", "country abroad", "spineflow-country", _country)
 """The country abroad, whose census its settings declare."""
+
+DEMO_HOUSEHOLDS = Demo(
+    "products",
+    "county of 30,000 persons in households that fit together",
+    "spineflow-households",
+    _households,
+    cap="20",
+)
+"""Redistricting, housing units and persons of one county."""
 
 GENERATED = {
     demo.flow: demo

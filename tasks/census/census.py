@@ -15,7 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from ..tables.formats import TextFormat
-from .attribute_declarations import CoarseningDeclaration, Where
+from .attribute_declarations import Where
+from .compiled_schemas import (
+    check_summary_levels,
+    check_table,
+    compiled_coarsening,
+    compiled_schema,
+    refuse_unknown_universe,
+)
 from .declarations import (
     BoundDeclaration,
     CensusDeclaration,
@@ -23,7 +30,6 @@ from .declarations import (
     CodePart,
     ContributionDeclaration,
     CountedDeclaration,
-    EntityColumns,
     HeldToDeclaration,
     LargestGroupDeclaration,
     MembersDeclaration,
@@ -37,9 +43,8 @@ from .declarations import (
 from .formats import declared_formats
 from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
 from .recodes import CodeSet, Recode, compiled_recode
-from .schema import Coarsening, Schema, positions_of
+from .schema import Schema
 from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
-from .table_variables import table_cells
 
 PRESETS = Path(__file__).parent / "presets"
 DECLARED, BLOCKS = "declared", "blocks"
@@ -187,6 +192,13 @@ class Universe:
         return tuple(dict.fromkeys([*related, *(held.universe for held in self.held_beside)]))
 
     @property
+    def described_by(self) -> str | None:
+        """The later universe that tells more of the released records, if there is one."""
+        microdata = self.declared.microdata
+        told = None if microdata is None else microdata.described_by
+        return None if told is None else told.universe
+
+    @property
     def charge(self) -> Norms:
         """The norms of the largest change that is charged."""
         return charge_of(self.reaches)
@@ -327,32 +339,34 @@ def compiled(declared: CensusDeclaration) -> Census:
         for name, attribute in declared.attributes.items()
     }
     coarsenings = tuple(
-        _coarsening(name, entry, recodes) for name, entry in declared.coarsenings.items()
+        compiled_coarsening(name, entry, recodes) for name, entry in declared.coarsenings.items()
     )
     for name in set(declared.coarsenings) & set(declared.attributes):
         pair = {name, declared.coarsenings[name].attribute}
         if any(pair <= set(universe.attributes) for universe in declared.universes.values()):
             raise ValueError(f"{name!r} is both an attribute and a coarsening; rename one")
     schemas = {
-        name: _schema(name, universe, recodes, coarsenings)
+        name: compiled_schema(name, universe, recodes, coarsenings)
         for name, universe in declared.universes.items()
     }
     universes = {}
     for name, universe in declared.universes.items():
         universes[name] = _universe(name, universe, declared, schemas, recodes)
+    for made in universes.values():
+        _check_description(made, universes)
     _check_charges(declared)
     idle = sorted(declared.members.keys() - {one.table for one in declared.universes.values()})
     if idle:
         raise ValueError(f"members names {idle[0]!r}, which no universe counts; remove it")
     for table in declared.tables:
-        _check_table(table, declared, schemas)
-    _check_summary_levels(declared)
+        check_table(table, declared, schemas)
+    check_summary_levels(declared)
     for quantity in declared.quantities:
-        _known_universe(f"quantity {quantity.name!r}", quantity.universe, schemas)
+        refuse_unknown_universe(f"quantity {quantity.name!r}", quantity.universe, schemas)
         schemas[quantity.universe].cells_where(quantity.where)
     for sentence in declared.certificate:
         what = "a sentence of the certificate"
-        _known_universe(what, sentence.universe, schemas)
+        refuse_unknown_universe(what, sentence.universe, schemas)
         about = universes[sentence.universe]
         known = {*about.full_schema.attributes, *(i.name for i in about.invariants)}
         unknown = sorted({*sentence.holds, *sentence.lacks} - known)
@@ -372,56 +386,6 @@ def compiled(declared: CensusDeclaration) -> Census:
         declared.certificate,
         declared_formats(declared),
         declared.members,
-    )
-
-
-def _coarsening(
-    name: str, declared: CoarseningDeclaration, recodes: Mapping[str, Recode]
-) -> Coarsening:
-    if declared.attribute not in recodes:
-        raise ValueError(f"coarsening {name!r} is of {declared.attribute!r}, which is no attribute")
-    labels = recodes[declared.attribute].levels
-    group_of: dict[str, int] = {}
-    for group, members in enumerate(declared.levels.values()):
-        for member in members:
-            try:
-                positions = positions_of(declared.attribute, member, labels)
-            except ValueError as error:
-                raise ValueError(f"coarsening {name!r}: attribute {error}") from None
-            for label in (labels[at] for at in positions):
-                if label in group_of:
-                    raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
-                group_of[label] = group
-    missing = [label for label in labels if label not in group_of]
-    rest = [group for group, members in enumerate(declared.levels.values()) if not members]
-    if len(rest) > 1 or (rest and not missing):
-        raise ValueError(f"coarsening {name!r} needs one list at most that is empty, for the rest")
-    if missing and not rest:
-        raise ValueError(f"coarsening {name!r} leaves out the level {missing[0]!r}")
-    group_of |= dict.fromkeys(missing, rest[0]) if rest else {}
-    groups = tuple(group_of[label] for label in labels)
-    return Coarsening(name, declared.attribute, tuple(declared.levels), groups)
-
-
-def _schema(
-    name: str,
-    declared: UniverseDeclaration,
-    recodes: Mapping[str, Recode],
-    coarsenings: tuple[Coarsening, ...],
-) -> Schema:
-    """The schema of a universe with its further attributes."""
-    attributes = (*declared.attributes, *declared.further_attributes)
-    unknown = [attribute for attribute in attributes if attribute not in recodes]
-    if unknown:
-        raise ValueError(
-            f"universe {name!r} has the attribute {unknown[0]!r}, which is not declared; there are "
-            f"{', '.join(recodes)}"
-        )
-    return Schema(
-        name,
-        attributes,
-        tuple(recodes[attribute].levels for attribute in attributes),
-        tuple(c for c in coarsenings if c.attribute in attributes),
     )
 
 
@@ -553,7 +517,7 @@ def _held(
     schema.cells_where(entry.where)
     if entry.release is None:
         what, other, order = f"held_to of {name!r}", entry.universe or name, list(schemas)
-        _known_universe(what, other, schemas)
+        refuse_unknown_universe(what, other, schemas)
         if order.index(other) >= order.index(name):
             raise ValueError(f"{what} needs {other!r} released; declare {other!r} before {name!r}")
         told = schemas[other].of(census.universes[other].attributes)
@@ -600,6 +564,24 @@ def _relation(
     return Relation(entry.name, entry.sign, own, sides)
 
 
+def _check_description(universe: Universe, universes: Mapping[str, Universe]) -> None:
+    """Refuse a description of records by a universe that is not held to them, or lacks columns."""
+    microdata = universe.declared.microdata
+    if microdata is None or microdata.described_by is None:
+        return
+    told, what = microdata.described_by, f"described_by of {universe.name!r}"
+    refuse_unknown_universe(
+        what, told.universe, {name: one.schema for name, one in universes.items()}
+    )
+    other = universes[told.universe]
+    if all(held.universe != universe.name for held in other.held_beside):
+        raise ValueError(f"{what} needs {told.universe!r} held to {universe.name!r}, by held_to")
+    for column in told.columns:
+        query = marginal_query(other.schema, column.attribute or "")
+        if column.codes is not None and len(column.codes) != query.n_rows:
+            raise ValueError(f"{what} has {column.name} with another number of codes than levels")
+
+
 def _check_charges(declared: CensusDeclaration) -> None:
     """Refuse a declaration from which it does not follow what one changed record changes."""
     read = set()
@@ -611,38 +593,3 @@ def _check_charges(declared: CensusDeclaration) -> None:
         raise ValueError(f"contributions names {idle[0]!r}, which no universe reads; remove it")
     if declared.contributions and declared.layout != DECLARED:
         raise ValueError(f"contributions need the layout {DECLARED!r}")
-
-
-def _check_table(
-    table: TableDeclaration, declared: CensusDeclaration, schemas: Mapping[str, Schema]
-) -> None:
-    _known_universe(f"table {table.name!r}", table.universe, schemas)
-    schema = schemas[table.universe].of(declared.universes[table.universe].attributes)
-    marginal_query(schema, table.query)
-    table_cells(table, schema)
-    if declared.geography.entities:
-        taken = {*schema.attributes, *(coarsening.name for coarsening in schema.coarsenings)}
-        twice = sorted(taken & {*EntityColumns.model_fields})
-        if twice:
-            raise ValueError(
-                f"table {table.name!r} would have two columns {twice[0]!r}; rename the attribute "
-                "or coarsening, or take census.geography.entities out"
-            )
-    if not table.levels and not declared.summary_levels:
-        raise ValueError(f"table {table.name!r} needs levels, which the census declares none of")
-    if [other.name for other in declared.tables].count(table.name) > 1:
-        raise ValueError(f"there are two tables {table.name!r}; rename one")
-
-
-def _known_universe(what: str, universe: str, schemas: Mapping[str, Schema]) -> None:
-    if universe not in schemas:
-        raise ValueError(f"{what} is of {universe!r}, which is no universe")
-
-
-def _check_summary_levels(declared: CensusDeclaration) -> None:
-    for level in declared.summary_levels:
-        for part in level.parts:
-            if part not in declared.code_parts:
-                raise ValueError(
-                    f"summary level {level.name!r} has the part {part!r}, which code_parts lacks"
-                )

@@ -191,7 +191,8 @@ class MicrodataColumn(Part):
     number: bool = False
     """Whether it numbers the rows from 0."""
     attribute: str | None = None
-    """Attribute or coarsening that it tells."""
+    """Attribute or coarsening that it tells; of columns of `described_by` also several, joined by
+    `*`, whose combinations have the codes, in the order of the universe's attributes."""
     first: int | None = None
     """Code of the first level; those after it count on."""
     width: int = Field(default=1, ge=1)
@@ -218,11 +219,37 @@ class FurtherRecords(Part):
     """Their values in the columns that tell attributes."""
 
 
+class DescribedByDeclaration(Part):
+    """Columns by which records of a later universe tell more of the records of this one, as
+    households do of occupied units. The later universe is held to this one: in every area, the
+    records of each answer are matched with those of the same answer, both in the order of their
+    cells.
+    """
+
+    universe: FileName
+    """The later universe, whose first `held_to` without `release` names this one."""
+    columns: tuple[MicrodataColumn, ...] = Field(min_length=1)
+    """Its columns, which stand after the others: attributes of the later universe."""
+    otherwise: dict[str, str]
+    """Codes of these columns in rows of records that are matched with none."""
+
+    @model_validator(mode="after")
+    def _tells_attributes(self) -> DescribedByDeclaration:
+        names = [column.name for column in self.columns]
+        if sorted(names) != sorted(self.otherwise):
+            raise ValueError("needs a code of every column, and of no other, under otherwise")
+        if any(column.attribute is None for column in self.columns):
+            raise ValueError("has a column without an attribute")
+        return self
+
+
 class MicrodataDeclaration(Part):
     """The layout of a universe's microdata; without one there are labels of areas and levels."""
 
     columns: tuple[MicrodataColumn, ...] = Field(min_length=1)
     """In the order of the file."""
+    described_by: DescribedByDeclaration | None = None
+    """A later universe that tells more of the records."""
     further: FurtherRecords | None = None
     """Rows after those of each area."""
 

@@ -194,7 +194,11 @@ def release_of(
 
     `beside` are stages that go side by side with the former, and are begun before them.
     """
-    written = {u: call(write_microdata, u, after=last) for u, last in estimated.items()}
+    described = {u: settings.compiled_census.universes[u].described_by for u in estimated}
+    written = {
+        u: call(write_microdata, u, after=[*last, *estimated.get(described[u] or "", ())])
+        for u, last in estimated.items()
+    }
     wave: dict[str, Sequence[Call]] = {
         f"{universe} microdata": [made] for universe, made in written.items()
     }

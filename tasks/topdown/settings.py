@@ -168,6 +168,9 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                         f"relation {relation.name!r} of {universe} needs the released counts of "
                         f"{side.universe}; add it to run.universes"
                     )
+        told = census.universes[universe].described_by
+        if told is not None and told not in universes:
+            refuse(f"microdata of {universe} are described by {told}; add it to run.universes")
         for held in census.universes[universe].held_beside:
             if held.universe not in universes:
                 refuse(

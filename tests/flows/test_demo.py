@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
-from spineflow.flows.demo import DEMO_COUNTRY, GENERATED, write_demo
+from spineflow.flows.demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
 from spineflow.flows.registry import DEMOS, MODULES
+from spineflow.tasks.topdown.ingest.generate import generate_county
 
 from tests.parquet_pages import surplus
 
@@ -99,6 +102,21 @@ def test_a_demonstration_runs_without_a_ledger(
     folder = tmp_path / GENERATED[flow].folder
     assert (folder / "run" / "release" / released).exists()
     assert not list(folder.rglob("ledger*"))
+
+
+@pytest.mark.slow
+def test_households_of_the_demonstration_are_accepted_by_every_product(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(demo_module, "generate_county", partial(generate_county, persons=800))
+    settings = write_demo(DEMO_HOUSEHOLDS, tmp_path, seed=3)
+    assert not list((tmp_path / "input").glob("raw*")) and len(list(tmp_path.iterdir())) == 2
+    for name in ("topdown", "dhc-units", "dhc-persons"):
+        assert name in tomllib.loads(settings.read_text())["products"]
+    assert main(["check", DEMO_HOUSEHOLDS.flow, str(settings)]) == 0
+    assert "in order" in capsys.readouterr().out
+    assert main(["budget", DEMO_HOUSEHOLDS.flow, str(settings)]) == 0
+    assert "17043/2500" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("flow", PAGES)

@@ -23,6 +23,7 @@ from ..run_files import UnusableRunFile, unusable_files_fail
 from .cells import Cells, Margin
 from .conservation import read_estimates
 from .declared_constraints import ExpectedConstraint, check_constraint_files
+from .descriptions import SEPARATOR, ReleasedRows, check_description
 from .layout import Layout
 from .run_checks import CHECKS, CheckedRun, Findings, check_spine_files, settled_failures
 from .run_files import ExpectedUniverse
@@ -31,6 +32,7 @@ NOT_PRIVATE = "NOT PRIVATE"
 GEOCODE = "block_geocode"
 MICRODATA = "microdata_tabulate_to_estimates"
 _ROWS = "rows of the file"
+DESCRIBED = "codes of the columns that describe a row"
 
 DECLARED_CHECKS: Mapping[str, str] = {
     **{name: text.replace("block", "area") for name, text in CHECKS.items()},
@@ -122,9 +124,6 @@ class DeclaredUniverse:
         return {name: text for name, text in DECLARED_CHECKS.items() if declared.get(name, True)}
 
 
-SEPARATOR = "\x1f"
-
-
 def check_declared(
     run_directory: Path,
     universes: Mapping[str, DeclaredUniverse],
@@ -141,20 +140,21 @@ def check_declared(
     """
     expected = {name: universe.expected for name, universe in universes.items()}
     run = CheckedRun(run_directory, expected, release_directory, None, is_private)
-    counted: dict[str, sparse.csr_array] = {}
+    rows: dict[str, ReleasedRows] = {}
     failures = {}
     for name, universe in universes.items():
         findings = check_spine_files(run, name) if found is None else found[name]
         failures[name] = settled_failures(run, name, findings)
         failures[name] |= {check: Failures() for check in DECLARED_CHECKS.keys() - failures[name]}
         with unusable_files_fail(failures[name][MICRODATA]):
-            counted[name] = released_counts(
+            rows[name] = released_rows(
                 release_directory / f"mdf_{name}",
                 universe,
                 areas,
                 is_private,
                 failures[name][MICRODATA],
             )
+    counted = {name: of_universe.counts for name, of_universe in rows.items()}
     for name, universe in universes.items():
         complete = failures[name]["constraints_are_complete"]
         with unusable_files_fail(complete):
@@ -166,6 +166,12 @@ def check_declared(
                 raise UnusableRunFile(f"the microdata of {name} could not be counted")
             _compare(run, name, areas, counted[name], failures[name][MICRODATA])
             _check_declarations(universe, areas, counted, name, failures[name])
+            if universe.layout is not None and universe.layout.described is not None:
+                told = universe.layout.described
+                if told.universe not in counted:
+                    raise UnusableRunFile(f"the microdata of {told.universe} could not be counted")
+                cells, others = universes[told.universe].cells, counted[told.universe]
+                check_description(told, rows[name], cells, others, failures[name][MICRODATA])
     return tuple(
         failures[name][check].outcome(check, name, passed)
         for name, universe in universes.items()
@@ -180,11 +186,22 @@ def released_counts(
     is_private: bool,
     failures: Failures,
 ) -> sparse.csr_array:
-    """Counts `(n_areas, n_cells)` of the released rows, from the Parquet file; the text file must
-    have the same rows, and the stamp stand exactly where it is due.
+    """Counts `(n_areas, n_cells)` of the released rows; see `released_rows`."""
+    return released_rows(stem, universe, areas, is_private, failures).counts
+
+
+def released_rows(
+    stem: Path,
+    universe: DeclaredUniverse,
+    areas: pd.DataFrame,
+    is_private: bool,
+    failures: Failures,
+) -> ReleasedRows:
+    """The released rows, from the Parquet file; the text file must have the same rows, and the
+    stamp stand exactly where it is due.
     """
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
-    names = [*universe.columns, *universe.labels]
+    names = [*universe.columns, *universe.labels, *_described_names(universe)]
     first = _counted(_parquet_batches(parquet, universe, failures), names)
     with text.open("rb") as file:
         has_stamp = file.readline() == f"# {NOT_PRIVATE}\n".encode()
@@ -202,7 +219,15 @@ def released_counts(
         failures.add_each(level < 0, f"a label of {attribute} is none of its levels")
         cell = cell * len(labels) + np.maximum(level, 0)
     rows = first[_ROWS].to_numpy(dtype=np.int64)
-    return _summed_counts(rows, np.maximum(area, 0), cell, (len(areas), universe.cells.n))
+    shape = (len(areas), universe.cells.n)
+    described = first.get(DESCRIBED)
+    return ReleasedRows(np.maximum(area, 0), cell, rows, described, shape)
+
+
+def _described_names(universe: DeclaredUniverse) -> list[str]:
+    """What rows have beside codes of areas and labels."""
+    told = None if universe.layout is None else universe.layout.described
+    return [] if told is None else [DESCRIBED]
 
 
 def _summed_counts(
@@ -292,6 +317,9 @@ def _labelled(
         if column.constant is not None:
             other = batch.column(column.name).to_pandas().astype(str).to_numpy() != column.constant
             failures.add_each(other, f"{column.name} is not {column.constant} in a row")
+    if layout.described is not None:
+        frame = batch.select(list(layout.described.columns)).to_pandas().astype(str)
+        columns[DESCRIBED] = pa.array(_joined(frame, list(layout.described.columns)))
     return pa.table(columns)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .descriptions import ExpectedDescription
+
 
 @dataclass(frozen=True)
 class LayoutColumn:
@@ -33,12 +35,15 @@ class Layout:
     """The columns of a universe's microdata in their order.
 
     further : what the rows of further records, such as facilities, have in some columns.
+    described : the columns behind the others that another universe tells.
     """
 
     columns: tuple[LayoutColumn, ...]
     further: Mapping[str, str] = field(default_factory=dict)
+    described: ExpectedDescription | None = None
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
-        return [column.name for column in self.columns]
+        described = () if self.described is None else self.described.columns
+        return [*(column.name for column in self.columns), *described]

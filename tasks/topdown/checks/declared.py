@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,11 @@ from ....validation.topdown.declared import (
     check_declared,
 )
 from ....validation.topdown.declared_constraints import ExpectedConstraint, ExpectedUnits
+from ....validation.topdown.descriptions import ExpectedDescription
+from ....validation.topdown.layout import Layout
 from ....validation.topdown.run_checks import Findings
 from ...census.census import Held, Universe, Zero
+from ...census.declarations import DescribedByDeclaration
 from ...census.declared_input import read_multiples
 from ...census.invariants import read_geography
 from ...census.queries import counted_rows, marginal_query
@@ -34,9 +38,35 @@ from ..paths import (
     spine_folder,
     state_totals_file,
 )
+from ..release.described import description
+from ..release.microdata import codes_of
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from .expectations import expected_universe
+
+
+def _described(
+    settings: TopdownSettings, schema: Schema, told: DescribedByDeclaration, held: Held
+) -> ExpectedDescription:
+    """The columns that tell more of records, in plain facts."""
+    later = settings.schema_of(told.universe)
+    entries = sparse.coo_array(counted_rows(later, schema, held.query, held.where, held.of))
+    row = np.full(schema.n_cells, -1)
+    row[entries.row] = entries.col
+    columns = {}
+    for column in told.columns:
+        query = column.attribute or ""
+        columns[column.name] = query, codes_of(column, marginal_query(later, query).n_rows)
+    return ExpectedDescription(told.universe, held.query, row, columns, told.otherwise)
+
+
+def _layout(settings: TopdownSettings, universe: Universe, layout: Layout | None) -> Layout | None:
+    """The columns of a universe's microdata, with those that another universe tells."""
+    told = description(settings, universe)
+    if layout is None or told is None:
+        return layout
+    schema = settings.schema_of(universe.name)
+    return replace(layout, described=_described(settings, schema, *told))
 
 
 def check_declared_run(
@@ -91,8 +121,9 @@ def _promised(
         bounds.append(ExpectedBound(bound.name, bound.query, inside, low, high))
     earlier = any(held.release is not None for held in universe.held)
     answers = read_held(run, settings, name, len(areas)) if earlier else {}
+    expected = expected_universe(settings, name, read_spine(spine_folder(run, name)).names)
     return DeclaredUniverse(
-        expected=expected_universe(settings, name, read_spine(spine_folder(run, name)).names),
+        expected=replace(expected, layout=_layout(settings, universe, expected.layout)),
         labels={attribute: schema.labels(attribute) for attribute in schema.attributes},
         columns=columns,
         count=universe.declared.count,

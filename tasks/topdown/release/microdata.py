@@ -32,17 +32,15 @@ from scipy import sparse
 from ...census.cef_2020 import CENSUS
 from ...census.census import Census
 from ...census.declarations import MicrodataColumn, MicrodataDeclaration
-from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import layout_of
 from ...census.queries import marginal_query, tells
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from ..measurement.public_answers import area_counts, released_counts
-from ..paths import geography_file, invariants_file, spine_folder
-from ..settings import TopdownSettings
+from ..measurement.public_answers import released_counts
+from ..paths import spine_folder
 from ..spine.files import read_spine
-from .declared_files import WrittenFiles, write_declared_microdata
+from .declared_files import WrittenFiles
 from .text_rows import (
     NUMBER,
     OF_BLOCK,
@@ -102,35 +100,6 @@ def block_estimate_parts(
         yield pa.table({"block_geocode": geocode, "cell": cell, "count": found.data})
 
 
-def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
-    """Write the microdata of a universe beside what else is to be checked before its release: in
-    the layout that the census declares, or with labels of areas and levels.
-    """
-    census, schema = settings.compiled_census, settings.schema_of(universe)
-    folder, declared = run.unchecked_release, census.universes[universe].declared
-    folder.mkdir(exist_ok=True)
-    if declared.microdata is None:
-        areas = read_geography(geography_file(run))
-        return write_declared_microdata(
-            area_counts(run, universe, schema.n_cells, len(areas)),
-            areas,
-            census.geolevels,
-            schema,
-            folder,
-            count=declared.count,
-            is_private=settings.is_private,
-        )
-    has_further = declared.microdata.further is not None
-    return write_microdata(
-        block_estimate_parts(run, universe, schema.n_cells),
-        schema,
-        folder,
-        read_invariants(invariants_file(run)) if has_further else None,
-        census=census,
-        is_private=settings.is_private,
-    )
-
-
 def write_microdata(
     block_estimates: pa.Table | Iterable[pa.Table],
     schema: Schema,
@@ -177,6 +146,57 @@ def write_microdata(
     return _write(ordered, columns, stem, is_private, rows_per_batch)
 
 
+def write_coded(
+    block_estimates: pa.Table,
+    columns: Mapping[str, tuple[Sequence[str], np.ndarray]],
+    layout: MicrodataDeclaration,
+    stem: Path,
+    *,
+    is_private: bool = True,
+    rows_per_batch: int = 1 << 18,
+) -> WrittenFiles:
+    """Write microdata as `write_microdata` does, of records that have numbers of their own.
+
+    `columns` has, by name, codes and which of them records of a number have, `(n_numbers,)`: of the
+    layout's columns of attributes, and of those that follow the layout's own.
+    """
+    numbers = next(iter(columns.values()))[1].size
+    coded = {name: _cell_column(name, *told) for name, told in columns.items()}
+    filled: list[_CodedColumn | Callable[[pa.Array], _CodedColumn | str]] = []
+    for column in layout.columns:
+        if column.attribute is not None:
+            filled.append(coded.pop(column.name))
+        elif column.constant is not None:
+            nothing = np.zeros(numbers, dtype=np.int64)
+            filled.append(_cell_column(column.name, [column.constant], nothing))
+        else:
+            filled.append(_of_block(column))
+    filled += coded.values()
+
+    def made(counts: _Counts) -> list[_CodedColumn | str]:
+        return [
+            column if isinstance(column, _CodedColumn) else column(counts.block_geocode)
+            for column in filled
+        ]
+
+    ordered = _ordered_parts([block_estimates], numbers)
+    return _write(ordered, made, stem, is_private, rows_per_batch)
+
+
+def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
+    """Codes of a column of attributes, and which of them each cell has, `(n_cells,)`."""
+    query = marginal_query(schema, column.attribute or "")
+    return codes_of(column, query.n_rows), query.row_of_cell
+
+
+def _of_block(column: MicrodataColumn) -> Callable[[pa.Array], _CodedColumn | str]:
+    """What makes a column that cells do not tell."""
+    name, digits = column.name, column.digits
+    if digits is None:
+        return lambda _: name
+    return lambda block_geocode: _geography_column(name, digits, block_geocode)
+
+
 def present_columns(
     layout: MicrodataDeclaration, schema: Schema, own: Sequence[str]
 ) -> list[MicrodataColumn]:
@@ -211,24 +231,19 @@ def _filled(
 
     `n_cells` counts one cell more than the schema where there are further records.
     """
-    if column.digits is not None:
-        name, digits = column.name, column.digits
-        return lambda block_geocode: _geography_column(name, digits, block_geocode)
-    if column.number:
-        name = column.name
-        return lambda _: name
+    if column.digits is not None or column.number:
+        return _of_block(column)
     codes: Sequence[str]
     if column.attribute is None:
         codes, of_cell = [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
     else:
-        query = marginal_query(schema, column.attribute)
-        codes, of_cell = _codes(column, query.n_rows), query.row_of_cell
+        codes, of_cell = coded_cells(column, schema)
     rest = further.get(column.name, column.constant or "")
     of_rest = np.full(n_cells - schema.n_cells, len(codes), dtype=np.int64)
     return _cell_column(column.name, [*codes, rest], np.concatenate([of_cell, of_rest]))
 
 
-def _codes(column: MicrodataColumn, n_levels: int) -> Sequence[str]:
+def codes_of(column: MicrodataColumn, n_levels: int) -> Sequence[str]:
     """Codes of the levels of the attribute or coarsening that a column tells."""
     if column.codes is not None:
         return column.codes

@@ -17,7 +17,7 @@ from .margins import (
     write_margins,
     write_piece,
 )
-from .microdata import write_universe
+from .universe_files import write_universe
 
 
 @step("write microdata", TopdownSettings, run_name="microdata-{universe}")

@@ -37,9 +37,9 @@ from spineflow.tasks.topdown.release.margins import (
     write_margins,
     write_piece,
 )
-from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
+from spineflow.tasks.topdown.release.universe_files import write_universe
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.topdown.margins import check_margins
 

@@ -1,0 +1,101 @@
+"""Schemas and coarsenings of a declaration compiled, and its tables and levels held to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .attribute_declarations import CoarseningDeclaration
+from .declarations import CensusDeclaration, EntityColumns, TableDeclaration, UniverseDeclaration
+from .queries import marginal_query
+from .recodes import Recode
+from .schema import Coarsening, Schema, positions_of
+from .table_variables import table_cells
+
+
+def compiled_coarsening(
+    name: str, declared: CoarseningDeclaration, recodes: Mapping[str, Recode]
+) -> Coarsening:
+    """A declared coarsening; raises ValueError for levels in no or in two groups."""
+    if declared.attribute not in recodes:
+        raise ValueError(f"coarsening {name!r} is of {declared.attribute!r}, which is no attribute")
+    labels = recodes[declared.attribute].levels
+    group_of: dict[str, int] = {}
+    for group, members in enumerate(declared.levels.values()):
+        for member in members:
+            try:
+                positions = positions_of(declared.attribute, member, labels)
+            except ValueError as error:
+                raise ValueError(f"coarsening {name!r}: attribute {error}") from None
+            for label in (labels[at] for at in positions):
+                if label in group_of:
+                    raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
+                group_of[label] = group
+    missing = [label for label in labels if label not in group_of]
+    rest = [group for group, members in enumerate(declared.levels.values()) if not members]
+    if len(rest) > 1 or (rest and not missing):
+        raise ValueError(f"coarsening {name!r} needs one list at most that is empty, for the rest")
+    if missing and not rest:
+        raise ValueError(f"coarsening {name!r} leaves out the level {missing[0]!r}")
+    group_of |= dict.fromkeys(missing, rest[0]) if rest else {}
+    groups = tuple(group_of[label] for label in labels)
+    return Coarsening(name, declared.attribute, tuple(declared.levels), groups)
+
+
+def compiled_schema(
+    name: str,
+    declared: UniverseDeclaration,
+    recodes: Mapping[str, Recode],
+    coarsenings: tuple[Coarsening, ...],
+) -> Schema:
+    """The schema of a universe with its further attributes."""
+    attributes = (*declared.attributes, *declared.further_attributes)
+    unknown = [attribute for attribute in attributes if attribute not in recodes]
+    if unknown:
+        raise ValueError(
+            f"universe {name!r} has the attribute {unknown[0]!r}, which is not declared; there are "
+            f"{', '.join(recodes)}"
+        )
+    return Schema(
+        name,
+        attributes,
+        tuple(recodes[attribute].levels for attribute in attributes),
+        tuple(c for c in coarsenings if c.attribute in attributes),
+    )
+
+
+def refuse_unknown_universe(what: str, universe: str, schemas: Mapping[str, Schema]) -> None:
+    """Raise ValueError, saying what names it, for a universe that is not declared."""
+    if universe not in schemas:
+        raise ValueError(f"{what} is of {universe!r}, which is no universe")
+
+
+def check_table(
+    table: TableDeclaration, declared: CensusDeclaration, schemas: Mapping[str, Schema]
+) -> None:
+    """Raise ValueError for a table that its universe or the areas cannot fill."""
+    refuse_unknown_universe(f"table {table.name!r}", table.universe, schemas)
+    schema = schemas[table.universe].of(declared.universes[table.universe].attributes)
+    marginal_query(schema, table.query)
+    table_cells(table, schema)
+    if declared.geography.entities:
+        taken = {*schema.attributes, *(coarsening.name for coarsening in schema.coarsenings)}
+        twice = sorted(taken & {*EntityColumns.model_fields})
+        if twice:
+            raise ValueError(
+                f"table {table.name!r} would have two columns {twice[0]!r}; rename the attribute "
+                "or coarsening, or take census.geography.entities out"
+            )
+    if not table.levels and not declared.summary_levels:
+        raise ValueError(f"table {table.name!r} needs levels, which the census declares none of")
+    if [other.name for other in declared.tables].count(table.name) > 1:
+        raise ValueError(f"there are two tables {table.name!r}; rename one")
+
+
+def check_summary_levels(declared: CensusDeclaration) -> None:
+    """Raise ValueError for summary levels of parts that are not declared."""
+    for level in declared.summary_levels:
+        for part in level.parts:
+            if part not in declared.code_parts:
+                raise ValueError(
+                    f"summary level {level.name!r} has the part {part!r}, which code_parts lacks"
+                )
