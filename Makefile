@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 # The tests start many processes, each of which imports the same modules: whatever the environment
 # says of it, these are compiled once.
-test quick soak: export PYTHONDONTWRITEBYTECODE =
+test quick soak newest newest-prefect: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test newest newest-prefect quick soak check types map site recompile clean
 
