@@ -45,7 +45,7 @@ def print_distances(settings: TopdownSettings, found: SpineDistances) -> None:
     """Statistics of every category, and the entities that are farthest."""
     for universe in settings.run.universes:
         page().print(f"\n[bold]{universe}[/bold]: off-spine distances (geounits)")
-        print_block(statistics_table(category_statistics(settings, found, universe)))
+        print_block(statistics_table(category_statistics(found, universe)))
         for table in entity_tables(settings, found, universe, FARTHEST):
             print_block(table)
 

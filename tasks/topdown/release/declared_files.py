@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -224,28 +225,45 @@ def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
         start = stop
 
 
+@dataclass(frozen=True)
+class RowsForm:
+    """How rows are written: `keeps_types` whether Parquet has the types of Arrow beside its own."""
+
+    delimiter: str = "|"
+    quoting: Literal["needed", "none"] = "needed"
+    keeps_types: bool = False
+
+
+COMMA_SEPARATED = RowsForm(",", "none", keeps_types=True)
+"""The form of tables of summary levels."""
+
+
 def write_rows(
     stem: Path,
     kinds: Mapping[str, pa.DataType],
     batches: Iterator[dict[str, pa.Array]],
     is_private: bool,
+    form: RowsForm = RowsForm(),
 ) -> WrittenFiles:
     """Write batches as Parquet and as text; the text file appears last."""
     parquet, csv = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
-    schema = pa.schema(list(kinds.items()))
-    options = pyarrow.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="needed")
+    stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
+    schema = pa.schema(list(kinds.items()), metadata=stamp if form.keeps_types else None)
+    options = pyarrow.csv.WriteOptions(
+        include_header=False, delimiter=form.delimiter, quoting_style=form.quoting
+    )
     n_rows = 0
     with ExitStack() as stack:
         text = stack.enter_context(stack.enter_context(replacing(csv)).open("wb"))
         if not is_private:
             text.write(f"# {NOT_PRIVATE}\n".encode())
-        text.write(("|".join(kinds) + "\n").encode())
+        text.write((form.delimiter.join(kinds) + "\n").encode())
         path = stack.enter_context(replacing(parquet))
         writer = stack.enter_context(
-            pq.ParquetWriter(path, schema, compression="zstd", store_schema=False)
+            pq.ParquetWriter(path, schema, compression="zstd", store_schema=form.keeps_types)
         )
-        if not is_private:
-            writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
+        if stamp and not form.keeps_types:
+            writer.add_key_value_metadata(stamp)
         lines = stack.enter_context(pyarrow.csv.CSVWriter(text, schema, write_options=options))
         for batch in batches:
             rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)

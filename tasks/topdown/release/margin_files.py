@@ -12,20 +12,17 @@ are not negative. It is no interval around the published count, which may lie ou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...census.declarations import CensusGeography, TableDeclaration
 from ...census.entities import described_columns, descriptions, entities
 from ...census.schema import Schema
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from ..intervals.areas import BlockAreas
 from ..intervals.cells import (
     CellAnswers,
@@ -34,6 +31,7 @@ from ..intervals.cells import (
 )
 from ..intervals.run_posterior import RunPosterior
 from .declared_files import (
+    COMMA_SEPARATED,
     TABLES,
     TableAnswers,
     WrittenFiles,
@@ -69,7 +67,8 @@ def write_table_margins(
         name: kinds_of_answers(posterior, counted[name]) for name, (posterior, _) in found.items()
     }
     variables = [name for _, schema in found.values() for name in variables_of(schema)]
-    files = []
+    files = list[Path]()
+    (directory / TABLES).mkdir(parents=True, exist_ok=True)
     for level in levels:
         of_level = entities_of(geography, level)
         columns = entity_columns(of_level)
@@ -82,7 +81,9 @@ def write_table_margins(
             areas = _areas(of_level.block_entity[row], len(of_level))
             answers.append(cell_answers(posterior, counted[name], areas, kinds_of[name]))
         batches = _table_batches(columns, variables, answers)
-        files += _write(directory / TABLES / f"{level.stem}{SUFFIX}", kinds, batches, is_private)
+        stem = directory / TABLES / f"{level.stem}{SUFFIX}"
+        written = write_rows(stem, kinds, batches, is_private, COMMA_SEPARATED)
+        files += [written.parquet, written.csv]
     return files
 
 
@@ -157,29 +158,3 @@ def write_declared_margins(
 def _areas(of_block: np.ndarray, n_entities: int) -> BlockAreas:
     """Entities as lists of blocks of the spine, from the entity of each block."""
     return BlockAreas.of_pairs(n_entities, np.arange(len(of_block)), of_block)
-
-
-def _write(
-    stem: Path,
-    kinds: Mapping[str, pa.DataType],
-    batches: Iterator[dict[str, pa.Array]],
-    is_private: bool,
-) -> list[Path]:
-    """Write batches as Parquet and as comma-separated text; the text appears last."""
-    parquet, text = (stem.with_name(f"{stem.name}.{ending}") for ending in ENDINGS)
-    metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    schema = pa.schema(list(kinds.items()), metadata=metadata)
-    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        sink = stack.enter_context(stack.enter_context(replacing(text)).open("wb"))
-        stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
-        sink.write((stamp + ",".join(kinds) + "\n").encode())
-        part = stack.enter_context(replacing(parquet))
-        writer = stack.enter_context(pq.ParquetWriter(part, schema, compression="zstd"))
-        lines = stack.enter_context(pyarrow.csv.CSVWriter(sink, schema, write_options=options))
-        for batch in batches:
-            rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)
-            writer.write_batch(rows)
-            lines.write_batch(rows)
-    return [parquet, text]

@@ -34,12 +34,10 @@ def spine_document(settings: TopdownSettings, found: SpineDistances) -> Document
     )
 
 
-def category_statistics(
-    settings: TopdownSettings, found: SpineDistances, universe: str
-) -> pd.DataFrame:
+def category_statistics(found: SpineDistances, universe: str) -> pd.DataFrame:
     """The statistics of a universe, with the names of its categories."""
     own = found.statistics[found.statistics["universe"] == universe]
-    return with_category_names(settings, own)
+    return with_category_names(own)
 
 
 def entity_tables(
@@ -50,7 +48,7 @@ def entity_tables(
     The first header is the name of the category.
     """
     own = found.entities[found.entities["universe"] == universe]
-    named = with_category_names(settings, own)
+    named = with_category_names(own)
     return [
         _entities(settings, str(name), entities, most)
         for name, entities in named.groupby("category", sort=False)
@@ -74,7 +72,7 @@ def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most
 
 
 def _blocks(settings: TopdownSettings, found: SpineDistances, universe: str) -> list[Block]:
-    statistics = category_statistics(settings, found, universe)
+    statistics = category_statistics(found, universe)
     title = f"Mean off-spine distance by category, {universe}"
     blocks: list[Block] = [statistics_table(statistics), *means_chart(statistics, LABEL, title)]
     n_entities = dict(zip(statistics["category"], statistics["entities"], strict=True))

@@ -13,7 +13,7 @@ from ..settings import TopdownSettings
 from ..spine.build import spines_of
 from ..spine.summary import read_summary
 
-CATEGORY_NAMES_2020 = {
+CATEGORY_NAMES = {
     "aian": "AIAN area",
     "group_quarters": "group-quarters types",
     "mcd": "minor civil division",
@@ -58,13 +58,12 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
         blocks.append("No off-spine entity is targeted in this geography.")
         return Section(f"The spine of {universe}", tuple(blocks))
     distances, deviations = (
-        with_category_names(settings, frame)
-        for frame in (summary.distances, summary.standard_deviations)
+        with_category_names(frame) for frame in (summary.distances, summary.standard_deviations)
     )
     blocks += [
         "Off-spine distance: the fewest geounits that must be added and subtracted to make up an "
         f"entity, over the entities of each category. Fewer is better. The "
-        f"{made.before_name} spine is what the same geography gives without optimised groups."
+        f"{SPINE_NAMES[made.before]} is what the same geography gives without optimised groups."
         f"{moved}",
         statistics_table(distances),
         *means_chart(
@@ -84,10 +83,9 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     return Section(f"The spine of {universe}", tuple(blocks))
 
 
-def with_category_names(settings: TopdownSettings, frame: pd.DataFrame) -> pd.DataFrame:
+def with_category_names(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame whose categories are called as people call them."""
-    names = CATEGORY_NAMES_2020 if settings.compiled_census.has_blocks else {}
-    return frame.assign(category=[names.get(name, name) for name in frame["category"]])
+    return frame.assign(category=[CATEGORY_NAMES.get(name, name) for name in frame["category"]])
 
 
 def _of(frame: pd.DataFrame, spine: str) -> pd.DataFrame:

@@ -72,11 +72,11 @@ class AreaSpines:
     """Spines of areas by the rules that a census declares, or on its areas those of DHC's blocks.
 
     before : the kind of spine that those of the settings are compared with.
-    before_name : what pages call it. branch : what they call its branch.
+    branch : what pages call their branch.
     """
 
     before: Literal["conventional", "aian"] = "conventional"
-    before_name, branch = "conventional", "on the branch"
+    branch = "on the branch"
 
     def __init__(self, settings: TopdownSettings) -> None:
         self.settings = settings
@@ -186,7 +186,7 @@ class BlockSpines(AreaSpines):
     """
 
     before = "aian"
-    before_name, branch = "AIAN", "AIAN branch"
+    branch = "AIAN branch"
 
     def check(self) -> None:
         """As of areas; totals of states need a spine that has states."""
