@@ -56,8 +56,13 @@ dataset = "sample"
 
 def prepared(folder: Path, county: str | None) -> int:
     """Write the input tables, of one county if it is named; returns the edited persons."""
+    return write_edited(sample(folder, county), folder / "input")
+
+
+def sample(folder: Path, county: str | None) -> Path:
+    """The folder of the sample state, or of one of its counties, which is written."""
     if county is None:
-        return write_edited(STATE, folder / "input")
+        return STATE
     raw = folder / "raw"
     raw.mkdir(parents=True, exist_ok=True)
     places = pd.read_csv(STATE / "grfc.txt", sep="|", dtype=str)
@@ -68,7 +73,7 @@ def prepared(folder: Path, county: str | None) -> int:
     persons[persons["MAFID"].isin(units["MAFID"])].to_parquet(raw / "persons.parquet")
     units.to_parquet(raw / "units.parquet")
     places.to_csv(raw / "grfc.txt", sep="|", index=False)
-    return write_edited(raw, folder / "input")
+    return raw
 
 
 def run_of(folder: Path, preset: str, held: str, infinite: bool) -> RunDirectory:
@@ -96,9 +101,9 @@ def run_of(folder: Path, preset: str, held: str, infinite: bool) -> RunDirectory
     return run
 
 
-def answers_of(run: RunDirectory) -> int:
+def answers_of(run: RunDirectory, universe: str = "persons") -> int:
     """Answers that were drawn."""
-    files = (run.root / "measurements/persons").rglob("on_demand/*.parquet")
+    files = (run.root / "measurements" / universe).rglob("on_demand/*.parquet")
     columns = [pq.read_table(path, columns=["value"])["value"] for path in files]
     return sum(pc.sum(pc.list_value_length(column)).as_py() or 0 for column in columns)
 

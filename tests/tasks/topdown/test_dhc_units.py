@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.products.presets import PRESETS
 
 FACTS = Path("../shared/facts/dhc_2020_production.toml")
@@ -152,6 +153,13 @@ def test_unit_histogram_is_that_of_production(facts):
         else:
             vacant = schema.cells_where({"occupancy": ["vacant"]})
             assert np.flatnonzero(vacant).tolist() == levels(recode["groups"][0])
+
+
+def test_the_charge_is_that_of_a_unit_and_a_move_is_stated_beside_it():
+    for universe in (UNITS, HOUSEHOLDS):
+        assert universe.charge == Norms.of_records(1)
+        assert universe.stated == Norms.of_records(2)
+        assert {reach.table for reach in universe.reaches} >= {"units", "persons"}
 
 
 def test_queries_have_the_answers_of_production(facts):

@@ -1,0 +1,100 @@
+"""Units whose columns their members tell, as a run reads them: in one piece and in parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.flows.running import prepare
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.ingest import parts
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def county(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("county")
+    generate_county(folder / "raw", persons=600, seed=2)
+    rehouse(folder / "raw", folder, seed=3)
+    open_ledger(folder / "ledger.db")
+    return folder
+
+
+def settings_of(folder: Path, units: str, persons: str | None) -> TopdownSettings:
+    file = folder / "settings.toml"
+    named = "" if persons is None else f'persons = "{persons}"\n'
+    file.write_text(
+        f'preset = "dhc_units_2020_us"\n[input]\nunits = "{units}"\n{named}'
+        'geography = "grfc.txt"\nredistricting = "earlier"\n[privacy]\ndataset = "county"\n'
+    )
+    return load_settings(TopdownSettings, file, presets=PRESETS)
+
+
+def written(folder: Path, name: str, units: pd.DataFrame) -> str:
+    """Units in a folder of two files."""
+    (folder / name).mkdir(exist_ok=True)
+    half = len(units) // 2
+    for number, rows in enumerate((units[:half], units[half:])):
+        rows.to_parquet(folder / name / f"{number}.parquet", index=False)
+    return name
+
+
+def same(one, other) -> bool:
+    return all(not (one[name] != other[name]).nnz for name in ("units", "households"))
+
+
+def test_units_are_read_alike_with_columns_of_their_own_and_with_those_of_members(
+    county: Path, monkeypatch
+) -> None:
+    units = pd.read_parquet(county / "units.parquet")
+    due = check_input_of(settings_of(county, "units.parquet", None)).accepted().histograms
+    own = check_input_of(settings_of(county, "units.parquet", "persons.parquet")).accepted()
+    assert same(own.histograms, due)
+    lacking = written(county, "lacking", units.drop(columns=["HHT", "PAC", "P75", "CPLT"]))
+    with pytest.raises(InputRefused, match="is missing"):
+        check_input_of(settings_of(county, lacking, None)).accepted()
+    made = check_input_of(settings_of(county, lacking, "persons.parquet")).accepted()
+    assert same(made.histograms, due)
+
+    monkeypatch.setattr(parts, "COUNTING_TASKS", 2)
+    settings = settings_of(county, lacking, "persons.parquet")
+    run = prepare(settings, county / "run")
+    assert parts.n_counting_tasks(run, settings) == 2 and parts.read_before_once(run, settings)
+    for number in range(2):
+        parts.count_parts_once(run, settings, number)
+    with parts.check_of_parts(run, settings) as check:
+        assert check is not None
+        assert same(check.accepted().histograms, due)
+    assert not (run.confidential / "ingest").exists()
+
+
+def test_columns_that_differ_from_the_members_end_the_run_with_confidential_counts(
+    county: Path,
+) -> None:
+    units = pd.read_parquet(county / "units.parquet")
+    homes = np.flatnonzero(units["HHT"] > 0)
+    units.loc[homes[:4], "HHT"] = 9
+    wrong = written(county, "wrong", units)
+    settings = settings_of(county, wrong, "persons.parquet")
+    check = check_input_of(settings)
+    assert [(f.column, f.count) for f in check.findings] == [("HHT", 4)]
+    with pytest.raises(InputRefused, match="HHT of a housing unit must be what its members") as no:
+        check.accepted()
+    assert "4" not in str(no.value)
+    run = prepare(settings, county / "refused")
+    with pytest.raises(InputRefused, match="HHT of a housing unit"):
+        parts.read_before_once(run, settings)
+    found = json.loads((run.confidential / "findings.json").read_text())
+    assert found[0]["count"] == 4
+    assert not list(run.confidential.rglob("*.parquet"))
