@@ -311,7 +311,7 @@ SENTENCES = (
     (r"(.+) estimate (.+)", r"\1 were estimated at \2"),
     (r"estimate", "Estimates were made"),
     (r"estimate (.+)", r"\1 was estimated"),
-    (r"exact losses", "What the noise guarantees exactly was worked out"),
+    (r"(.+) exact loss", r"What the noise of \1 guarantees exactly was worked out"),
     (r"margins posterior", "The estimates behind the margins were worked out"),
     (r"(.+) microdata", r"Microdata of \1 were written"),
     (r"tables", "Tables were written"),

@@ -35,6 +35,7 @@ MOST_COUNTS = 8
 KINDS = (
     "summary",
     "prediction",
+    "loss",
     "ingest",
     "spine",
     "ledger",

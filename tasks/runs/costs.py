@@ -33,7 +33,7 @@ RATES: Mapping[str, Rate] = {
     "combine": Rate(0.04, 21.0),
     "write microdata": Rate(0.2, 26.0),
     "write tables": Rate(1.0, 33.0),
-    "exact losses": Rate(4.0, 0.0),
+    "exact loss": Rate(4.0, 0.0),
     "keep estimates": Rate(0.3, 80.0),
     "write margin piece": Rate(0.3, 220.0),
     "write margins": Rate(2.0, 250.0),

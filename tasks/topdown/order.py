@@ -48,7 +48,7 @@ from .release.margins import has_margins
 from .release.margins import pieces_apart as margin_pieces
 from .release.steps import (
     keep_estimates,
-    work_out_losses,
+    work_out_loss,
     write_margin_piece,
     write_microdata,
     write_release_margins,
@@ -99,7 +99,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe, spine in spines.items()
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))
-    losses = losses_of(settings, spines.values())
+    losses = losses_of(settings, spines)
     yield Aside(summaries | predictions | losses | posterior)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, first)
@@ -132,9 +132,13 @@ def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
     }
 
 
-def losses_of(settings: TopdownSettings, spines: Iterable[Call]) -> dict[str, Sequence[Call]]:
-    """The stage that works out what the noise guarantees exactly, if it protects."""
-    return {"exact losses": [call(work_out_losses, after=spines)]} if has_losses(settings) else {}
+def losses_of(settings: TopdownSettings, spines: Mapping[str, Call]) -> dict[str, Sequence[Call]]:
+    """The stages that work out what the noise guarantees exactly, if it protects."""
+    return {
+        f"{universe} exact loss": [call(work_out_loss, universe, after=[spine])]
+        for universe, spine in spines.items()
+        if has_losses(settings)
+    }
 
 
 def posterior_of(
@@ -252,7 +256,7 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe in universes
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))
-    losses = losses_of(settings, spines.values())
+    losses = losses_of(settings, spines)
     yield Aside(summaries | losses | posterior)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, universes)

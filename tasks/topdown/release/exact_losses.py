@@ -1,8 +1,8 @@
 """What the noise of a run guarantees exactly, by universe: worked out once, beside the estimates.
 
 It follows from the settings and the paths of the spine alone, takes seconds for every universe, and
-both the certificate and the report tell it: one task works it out and keeps the numbers in
-`losses/<universe>.json`, as they are.
+both the certificate and the report tell it: a task of each universe works it out and keeps the
+numbers in `losses/<universe>.json`, as they are.
 """
 
 from __future__ import annotations
@@ -70,24 +70,23 @@ def has_losses(settings: TopdownSettings) -> bool:
     return settings.is_private
 
 
-def losses_are_kept(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Whether `keep_losses` has kept those of every universe."""
-    return all(_file(run, universe).exists() for universe in settings.run.universes)
+def is_kept(run: RunDirectory, universe: str) -> bool:
+    """Whether `keep_loss` has kept that of a universe."""
+    return loss_file(run, universe).exists()
 
 
-def keep_losses(run: RunDirectory, settings: TopdownSettings) -> Path:
-    """Work out the losses of every universe and keep them; returns their folder."""
-    for universe in settings.run.universes:
-        found = exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
-        with replacing(_file(run, universe)) as part:
-            told = None if found is None else asdict(found)
-            part.write_text(json.dumps(told, default=np.ndarray.tolist), encoding="utf-8")
-    return _file(run, settings.run.universes[0]).parent
+def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
+    """Work out the loss of a universe and keep it; returns the file."""
+    found = exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
+    with replacing(loss_file(run, universe)) as part:
+        told = None if found is None else asdict(found)
+        part.write_text(json.dumps(told, default=np.ndarray.tolist), encoding="utf-8")
+    return loss_file(run, universe)
 
 
 def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> ExactLoss | None:
     """The loss of a universe as it is kept, and else worked out."""
-    file = _file(run, universe)
+    file = loss_file(run, universe)
     if not file.exists():
         return exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
     told = json.loads(file.read_bytes())
@@ -107,5 +106,6 @@ def _told(told: Mapping[str, Any]) -> ExactLoss:
     )
 
 
-def _file(run: RunDirectory, universe: str) -> Path:
+def loss_file(run: RunDirectory, universe: str) -> Path:
+    """Where the loss of a universe is kept."""
     return run.root / "losses" / f"{universe}.json"

@@ -6,7 +6,7 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..settings import TopdownSettings
-from .exact_losses import keep_losses, losses_are_kept
+from .exact_losses import is_kept, keep_loss, loss_file
 from .margins import (
     MarginPiece,
     are_kept,
@@ -30,12 +30,12 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
     return made(written.csv, {"rows": written.n_rows})
 
 
-@step("exact losses", TopdownSettings, run_name="exact losses")
-def work_out_losses(run: RunDirectory, settings: TopdownSettings) -> Made:
+@step("exact loss", TopdownSettings, run_name="exact loss of {universe}")
+def work_out_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Work out what the noise guarantees exactly, for the certificate and the report."""
-    if losses_are_kept(run, settings):
-        return found(run.root / "losses")
-    return made(keep_losses(run, settings))
+    if is_kept(run, universe):
+        return found(loss_file(run, universe))
+    return made(keep_loss(run, settings, universe))
 
 
 @step("keep estimates", TopdownSettings, run_name="estimates of margins")

@@ -11,8 +11,9 @@ from spineflow.tasks.topdown.release import exact_losses
 from spineflow.tasks.topdown.release.certificate import exact_figures
 from spineflow.tasks.topdown.release.exact_losses import (
     has_losses,
-    keep_losses,
-    losses_are_kept,
+    is_kept,
+    keep_loss,
+    loss_file,
 )
 
 
@@ -27,9 +28,11 @@ def test_figures_are_the_same_from_what_is_kept(
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(made.root / "spine", run.root / "spine")
     worked_out = exact_figures(run, settings)
-    assert has_losses(settings) and not losses_are_kept(run, settings) and worked_out
-    assert keep_losses(run, settings) == run.root / "losses"
-    assert losses_are_kept(run, settings)
+    assert has_losses(settings) and worked_out
+    for universe in settings.run.universes:
+        assert not is_kept(run, universe)
+        assert keep_loss(run, settings, universe) == loss_file(run, universe)
+        assert is_kept(run, universe)
     monkeypatch.setattr(exact_losses, "exact_loss", None)
     assert repr(exact_figures(run, settings)) == repr(worked_out)
 
@@ -41,7 +44,8 @@ def test_what_is_not_known_is_kept_too(
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(made.root / "spine", run.root / "spine")
     monkeypatch.setattr(exact_losses, "exact_loss", lambda *_: None)
-    keep_losses(run, settings)
+    for universe in settings.run.universes:
+        keep_loss(run, settings, universe)
     monkeypatch.setattr(exact_losses, "exact_loss", None)
     for universe in settings.run.universes:
         assert exact_losses.loss_of(run, settings, universe) is None
