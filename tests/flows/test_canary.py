@@ -46,6 +46,7 @@ from spineflow.flows import entry, running
 from spineflow.flows.cli import main
 from spineflow.tasks.runs import steps as frame
 from spineflow.tasks.topdown.checks import pieces
+from spineflow.tasks.topdown.release import margins
 
 name, sound, broken, root, quoted = sys.argv[1:]
 order = importlib.import_module(f"spineflow.tasks.{name.replace('-', '_')}.order")
@@ -75,8 +76,8 @@ def failing_flow(*arguments):
     raise ValueError(quoted)
 
 outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
-# As of a nation: with results checked and compared by tasks of their own.
-pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES = 16, 2
+# As of a nation: with results checked and compared, and margins written, by tasks of their own.
+pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES, margins.LEAST_APART = 16, 2, 1
 if hasattr(order, "universes_in_pieces"):
     order.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 frame.opened, entry.show_outcome = opened, failing_flow
