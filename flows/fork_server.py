@@ -29,6 +29,9 @@ DESCRIPTORS = Path("/proc/self/fd")
 
 _may_fork = False
 
+_process: int | None = None
+"""The fork of this process that its workers are forked from."""
+
 
 def allow() -> None:
     """Say that this process is a command's own, which nobody else has put anything in."""
@@ -37,8 +40,11 @@ def allow() -> None:
 
 
 def is_there() -> bool:
-    """Whether workers of this process can be forked from a fork of it."""
-    return _python_s()._forkserver_pid is not None
+    """Whether workers of this process can be forked from a fork of it.
+
+    A fork server that somebody else has begun has imported nothing.
+    """
+    return _process is not None and _python_s()._forkserver_pid == _process
 
 
 def begin(prepare: Callable[[], None]) -> bool:
@@ -46,6 +52,7 @@ def begin(prepare: Callable[[], None]) -> bool:
 
     `prepare` is called in it before the first worker is forked.
     """
+    global _process
     if is_there():
         return True
     if not _may_fork or not _can_fork():
@@ -68,7 +75,7 @@ def begin(prepare: Callable[[], None]) -> bool:
         os.close(alive_reading)
     server._forkserver_address = address
     server._forkserver_alive_fd = alive_writing
-    server._forkserver_pid = process
+    server._forkserver_pid = _process = process
     return True
 
 
@@ -82,6 +89,7 @@ def _can_fork() -> bool:
     threads = {thread.name for thread in threading.enumerate()} - {LISTENER}
     return (
         sys.platform == "linux"
+        and _python_s()._forkserver_pid is None
         and sys.version_info < (3, 14)  # From there on, who asks shows a key.
         and threads == {threading.main_thread().name}
         and threading.current_thread() is threading.main_thread()

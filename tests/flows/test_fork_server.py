@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,14 @@ def test_only_a_command_s_own_process_is_forked(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(fork_server, "is_there", lambda: True)
     assert chosen_runner(settings) == "processes"
     assert chosen_runner(RunnerSettings(runner="dask")) == "dask"
+
+
+def test_a_fork_server_of_somebody_else_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    forkserver.ensure_running()
+    monkeypatch.setattr(fork_server, "_may_fork", True)
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))
+    assert not begin_forking(RunnerSettings(), lambda: None)
+    assert chosen_runner(RunnerSettings()) == "threads"
 
 
 def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
