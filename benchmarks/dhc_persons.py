@@ -130,14 +130,19 @@ def tell_identity(run: RunDirectory, settings: TopdownSettings) -> None:
     print(f"cells of blocks that differ from the input: {abs(last - truth).count_nonzero():,}")
 
 
-def main() -> None:
-    """Run, and tell."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+def options_of(description: str | None) -> argparse.Namespace:
+    """The folder, the county and whether budgets are infinite, from the command line."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("folder", type=lambda text: Path(text).resolve())
     parser.add_argument("--county")
     parser.add_argument("--infinite", action="store_true")
-    options = parser.parse_args()
-    folder = options.folder.resolve()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run, and tell."""
+    options = options_of(__doc__)
+    folder = options.folder
     if not (folder / "input").exists():
         print(f"persons edited: {prepared(folder, options.county):,}")
     run_of(folder, "pl94_2020_us", "", options.infinite)

@@ -10,25 +10,19 @@ whether all checks passed. A FOLDER with finished runs is only told about.
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
-from .dhc_persons import answers_of, run_of, sample
+from .dhc_persons import answers_of, options_of, run_of, sample
 
 
 def main() -> None:
     """Run, and tell."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--county")
-    parser.add_argument("--infinite", action="store_true")
-    options = parser.parse_args()
-    folder = options.folder.resolve()
+    options = options_of(__doc__)
+    folder = options.folder
     if not (folder / "input").exists():
         rehouse(sample(folder, options.county), folder / "input")
     run_of(folder, "pl94_2020_us", "", options.infinite)

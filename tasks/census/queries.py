@@ -177,8 +177,17 @@ def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ..
 def counted_rows(
     schema: Schema, told: Schema, name: str, where: Where, of: Where
 ) -> sparse.csr_array:
-    """Of the cells `of` of another schema, `told`, which rows of a query of `schema` count them:
-    a 0/1 matrix `(n_cells of told, n_rows)`.
+    """`rows_that_count` as a 0/1 matrix `(n_cells of told, n_rows)`; raises as that does."""
+    row = rows_that_count(schema, told, name, where, of)
+    counted = np.flatnonzero(row >= 0)
+    shape = (told.n_cells, marginal_query(schema, name).n_rows)
+    ones = np.ones(counted.size, dtype=np.int64)
+    return sparse.csr_array((ones, (counted, row[counted])), shape=shape)
+
+
+def rows_that_count(schema: Schema, told: Schema, name: str, where: Where, of: Where) -> np.ndarray:
+    """Of the cells `of` of another schema, `told`, which row of a query of `schema` counts each:
+    `(n_cells of told,)`, -1 for the cells that are not among them.
 
     Levels are matched by their labels, in any order; among the cells `where` of the query and those
     that are counted there must be the same. Raises ValueError, as a clause about whoever has the
@@ -213,8 +222,6 @@ def counted_rows(
         shape = [1] * len(told.shape)
         shape[place] = -1
         row = row + number[groups].reshape(shape) * steps[own]
-    row_of_cell = np.broadcast_to(row, told.shape).ravel()
-    ones = np.ones(counted.size, dtype=np.int64)
-    return sparse.csr_array(
-        (ones, (counted, row_of_cell[counted])), shape=(told.n_cells, query.n_rows)
-    )
+    row_of_cell = np.full(told.n_cells, -1)
+    row_of_cell[counted] = np.broadcast_to(row, told.shape).ravel()[counted]
+    return row_of_cell

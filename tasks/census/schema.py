@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 
@@ -150,10 +149,6 @@ class Schema:
             tuple(self.labels(name) for name in names),
             tuple(c for c in self.coarsenings if c.attribute in names),
         )
-
-    def cell_labels(self) -> list[tuple[str, ...]]:
-        """The labels of every cell, one for each attribute."""
-        return list(product(*self.levels_of))
 
 
 def positions_of(name: str, level: str | int | CodeRange, labels: Sequence[str]) -> list[int]:

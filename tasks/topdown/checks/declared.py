@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from scipy import sparse
 
 from ....geography.declared import Units, declared_units
 from ....validation.outcome import Outcome
@@ -27,7 +26,7 @@ from ...census.census import Held, Universe, Zero
 from ...census.declarations import DescribedByDeclaration
 from ...census.declared_input import read_multiples
 from ...census.invariants import read_geography
-from ...census.queries import counted_rows, marginal_query
+from ...census.queries import marginal_query, rows_that_count
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ..measurement.constraints import bound_names, constraint_name
@@ -50,9 +49,7 @@ def _described(
 ) -> ExpectedDescription:
     """The columns that tell more of records, in plain facts."""
     later = settings.schema_of(told.universe)
-    entries = sparse.coo_array(counted_rows(later, schema, held.query, held.where, held.of))
-    row = np.full(schema.n_cells, -1)
-    row[entries.row] = entries.col
+    row = rows_that_count(later, schema, held.query, held.where, held.of)
     columns = {}
     for column in told.columns:
         query = column.attribute or ""
@@ -83,9 +80,7 @@ def check_declared_run(
 def _tie(settings: TopdownSettings, schema: Schema, held: Held) -> ExpectedTie:
     """Answers that are those of another universe of the run, in plain facts."""
     told = settings.schema_of(held.universe)
-    entries = sparse.coo_array(counted_rows(schema, told, held.query, held.where, held.of))
-    row = np.full(told.n_cells, -1)
-    row[entries.row] = entries.col
+    row = rows_that_count(schema, told, held.query, held.where, held.of)
     return ExpectedTie(held.query, schema.cells_where(held.where), held.universe, row)
 
 

@@ -19,7 +19,7 @@ from ...census.census import Held, Universe
 from ...census.declarations import DescribedByDeclaration
 from ...census.invariants import read_geography
 from ...census.microdata import layout_of
-from ...census.queries import counted_rows, marginal_query
+from ...census.queries import marginal_query, rows_that_count
 from ...runs.directory import RunDirectory
 from ..measurement.public_answers import area_counts
 from ..paths import geography_file
@@ -99,13 +99,10 @@ def write_described_universe(
     """
     areas = read_geography(geography_file(run))
     schema, later = settings.schema_of(universe.name), settings.schema_of(told.universe)
-    to_row = sparse.coo_array(counted_rows(later, schema, held.query, held.where, held.of))
-    row = np.full(schema.n_cells, -1)
-    row[to_row.row] = to_row.col
     records = matched(
         area_counts(run, universe.name, schema.n_cells, len(areas)),
         area_counts(run, told.universe, later.n_cells, len(areas)),
-        row,
+        rows_that_count(later, schema, held.query, held.where, held.of),
         marginal_query(later, held.query).row_of_cell,
     )
     pairs, number = np.unique(
