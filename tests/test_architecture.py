@@ -21,7 +21,7 @@ PACKAGES = ("flows", "tasks", "geography", "validation")
 LIBRARY = REPOSITORY / "library"
 """What `spineflow` itself is: the public interface."""
 
-PRODUCTS = ("topdown", "detailed_groups", "group_sizes", "trips", "tune")
+PRODUCTS = ("topdown", "detailed_groups", "group_sizes", "trips", "evidence", "tune")
 ROOMS = (
     "noise",
     "pages",
@@ -41,10 +41,12 @@ STAGES = (
     {"spine"},
     {"measurement"},
     {"published"},
+    {"methods"},
+    {"attacks"},
     {"estimation", "postprocess"},
     {"intervals", "release"},
     {"checks"},
-    {"design", "trials"},
+    {"design", "trials", "protected"},
     {"order"},
     {"product"},
 )
