@@ -22,4 +22,9 @@ The ceiling is `reidentify` on the records of the truth, a baseline on the peopl
     measured_test(inside, outside, false_positive_rate)
     GaussianTradeoff.of_rho(rho).true_positive_rate(.01), PureTradeoff(epsilon, delta).accuracy
     epsilon_bound(Verdicts(...)), mu_bound(Verdicts(...)), one_run_epsilon_bound(right, guesses)
+
+    zoning = zonings(zone of every unit in one zoning, zone of every unit in the other)
+    slivers = differences(zoning, largest_group=2)
+    found = slivers.figures(published of the first's zones, published of the second's)
+    exposed(slivers, zoning, found, truth, threshold), slivers.bounds(...)
 """
