@@ -27,4 +27,8 @@ The ceiling is `reidentify` on the records of the truth, a baseline on the peopl
     slivers = differences(zoning, largest_group=2)
     found = slivers.figures(published of the first's zones, published of the second's)
     exposed(slivers, zoning, found, truth, threshold), slivers.bounds(...)
+
+    estimates = best_estimates(system, published, variance of every row)
+    recovered(estimates.counts(), truth), reconstruct(system, *bounded_noise(published, reach))
+    least, greatest = ranges(system, lower, upper, wanted)      # of one block
 """
