@@ -27,6 +27,7 @@ _STATUS = {
     highspy.HighsModelStatus.kUnboundedOrInfeasible: SolveStatus.INFEASIBLE,
     highspy.HighsModelStatus.kIterationLimit: SolveStatus.LIMIT,
     highspy.HighsModelStatus.kTimeLimit: SolveStatus.LIMIT,
+    highspy.HighsModelStatus.kSolutionLimit: SolveStatus.LIMIT,
 }
 
 _local = threading.local()
@@ -34,12 +35,18 @@ _local = threading.local()
 
 @dataclass(frozen=True)
 class HighsResult:
-    """`x` is the primal solution where there is one, else None."""
+    """`x` is the optimal solution where there is one, else None.
+
+    Of an integer program that met a limit, `incumbent` is the best solution found, if any, and no
+    solution has an objective below `bound`.
+    """
 
     status: SolveStatus
     x: np.ndarray | None
     objective: float
     iterations: int
+    incumbent: np.ndarray | None = None
+    bound: float = -np.inf
 
 
 def _solver() -> highspy.Highs:
@@ -64,11 +71,13 @@ def solve(
     diagonal: np.ndarray | None = None,
     integral: np.ndarray | None = None,
     iteration_limit: int | None = None,
+    node_limit: int | None = None,
     time_limit: float = np.inf,
 ) -> HighsResult:
     """Minimise cost'x + x' diag(diagonal) x / 2 subject to bounds on rows and columns.
 
-    `integral` marks integer columns (linear objectives only). Infinite bounds are `np.inf`. A
+    `integral` marks integer columns (linear objectives only); `node_limit` ends their search after
+    so many nodes. Infinite bounds are `np.inf`. A
     `time_limit` in seconds makes the status depend on the machine: for baselines alone.
     """
     n_rows, n_columns = matrix.shape
@@ -92,6 +101,7 @@ def solve(
     limit = 2**31 - 1 if iteration_limit is None else iteration_limit
     solver.setOptionValue("simplex_iteration_limit", limit)
     solver.setOptionValue("qp_iteration_limit", limit)
+    solver.setOptionValue("mip_max_nodes", 2**31 - 1 if node_limit is None else node_limit)
     # HiGHS counts the time of all its runs together.
     solver.setOptionValue("time_limit", solver.getRunTime() + time_limit)
     solver.run()
@@ -101,7 +111,13 @@ def solve(
     if status is SolveStatus.OPTIMAL:
         x = np.array(solver.getSolution().col_value, dtype=np.float64)
     iterations = max(info.simplex_iteration_count, info.qp_iteration_count, 0)
-    return HighsResult(status, x, float(info.objective_function_value), int(iterations))
+    incumbent, bound = x, -np.inf
+    if integral is not None:
+        bound = float(info.mip_dual_bound)
+        if info.primal_solution_status == highspy.kSolutionStatusFeasible:
+            incumbent = np.array(solver.getSolution().col_value, dtype=np.float64)
+    value = float(info.objective_function_value)
+    return HighsResult(status, x, value, int(iterations), incumbent, bound)
 
 
 def _with_diagonal(lp: highspy.HighsLp, diagonal: np.ndarray) -> highspy.HighsModel:

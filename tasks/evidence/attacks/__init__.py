@@ -1,1 +1,34 @@
-"""Attacks."""
+"""Attacks on releases: functions of arrays that see a release and public knowledge alone.
+
+What they find is graded by the truth, which only functions with an argument `truth` take. All
+blocks of a release share one `systems.TableSystem`, made of the table cell of every cell of the
+schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
+
+    system = system_of_tables([codes of table 1, codes of table 2, ...])
+    found = reconstruct(system, lower, upper, seed=0, effort=Effort())
+    found.histograms(system.n_cells), found.status, found.solution_variability()
+
+Blocks are independent, so that pieces of them may be rebuilt in other processes and `joined`.
+
+    shares = agreement((exact, binned) of the truth, (exact, binned) of the rebuilt records)
+    guesses = reidentify((exact, binned) known, (exact, binned) released, feature, truth)
+    mode, proportional = guessed(block, truth, counts, areas, leave_one_out=True)
+    guesses.rates(group).precision, guesses.rates_by_group({"nonmodal": ~is_modal(...)})
+
+The ceiling is `reidentify` on the records of the truth, a baseline on the people of an attack
+`mode.among(guesses.is_putative)`.
+
+    inside, outside = (optimal_statistic(answers, difference, variance) for answers in ...)
+    measured_test(inside, outside, false_positive_rate)
+    GaussianTradeoff.of_rho(rho).true_positive_rate(.01), PureTradeoff(epsilon, delta).accuracy
+    epsilon_bound(Verdicts(...)), mu_bound(Verdicts(...)), one_run_epsilon_bound(right, guesses)
+
+    zoning = zonings(zone of every unit in one zoning, zone of every unit in the other)
+    slivers = differences(zoning, largest_group=2)
+    found = slivers.figures(published of the first's zones, published of the second's)
+    exposed(slivers, zoning, found, truth, threshold), slivers.bounds(...)
+
+    estimates = best_estimates(system, published, variance of every row)
+    recovered(estimates.counts(), truth), reconstruct(system, *bounded_noise(published, reach))
+    least, greatest = ranges(system, lower, upper, wanted)      # of one block
+"""

@@ -1,0 +1,208 @@
+"""Small areas uncovered by the difference of zones of two zonings that do not nest.
+
+Where some zones of one zoning cover, or lie within, zones of another, published figures of the one
+less those of the other are figures of the sliver between them (Duke-Williams and Rees, 1998;
+Costemalle, 2019). Zones that overlap are joined in a graph; connected groups of zones of one zoning
+are compared with the smallest cover and with the largest part of zones of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+
+@dataclass(frozen=True)
+class Zonings:
+    """Two zonings of the same units (blocks, grid cells): the zone of every unit in each.
+
+    An atom is a set of units that lie in the same zone of both. `overlap` has the number of the
+    atom, from 1 on, by first and second zone; `atom` is that of every unit, from 0 on.
+    """
+
+    overlap: sparse.csr_array
+    atom: np.ndarray
+
+    @property
+    def n_atoms(self) -> int:
+        return self.overlap.nnz
+
+    def components(self) -> tuple[int, np.ndarray, np.ndarray]:
+        """Number of components of the overlap graph, and that of every first and second zone."""
+        graph = sparse.block_array([[None, self.overlap], [self.overlap.T, None]])
+        n_components, labels = connected_components(graph, directed=False)
+        first = self.overlap.shape[0]
+        return n_components, labels[:first], labels[first:]
+
+
+def zonings(first: np.ndarray, second: np.ndarray) -> Zonings:
+    """The atoms of two zonings, each given by the zone of every unit, counted from 0."""
+    shape = int(first.max()) + 1, int(second.max()) + 1
+    places, atom = np.unique(np.ravel_multi_index((first, second), shape), return_inverse=True)
+    where = np.unravel_index(places, shape)
+    numbers = np.arange(1, len(places) + 1)
+    return Zonings(sparse.csr_array((numbers, where), shape=shape), atom)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Slivers: published figures of some zones less those of others.
+
+    `first`, `second` and `atoms` have a row for every sliver: +1 for zones that are added, -1 for
+    those taken away, and 1 for its atoms.
+    """
+
+    first: sparse.csr_array
+    second: sparse.csr_array
+    atoms: sparse.csr_array
+
+    @property
+    def n_slivers(self) -> int:
+        return self.atoms.shape[0]
+
+    def among(self, chosen: np.ndarray) -> Differences:
+        """Some of the slivers, by mask or number."""
+        places = np.arange(self.n_slivers)[chosen]
+        return Differences(self.first[places], self.second[places], self.atoms[places])
+
+    def figures(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Differences of figures `(zones, ...)` that were published of the zones of each."""
+        flat = [np.reshape(part, (len(part), -1)) for part in (first, second)]
+        found = np.asarray(self.first @ flat[0] + self.second @ flat[1])
+        return found.reshape(self.n_slivers, *np.shape(first)[1:])
+
+    def bounds(
+        self,
+        first: tuple[np.ndarray, np.ndarray],
+        second: tuple[np.ndarray, np.ndarray],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the slivers from lower and upper bounds of the zones' figures; none below 0."""
+        ends = []
+        for low in (True, False):
+            total = 0.0
+            for signs, (lower, upper) in ((self.first, first), (self.second, second)):
+                added, taken = signs.maximum(0), (-signs).maximum(0)
+                plus, minus = (lower, upper) if low else (upper, lower)
+                total = total + added @ plus - taken @ minus
+            ends.append(np.asarray(total))
+        return np.maximum(ends[0], 0), ends[1]
+
+
+def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:
+    """All slivers between groups of zones and their covers and parts, each of them once.
+
+    Groups are connected sets of up to `largest_group` zones of one zoning, neighbours being zones
+    that share a zone of the other. The cover of a group is every zone of the other zoning that it
+    touches, its part every zone of the other that lies within it. With 1, groups are single zones.
+    """
+    rows: dict[bytes, tuple[dict[int, int], dict[int, int], np.ndarray]] = {}
+    for swapped in (False, True):
+        overlap = sparse.csr_array(zoning.overlap.T) if swapped else zoning.overlap
+        for group, others, sign, atoms in _slivers(overlap, largest_group):
+            signs = dict.fromkeys(group, sign), dict.fromkeys(others, -sign)
+            key = atoms.tobytes()
+            rows.setdefault(key, (*(signs[::-1] if swapped else signs), atoms))
+    shape = zoning.overlap.shape
+    firsts, seconds, atom_rows = [], [], []
+    for first, second, atoms in rows.values():
+        firsts.append(first)
+        seconds.append(second)
+        atom_rows.append(dict.fromkeys(atoms.tolist(), 1))
+    return Differences(
+        _signs(firsts, shape[0]), _signs(seconds, shape[1]), _signs(atom_rows, zoning.n_atoms)
+    )
+
+
+def _signs(rows: list[dict[int, int]], n_columns: int) -> sparse.csr_array:
+    """A matrix with a row of signs for every dictionary."""
+    row = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
+    column = np.array([key for part in rows for key in part], dtype=np.int64)
+    sign = np.array([value for part in rows for value in part.values()], dtype=np.int64)
+    return sparse.csr_array((sign, (row, column)), shape=(len(rows), n_columns))
+
+
+def _slivers(
+    overlap: sparse.csr_array, largest_group: int
+) -> Iterator[tuple[list[int], list[int], int, np.ndarray]]:
+    """Groups of zones, zones of the other side, the group's sign, and the atoms between them."""
+    other = sparse.csc_array(overlap)
+    touched = [
+        overlap.indices[overlap.indptr[zone] : overlap.indptr[zone + 1]]
+        for zone in range(overlap.shape[0])
+    ]
+    touching = [
+        other.indices[other.indptr[zone] : other.indptr[zone + 1]] for zone in range(other.shape[1])
+    ]
+    by_zone = [
+        overlap.data[overlap.indptr[zone] : overlap.indptr[zone + 1]] - 1
+        for zone in range(overlap.shape[0])
+    ]
+    by_other = [
+        other.data[other.indptr[zone] : other.indptr[zone + 1]] - 1
+        for zone in range(other.shape[1])
+    ]
+    for group in _groups(touched, touching, largest_group):
+        members = set(group)
+        cover = sorted({int(zone) for member in group for zone in touched[member]})
+        part = [zone for zone in cover if members.issuperset(touching[zone].tolist())]
+        own = np.unique(np.concatenate([by_zone[member] for member in group]))
+        covered = np.unique(np.concatenate([by_other[zone] for zone in cover]))
+        if len(covered) > len(own):
+            yield group, cover, -1, np.setdiff1d(covered, own)
+        if part:
+            within = np.unique(np.concatenate([by_other[zone] for zone in part]))
+            if len(within) < len(own):
+                yield group, part, 1, np.setdiff1d(own, within)
+
+
+def _groups(
+    touched: list[np.ndarray], touching: list[np.ndarray], largest: int
+) -> Iterator[list[int]]:
+    """Connected sets of zones, each once, in order of size."""
+    level: set[tuple[int, ...]] = {(zone,) for zone in range(len(touched)) if len(touched[zone])}
+    for size in range(1, largest + 1):
+        for group in sorted(level):
+            yield list(group)
+        if size < largest:
+            level = {
+                tuple(sorted({*group, int(neighbour)}))
+                for group in level
+                for member in group
+                for zone in touched[member]
+                for neighbour in touching[zone]
+                if int(neighbour) not in group
+            }
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Slivers under a threshold, persons in them (each once), and the shares of these slivers whose
+    count, rounded, is exactly right, or off by one person at most; NaN if there are none.
+    """
+
+    slivers: int
+    persons: int
+    exact: float
+    within_one: float
+
+
+def exposed(
+    slivers: Differences, zoning: Zonings, found: np.ndarray, truth: np.ndarray, threshold: int
+) -> Exposure:
+    """Grades what the difference of releases says of slivers with 1 to `threshold` - 1 persons.
+
+    `found` are estimates of the slivers' counts (`Differences.figures`), `truth` the persons of
+    every unit.
+    """
+    of_atoms = np.bincount(zoning.atom, truth, minlength=zoning.n_atoms).astype(np.int64)
+    counts = np.asarray(slivers.atoms @ of_atoms)
+    small = (counts > 0) & (counts < threshold)
+    atoms = np.unique(slivers.atoms[np.flatnonzero(small)].indices)
+    error = np.abs(np.rint(np.asarray(found)[small]) - counts[small])
+    n_small = int(small.sum())
+    exact, near = (float((error <= most).mean()) if n_small else np.nan for most in (0, 1))
+    return Exposure(n_small, int(of_atoms[atoms].sum()), exact, near)

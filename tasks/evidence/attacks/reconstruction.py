@@ -1,0 +1,366 @@
+"""Blocks rebuilt from tables: a histogram that has them, and how far another one can be from it.
+
+Reasoning comes before the solver. Bounds of cells are narrowed by single rows
+(`systems.tighten`), which alone settles most small blocks; what is left falls apart into
+components that share no row; all solutions of a small component are enumerated, and a component of
+the same shape and bounds in another block is the same one. What remains goes to HiGHS: one integer
+program for a solution, one for the solution farthest from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+
+import numpy as np
+from scipy import sparse
+
+from ...solvers.highs import LinearProgram, SolveStatus, solve
+from .systems import UNBOUNDED, TableSystem, both_ways, components, enumerate_solutions, tighten
+
+
+class BlockStatus(IntEnum):
+    """What is proven of a block: the tables have one solution, several, none, or it is open.
+
+    OPEN blocks have a solution, of which it was not found out within the limits whether it is the
+    only one; of UNSOLVED ones no solution was found within them.
+    """
+
+    UNIQUE = 0
+    SEVERAL = 1
+    OPEN = 2
+    UNSOLVED = 3
+    IMPOSSIBLE = 4
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Limits per component: solutions and nodes of the enumeration, nodes and seconds of HiGHS."""
+
+    solutions: int = 500
+    enumeration_nodes: int = 5_000
+    solver_nodes: int = 200
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Blocks rebuilt, in the order of the bounds.
+
+    `block`, `cell` and `count` are the non-zero cells of the solutions. For every block, `persons`
+    is their sum, `status` a `BlockStatus`, and the L1 distance ||x - x'|| from the solution x to
+    the farthest one x' is at least `distance_found` (an x' was found) and at most `distance_bound`
+    (proven; infinite where nothing is). `by_solver` counts components that HiGHS had to solve.
+    """
+
+    block: np.ndarray
+    cell: np.ndarray
+    count: np.ndarray
+    persons: np.ndarray
+    status: np.ndarray
+    distance_found: np.ndarray
+    distance_bound: np.ndarray
+    by_solver: np.ndarray
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.status)
+
+    def histograms(self, n_cells: int) -> sparse.csr_array:
+        """The solutions, shape `(blocks, cells)`."""
+        where = (self.block, self.cell)
+        return sparse.csr_array((self.count, where), shape=(self.n_blocks, n_cells))
+
+    def solution_variability(self) -> tuple[np.ndarray, np.ndarray]:
+        """100 ||x - x'||_1 / (2 N) of every block, found and bound (Abowd and others, 2025).
+
+        0 says that no other solution exists; two solutions differ in at most min(2 v, 100) percent
+        of the N persons. Where the tables leave N open it is that of x. 0 of blocks without people.
+        """
+        scale = np.where(self.persons > 0, 50 / np.maximum(self.persons, 1), 0)
+        bound = np.where(scale > 0, scale * self.distance_bound, 0)
+        return scale * self.distance_found, bound
+
+
+def joined(parts: Iterable[Reconstruction]) -> Reconstruction:
+    """Reconstructions of successive pieces of blocks as one."""
+    pieces = list(parts)
+    starts = np.cumsum([0, *(piece.n_blocks for piece in pieces)])
+    values = {
+        field.name: np.concatenate([getattr(piece, field.name) for piece in pieces])
+        for field in fields(Reconstruction)
+    }
+    shifted = [piece.block + start for piece, start in zip(pieces, starts, strict=False)]
+    return Reconstruction(**{**values, "block": np.concatenate(shifted)})
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """What is known of a component: `solutions` are all of them if `complete`.
+
+    Else the first is one solution, the last the farthest found, and no other is farther than
+    `bound`. No solutions: impossible if `complete`, else unsolved.
+    """
+
+    solutions: np.ndarray
+    complete: bool
+    bound: float
+
+
+def reconstruct(
+    system: TableSystem,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    *,
+    seed: int = 0,
+    effort: Effort | None = None,
+) -> Reconstruction:
+    """A solution of `lower <= A x <= upper` for every block, and the distance of the farthest.
+
+    `lower` and `upper` are integers, shape `(blocks, rows)`; rows of which nothing is known go from
+    0 to `UNBOUNDED`. Where all solutions of a component were enumerated, `seed` decides which is
+    taken, all being equally likely; else it decides the objective whose optimum is taken. Raises
+    ValueError if the shapes differ from the system's.
+    """
+    if lower.shape != upper.shape or lower.shape[1:] != (system.n_rows,):
+        raise ValueError(f"bounds must have shape (blocks, {system.n_rows}), both")
+    rebuild = _Rebuilding(system, np.random.default_rng(seed), effort or Effort())
+    n_blocks = len(lower)
+    status = np.zeros(n_blocks, dtype=np.int8)
+    found, bound = np.zeros(n_blocks), np.zeros(n_blocks)
+    persons, by_solver = np.zeros(n_blocks, np.int64), np.zeros(n_blocks, np.int64)
+    cells, counts = [], []
+    for block in range(n_blocks):
+        solved_before = rebuild.by_solver
+        histogram, status[block], found[block], bound[block] = rebuild.block(
+            lower[block].astype(np.int64), upper[block].astype(np.int64)
+        )
+        by_solver[block] = rebuild.by_solver - solved_before
+        cells.append(np.flatnonzero(histogram))
+        counts.append(histogram[cells[-1]])
+        persons[block] = counts[-1].sum()
+    blocks = np.repeat(np.arange(n_blocks), [len(part) for part in cells])
+    empty = np.zeros(0, dtype=np.int64)
+    return Reconstruction(
+        blocks,
+        np.concatenate([empty, *cells]),
+        np.concatenate([empty, *counts]),
+        persons,
+        status,
+        found,
+        bound,
+        by_solver,
+    )
+
+
+class _Rebuilding:
+    """Rebuilds one block after the other, and remembers components."""
+
+    def __init__(self, system: TableSystem, draws: np.random.Generator, effort: Effort) -> None:
+        self.system, self.draws, self.effort = system, draws, effort
+        self.known: dict[tuple, _Solved] = {}
+        self.by_solver = 0
+        self.rises, self.gaps = system.matrix.maximum(0), (-system.matrix).maximum(0)
+
+    def block(
+        self, row_lower: np.ndarray, row_upper: np.ndarray
+    ) -> tuple[np.ndarray, BlockStatus, float, float]:
+        """The histogram of a block, its status, and the distance found and proven."""
+        indices = self.system.indices
+        n_cells = self.system.n_cells
+        lower, upper = np.zeros(n_cells, np.int64), np.full(n_cells, UNBOUNDED)
+        if not tighten(*indices, row_lower, row_upper, lower, upper):
+            return np.zeros(n_cells, np.int64), BlockStatus.IMPOSSIBLE, 0.0, 0.0
+        free = upper > lower
+        if not free.any():
+            return lower, BlockStatus.UNIQUE, 0.0, 0.0
+        matrix = self.system.matrix
+        needed, allowed = row_lower - matrix @ lower, row_upper - matrix @ lower
+        least, most = self.gaps @ (lower - upper), self.rises @ (upper - lower)
+        binding = (needed > least) | (allowed < most)
+        number = components(*indices[:2], binding, free)
+        found = bound = 0.0
+        histogram = lower.copy()
+        for component in range(int(number.max()) + 1):
+            members = np.flatnonzero(number == component)
+            widths = (upper - lower)[members]
+            solved = self._component(members, widths, binding, needed, allowed)
+            if not len(solved.solutions):
+                status = BlockStatus.IMPOSSIBLE if solved.complete else BlockStatus.UNSOLVED
+                return np.zeros(n_cells, np.int64), status, 0.0, np.inf
+            choice = int(self.draws.integers(len(solved.solutions))) if solved.complete else 0
+            histogram[members] += solved.solutions[choice]
+            farthest = np.abs(solved.solutions - solved.solutions[choice]).sum(axis=1).max()
+            found += float(farthest)
+            bound += float(farthest) if solved.complete else solved.bound
+        if found > 0:
+            return histogram, BlockStatus.SEVERAL, found, bound
+        return histogram, BlockStatus.OPEN if bound > 0 else BlockStatus.UNIQUE, found, bound
+
+    def _component(
+        self,
+        members: np.ndarray,
+        widths: np.ndarray,
+        binding: np.ndarray,
+        needed: np.ndarray,
+        allowed: np.ndarray,
+    ) -> _Solved:
+        """Solutions of a component above the lower bounds of its cells."""
+        part, own_rows = self._part(members, binding)
+        lower, upper = needed[own_rows], allowed[own_rows]
+        parts = (part.indptr, part.indices, part.data, lower, upper, widths)
+        signature = tuple(values.astype(np.int64).tobytes() for values in parts)
+        solved = self.known.get(signature)
+        if solved is None:
+            solved = self._solve(part, lower, upper, widths)
+            self.known[signature] = solved
+        return solved
+
+    def _part(
+        self, members: np.ndarray, binding: np.ndarray
+    ) -> tuple[sparse.csr_array, np.ndarray]:
+        """The binding rows of a component over its cells, and which rows of the system they are."""
+        _, _, _, cell_start, rows, entries = self.system.indices
+        lengths = cell_start[members + 1] - cell_start[members]
+        column = np.repeat(np.arange(len(members)), lengths)
+        shift = np.repeat(
+            cell_start[members] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths
+        )
+        place = np.arange(len(column)) + shift
+        row = rows[place]
+        kept = binding[row]
+        own_rows, row = np.unique(row[kept], return_inverse=True)
+        where = (row, column[kept])
+        part = sparse.csr_array((entries[place[kept]], where), shape=(len(own_rows), len(members)))
+        part.sort_indices()
+        return part, own_rows
+
+    def _solve(
+        self, part: sparse.csr_array, lower: np.ndarray, upper: np.ndarray, widths: np.ndarray
+    ) -> _Solved:
+        solutions, complete = enumerate_solutions(
+            *both_ways(part),
+            lower,
+            upper,
+            widths,
+            self.effort.solutions,
+            self.effort.enumeration_nodes,
+        )
+        if complete:
+            return _Solved(solutions, True, np.inf)
+        self.by_solver += 1
+        first = _any_solution(part, lower, upper, widths, self.draws, self.effort)
+        if first is None:
+            return _Solved(solutions[:0], False, np.inf)
+        if not len(first):
+            return _Solved(solutions[:0], True, np.inf)
+        other, bound = farthest_solution(part, lower, upper, widths, first, self.effort)
+        ends = [first, *([] if other is None else [other])]
+        # Solutions that the enumeration left also prove that there are several.
+        return _Solved(np.vstack([*ends, solutions]), False, bound)
+
+
+def _any_solution(
+    part: sparse.csr_array,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    widths: np.ndarray,
+    draws: np.random.Generator,
+    effort: Effort,
+) -> np.ndarray | None:
+    """Where a random objective is least; empty if there is no solution, None if none was found."""
+    cost = draws.random(len(widths))
+    result = solve(
+        cost,
+        sparse.csr_array(part),
+        _finite(lower),
+        _finite(upper),
+        np.zeros(len(widths)),
+        _finite(widths),
+        integral=np.ones(len(widths), dtype=bool),
+        node_limit=effort.solver_nodes,
+        time_limit=effort.seconds,
+    )
+    if result.status is SolveStatus.INFEASIBLE:
+        return np.zeros(0, dtype=np.int64)
+    if result.incumbent is None:
+        return None
+    return np.rint(result.incumbent).astype(np.int64)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """Bounds as floats, unbounded ones infinite."""
+    return np.where(values >= UNBOUNDED // 2, np.inf, values.astype(float))
+
+
+def farthest_solution(
+    matrix: sparse.csr_array,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    widths: np.ndarray,
+    solution: np.ndarray,
+    effort: Effort,
+) -> tuple[np.ndarray | None, float]:
+    """The solution x' farthest from x in L1, and a proven bound of its distance.
+
+    ||x - x'||_1 = sum x + sum x' - 2 sum min(x, x'), in which a cell with x_c = 0 has no minimum
+    and one with x'_c <= x_c always has x'_c. Every other cell of the support gets a variable
+    o_c >= min(x_c, x'_c) and a binary b_c that tells which of the two it is:
+    o_c >= x_c b_c and o_c >= x'_c - (width_c - x_c) b_c. Returns None, and the bound, if no other
+    solution was found within the limits.
+    """
+    n_cells = len(solution)
+    inside = np.flatnonzero((solution > 0) & (widths > solution))
+    below = (solution > 0) & (widths <= solution)
+    n_inside = len(inside)
+    program = LinearProgram(n_cells + 2 * n_inside)
+    entries = sparse.coo_array(matrix)
+    program.add_rows(
+        entries.coords[0], entries.coords[1], entries.data, _finite(lower), _finite(upper)
+    )
+    overlap, above = n_cells + np.arange(n_inside), n_cells + n_inside + np.arange(n_inside)
+    row = np.arange(n_inside)
+    x = solution[inside].astype(float)
+    spare = widths[inside] - x
+    endless = np.full(n_inside, np.inf)
+    ones = np.ones(n_inside)
+    program.add_rows(
+        np.tile(row, 2),
+        np.concatenate([overlap, above]),
+        np.concatenate([ones, -x]),
+        0 * x,
+        endless,
+    )
+    program.add_rows(
+        np.tile(row, 3),
+        np.concatenate([overlap, inside, above]),
+        np.concatenate([ones, -ones, spare]),
+        0 * x,
+        endless,
+    )
+    cost = np.concatenate([np.where(below, 1.0, -1.0), np.full(n_inside, 2.0), np.zeros(n_inside)])
+    integral = np.concatenate(
+        [np.ones(n_cells, bool), np.zeros(n_inside, bool), np.ones(n_inside, bool)]
+    )
+    row_lower, row_upper = program.bounds()
+    result = solve(
+        cost,
+        program.matrix(),
+        row_lower,
+        row_upper,
+        np.zeros(program.n_columns),
+        np.concatenate([_finite(widths), x, ones]),
+        integral=integral,
+        node_limit=effort.solver_nodes,
+        time_limit=effort.seconds,
+    )
+    people = float(solution.sum())
+    # Distances are integers; the bound of the search may lack a rounding error.
+    bound = (
+        max(0.0, np.floor(people - result.bound + 1e-6)) if np.isfinite(result.bound) else np.inf
+    )
+    if result.incumbent is None:
+        return None, bound
+    other = np.rint(result.incumbent[:n_cells]).astype(np.int64)
+    return other, max(bound, float(np.abs(other - solution).sum()))

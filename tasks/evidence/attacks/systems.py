@@ -1,0 +1,264 @@
+"""What tables say of the people of a block: a matrix of whole numbers with bounds on its rows.
+
+A block is a histogram x >= 0 of integers over the cells of a schema, a published table cell the sum
+of some of them. All blocks share the matrix `A`; a release gives each block bounds of its rows,
+`lower <= A x <= upper`: equal where the release is exact, an interval for rounding, coarsening and
+bounded noise, 0 to `UNBOUNDED` for what is withheld.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+Indices = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+UNBOUNDED = 1 << 40
+"""Upper bound of a row of which nothing is known."""
+
+
+@dataclass(frozen=True)
+class TableSystem:
+    """`matrix` has a row for every published figure and a column for every cell of the schema.
+
+    Its entries are whole numbers: 1 where a table counts the cell, its age where ages are summed.
+    Raises ValueError if they are not.
+    """
+
+    matrix: sparse.csr_array
+
+    def __post_init__(self) -> None:
+        if not np.issubdtype(self.matrix.dtype, np.integer):
+            raise ValueError("rows of tables have whole numbers as coefficients")
+
+    @property
+    def n_cells(self) -> int:
+        return self.matrix.shape[1]
+
+    @property
+    def n_rows(self) -> int:
+        return self.matrix.shape[0]
+
+    @cached_property
+    def indices(self) -> Indices:
+        """What `both_ways` has of the matrix."""
+        return both_ways(self.matrix)
+
+    def totals(self, histograms: np.ndarray) -> np.ndarray:
+        """Table cells of histograms `(blocks, cells)`, shape `(blocks, rows)`."""
+        return np.asarray((self.matrix @ np.asarray(histograms).T).T)
+
+
+def both_ways(matrix: sparse.csr_array) -> Indices:
+    """Starts, columns and entries by row, and starts, rows and entries by column, in 64 bits."""
+    rows, columns = sparse.csr_array(matrix), sparse.csc_array(matrix)
+    return (
+        rows.indptr.astype(np.int64),
+        rows.indices.astype(np.int64),
+        rows.data.astype(np.int64),
+        columns.indptr.astype(np.int64),
+        columns.indices.astype(np.int64),
+        columns.data.astype(np.int64),
+    )
+
+
+def system_of_tables(codes: Sequence[np.ndarray]) -> TableSystem:
+    """The system of tables, each given by the table cell of every cell of the schema.
+
+    A code of -1 is outside the table's universe. Rows come table by table, in the order of the
+    codes from 0 to the largest. Raises ValueError if the tables' codes differ in length.
+    """
+    if len({len(code) for code in codes}) != 1:
+        raise ValueError("every table must give a code to every cell of the schema")
+    rows, columns, start = [], [], 0
+    for code in codes:
+        column = np.flatnonzero(np.asarray(code) >= 0)
+        rows.append(np.asarray(code)[column] + start)
+        columns.append(column)
+        start += int(np.max(code)) + 1
+    where = (np.concatenate(rows), np.concatenate(columns))
+    entries = np.ones(len(where[0]), dtype=np.int64)
+    return TableSystem(sparse.csr_array((entries, where), shape=(start, len(codes[0]))))
+
+
+@njit(nogil=True, cache=True)
+def tighten(
+    row_start: np.ndarray,
+    row_cells: np.ndarray,
+    row_entries: np.ndarray,
+    cell_start: np.ndarray,
+    cell_rows: np.ndarray,
+    cell_entries: np.ndarray,
+    row_lower: np.ndarray,
+    row_upper: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+) -> bool:
+    """Narrow bounds of cells, in place, by every row alone until no row narrows any.
+
+    What row r leaves to cell c is row_upper[r] less the least of the other cells at most, and
+    row_lower[r] less the most of them at least, over c's coefficient. Returns whether no row was
+    found to be impossible; every solution is then within the bounds, which it need not attain.
+    """
+    n_rows = len(row_lower)
+    least, most = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.int64)
+    waiting = np.ones(n_rows, np.bool_)
+    queue = np.empty(n_rows, np.int64)
+    for row in range(n_rows):
+        queue[row] = row
+        for place in range(row_start[row], row_start[row + 1]):
+            cell, entry = row_cells[place], row_entries[place]
+            least[row] += entry * (lower[cell] if entry > 0 else upper[cell])
+            most[row] += entry * (upper[cell] if entry > 0 else lower[cell])
+    head, length = 0, n_rows
+    while length:
+        row = queue[head]
+        head = (head + 1) % n_rows
+        length -= 1
+        waiting[row] = False
+        if least[row] > row_upper[row] or most[row] < row_lower[row]:
+            return False
+        for place in range(row_start[row], row_start[row + 1]):
+            cell, entry = row_cells[place], row_entries[place]
+            if lower[cell] == upper[cell]:
+                continue
+            if entry > 0:
+                largest = row_upper[row] - least[row] + entry * lower[cell]
+                smallest = row_lower[row] - most[row] + entry * upper[cell]
+            else:
+                smallest = -(row_upper[row] - least[row] + entry * upper[cell])
+                largest = -(row_lower[row] - most[row] + entry * lower[cell])
+            size = abs(entry)
+            highest = min(upper[cell], largest // size)
+            lowest = max(lower[cell], -((-smallest) // size))
+            if highest == upper[cell] and lowest == lower[cell]:
+                continue
+            if highest < lowest:
+                return False
+            for at in range(cell_start[cell], cell_start[cell + 1]):
+                other = cell_rows[at]
+                change = cell_entries[at]
+                if change > 0:
+                    least[other] += change * (lowest - lower[cell])
+                    most[other] += change * (highest - upper[cell])
+                else:
+                    least[other] += change * (highest - upper[cell])
+                    most[other] += change * (lowest - lower[cell])
+                if not waiting[other]:
+                    waiting[other] = True
+                    queue[(head + length) % n_rows] = other
+                    length += 1
+            lower[cell], upper[cell] = lowest, highest
+    return True
+
+
+@njit(nogil=True, cache=True)
+def enumerate_solutions(
+    row_start: np.ndarray,
+    row_cells: np.ndarray,
+    row_entries: np.ndarray,
+    cell_start: np.ndarray,
+    cell_rows: np.ndarray,
+    cell_entries: np.ndarray,
+    row_lower: np.ndarray,
+    row_upper: np.ndarray,
+    cell_upper: np.ndarray,
+    most_solutions: int,
+    most_nodes: int,
+) -> tuple[np.ndarray, bool]:
+    """All integer solutions between 0 and `cell_upper`, and whether they are all.
+
+    Depth first: the cell with the fewest values left takes its lowest, or is above it. Stops at
+    `most_solutions` solutions or `most_nodes` nodes of the search.
+    """
+    n_cells = len(cell_upper)
+    found = np.empty((most_solutions, n_cells), np.int64)
+    n_found, nodes, depth, deepest = 0, 0, 1, 512
+    lowers = np.empty((deepest, n_cells), np.int64)
+    uppers = np.empty((deepest, n_cells), np.int64)
+    lowers[0], uppers[0] = 0, cell_upper
+    while depth:
+        depth -= 1
+        nodes += 1
+        if nodes > most_nodes:
+            return found[:n_found], False
+        lower, upper = lowers[depth].copy(), uppers[depth].copy()
+        if not tighten(
+            row_start,
+            row_cells,
+            row_entries,
+            cell_start,
+            cell_rows,
+            cell_entries,
+            row_lower,
+            row_upper,
+            lower,
+            upper,
+        ):
+            continue
+        chosen, gap = -1, 0
+        for cell in range(n_cells):
+            width = upper[cell] - lower[cell]
+            if width > 0 and (chosen < 0 or width < gap):
+                chosen, gap = cell, width
+        if chosen < 0:
+            if n_found == most_solutions:
+                return found[:n_found], False
+            found[n_found] = lower
+            n_found += 1
+            continue
+        if depth + 2 > deepest:
+            return found[:n_found], False
+        lowers[depth], uppers[depth] = lower, upper
+        lowers[depth, chosen] += 1
+        lowers[depth + 1], uppers[depth + 1] = lower, upper
+        uppers[depth + 1, chosen] = lower[chosen]
+        depth += 2
+    return found[:n_found], True
+
+
+@njit(nogil=True, cache=True)
+def components(
+    row_start: np.ndarray,
+    row_cells: np.ndarray,
+    binding: np.ndarray,
+    free: np.ndarray,
+) -> np.ndarray:
+    """Number of the component of every cell, by the binding rows that tie free cells; else -1."""
+    n_cells = len(free)
+    parent = np.arange(n_cells)
+    for row in range(len(binding)):
+        if not binding[row]:
+            continue
+        first = -1
+        for place in range(row_start[row], row_start[row + 1]):
+            cell = row_cells[place]
+            if not free[cell]:
+                continue
+            while parent[cell] != cell:
+                parent[cell] = parent[parent[cell]]
+                cell = parent[cell]
+            if first < 0:
+                first = cell
+            elif cell != first:
+                low, high = min(first, cell), max(first, cell)
+                parent[high] = low
+                first = low
+    number = np.full(n_cells, -1)
+    n_components = 0
+    for cell in range(n_cells):
+        if not free[cell]:
+            continue
+        root = cell
+        while parent[root] != root:
+            root = parent[root]
+        if number[root] < 0:
+            number[root] = n_components
+            n_components += 1
+        number[cell] = number[root]
+    return number

@@ -1,0 +1,152 @@
+"""Bounds and audits against the published figures; the best test attains its bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from spineflow.tasks.evidence.attacks.audits import (
+    Verdicts,
+    epsilon_bound,
+    mu_bound,
+    one_run_epsilon_bound,
+    one_run_p_value,
+)
+from spineflow.tasks.evidence.attacks.membership import (
+    GaussianTradeoff,
+    MeasuredTest,
+    PureTradeoff,
+    clopper_pearson,
+    measured_test,
+    most_likely_candidate,
+    optimal_statistic,
+)
+
+GAUSSIAN_ROWS = """
+.1      .447  .624  .589  .030 .004
+1       1.414 .841  .760  .181 .047
+2.6312  2.294 .948  .874  .487 .213
+15.29   5.530 1.000 .997  .999 .993
+"""
+"""rho, mu, area under the curve, accuracy, true positive rate at 1 % and at .1 %."""
+
+
+@pytest.mark.parametrize("row", GAUSSIAN_ROWS.split("\n")[1:-1])
+def test_gaussian_tradeoffs(row: str) -> None:
+    rho, *expected = map(float, row.split())
+    bound = GaussianTradeoff.of_rho(rho)
+    found = (bound.mu, bound.area_under_curve, bound.accuracy)
+    rates = (bound.true_positive_rate(0.01), bound.true_positive_rate(0.001))
+    assert [*found, *rates] == pytest.approx(expected, abs=0.0006)
+
+
+def test_pure_tradeoffs() -> None:
+    accuracies = [PureTradeoff(epsilon).accuracy for epsilon in (0.5, 1, 2, 4)]
+    assert accuracies == pytest.approx([0.62, 0.73, 0.88, 0.98], abs=0.005)
+    bound = PureTradeoff(1.0, 0.01)
+    assert bound.true_positive_rate(0.1) == pytest.approx(np.e * 0.1 + 0.01)
+    assert bound.true_positive_rate(0.9) == pytest.approx(1 - (1 - 0.01 - 0.9) / np.e)
+    # The best accuracy is that of the best point of the curve.
+    points = np.linspace(0, 1, 10_001)
+    best = max((bound.true_positive_rate(p) + 1 - p) / 2 for p in points)
+    assert bound.accuracy == pytest.approx(best, abs=1e-4)
+
+
+def measured(noise: float, seed: int) -> tuple[MeasuredTest, GaussianTradeoff]:
+    """The best test on three queries, and the bound if noise were what it is said to be."""
+    draws = np.random.default_rng(seed)
+    exact, difference = np.array([5.0, 9, 2, 0, 7, 3]), np.array([1.0, -1, 0, 1, -1, 1])
+    variance = np.array([4.0, 4, 4, 6, 6, 2])
+    bound = GaussianTradeoff(float(np.sqrt((difference**2 / variance).sum())))
+    statistics = [
+        optimal_statistic(
+            people + draws.normal(0, noise * np.sqrt(variance), (150_000, 6)), difference, variance
+        )
+        for people in (exact + difference, exact)
+    ]
+    return measured_test(*statistics, 0.01, alpha=0.001), bound
+
+
+def is_attained(found: MeasuredTest, bound: GaussianTradeoff) -> bool:
+    """At the false positive rates of the interval the bound meets the interval of the true ones."""
+    allowed = [
+        bound.true_positive_rate(rate)
+        for rate in (found.false_positive.low, found.false_positive.high)
+    ]
+    meets = found.true_positive.low <= allowed[1] and found.true_positive.high >= allowed[0]
+    return meets and found.accuracy.low <= bound.accuracy <= found.accuracy.high
+
+
+def test_the_best_test_attains_the_gaussian_bound() -> None:
+    found, bound = measured(1.0, 1)
+    assert is_attained(found, bound)
+    assert found.area_under_curve == pytest.approx(bound.area_under_curve, abs=0.006)
+
+
+def test_noise_a_tenth_too_small_is_shown() -> None:
+    found, bound = measured(0.9, 1)
+    assert not is_attained(found, bound)
+    assert found.accuracy.low > bound.accuracy
+    assert found.true_positive.low > bound.true_positive_rate(found.false_positive.high)
+
+
+def test_attributes_are_guessed_as_well_as_two_normals_are_told_apart() -> None:
+    draws = np.random.default_rng(4)
+    candidates = np.array([[4.0, 2, 1], [3, 3, 1]])
+    variance = np.array([2.0, 2, 5])
+    accuracy = [
+        (
+            most_likely_candidate(
+                candidates[k] + draws.normal(0, np.sqrt(variance), (40_000, 3)),
+                candidates,
+                variance,
+            )
+            == k
+        ).mean()
+        for k in (0, 1)
+    ]
+    assert np.mean(accuracy) == pytest.approx(GaussianTradeoff(1.0).accuracy, abs=0.006)
+
+
+def test_clopper_pearson_covers_as_it_says() -> None:
+    from scipy.stats import binom
+
+    for chance in (0.03, 0.5, 0.9):
+        rates = [clopper_pearson(k, 40) for k in range(41)]
+        covers = [rate.low <= chance <= rate.high for rate in rates]
+        assert binom.pmf(np.arange(41), 40, chance)[covers].sum() >= 0.95
+    assert clopper_pearson(0, 40).low == 0
+    assert clopper_pearson(40, 40).high == 1
+    assert clopper_pearson(0, 0).high == 1
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"), [(100, 3.28), (1_000, 5.60), (10_000, 7.90), (100_000, 10.21)]
+)
+def test_what_a_perfect_attack_on_many_runs_shows(runs: int, expected: float) -> None:
+    assert epsilon_bound(Verdicts(runs, runs, runs, 0)) == pytest.approx(expected, abs=0.005)
+
+
+def test_audits_of_many_runs() -> None:
+    verdicts = Verdicts(1000, 600, 1000, 100)
+    assert epsilon_bound(verdicts) == pytest.approx(1.55, abs=0.005)
+    assert epsilon_bound(verdicts, delta=0.7) == 0
+    assert epsilon_bound(Verdicts(1000, 100, 1000, 600)) == 0
+    # Of Gaussian noise the same verdicts show more: rho, and with it the whole curve.
+    assert mu_bound(verdicts) == pytest.approx(1.347, abs=0.0005)
+
+
+@pytest.mark.parametrize(
+    ("right", "guesses", "expected"),
+    [
+        *((100, 100, 3.49), (1_000, 1_000, 5.81), (10_000, 10_000, 8.11)),
+        *((550, 1_000, 0.09), (750, 1_000, 0.98), (900, 1_000, 2.02), (400, 1_000, 0)),
+    ],
+)
+def test_audits_of_one_run(right: int, guesses: int, expected: float) -> None:
+    assert one_run_epsilon_bound(right, guesses) == pytest.approx(expected, abs=0.005)
+
+
+def test_delta_costs_an_audit_of_one_run() -> None:
+    assert one_run_p_value(80, 100, 1.0, delta=1e-4, canaries=100) > one_run_p_value(80, 100, 1.0)
+    with_delta = one_run_epsilon_bound(900, 1_000, delta=1e-5, canaries=1_000)
+    assert 1.9 < with_delta < one_run_epsilon_bound(900, 1_000)

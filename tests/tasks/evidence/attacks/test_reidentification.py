@@ -1,0 +1,111 @@
+"""Matching against a matching by hand, guesses against the published example of ten persons."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from spineflow.tasks.evidence.attacks.agreement import agreement, matched
+from spineflow.tasks.evidence.attacks.reidentification import (
+    Guesses,
+    composition,
+    guessed,
+    is_modal,
+    is_unique,
+    reidentify,
+)
+
+
+def test_no_record_is_matched_twice_and_as_many_as_can_be() -> None:
+    draws = np.random.default_rng(1)
+    exact = draws.integers(0, 60, 200), draws.integers(0, 60, 150)
+    binned = tuple(key // 5 for key in exact)
+    found = matched((exact[0], binned[0]), (exact[1], binned[1]), seed=2)
+    partners = found.partner[found.is_matched]
+    assert len(set(partners)) == len(partners)
+    for step, keys in enumerate((exact, binned)):
+        here = np.flatnonzero(found.step == step)
+        assert (keys[0][here] == keys[1][found.partner[here]]).all()
+
+    def common(left: np.ndarray, right: np.ndarray) -> int:
+        sizes = [np.bincount(key, minlength=60) for key in (left, right)]
+        return int(np.minimum(*sizes).sum())
+
+    assert (found.step == 0).sum() == common(*exact)
+    left_open = binned[0][found.step != 0]
+    right_open = np.delete(binned[1], found.partner[found.step == 0])
+    assert (found.step == 1).sum() == common(left_open, right_open)
+
+
+def test_agreement_counts_exact_ages_first() -> None:
+    truth, rebuilt = np.array([20, 21, 37, 50]), np.array([21, 23, 36, 80])
+    keys = [(ages, ages // 5) for ages in (truth, rebuilt)]
+    assert agreement(*keys) == [0.25, 0.75]
+    assert agreement((truth[:0],) * 2, keys[1]) == [0, 0]
+
+
+def test_matches_are_drawn_among_equal_records() -> None:
+    """Of two released records with the known key, one with another race: right half the time."""
+    known = np.zeros(1, dtype=int)
+    right = [
+        reidentify([known], [np.zeros(2, int)], np.array([0, 1]), known, seed=seed).right[0]
+        for seed in range(400)
+    ]
+    assert 160 < sum(right) < 240
+
+
+def test_rates_have_putative_and_confirmed_people() -> None:
+    known = np.array([1, 2, 3, 4])
+    found = reidentify([known], [np.array([4, 2, 1])], np.array([7, 8, 9]), np.array([9, 9, 9, 7]))
+    rates = found.rates()
+    assert (rates.people, rates.putative, rates.confirmed) == (4, 3, 2)
+    assert rates.precision == pytest.approx(2 / 3)
+    assert (rates.recall, rates.putative_rate) == (0.5, 0.75)
+    some = found.rates_by_group({"second": known == 2, "nobody": known == 0})
+    assert some["second"].precision == 0
+    assert np.isnan(some["nobody"].precision)
+
+
+NINE_AND_ONE = np.array([0] * 9 + [1])
+
+
+@pytest.mark.parametrize(
+    ("leave_one_out", "mode", "proportional"), [(True, 0.9, 0.8), (False, 0.9, 0.82)]
+)
+def test_guesses_in_a_block_of_nine_and_one(
+    leave_one_out: bool, mode: float, proportional: float
+) -> None:
+    block = np.zeros(10, dtype=int)
+    counts = composition(block, NINE_AND_ONE, (1, 2))
+    areas = [np.zeros(1, dtype=int)]
+    found = guessed(block, NINE_AND_ONE, [counts], areas, leave_one_out=leave_one_out)
+    assert found[0].rates().precision == pytest.approx(mode)
+    assert found[1].rates().precision == pytest.approx(proportional)
+
+
+def test_ties_of_the_mode_go_to_the_block_group_and_then_to_the_nation() -> None:
+    """Block 0 is tied; its group has more of 1, and block 2's group is tied, the nation has 0."""
+    block = np.array([0, 0, 1, 1, 2, 2, 3, 3, 3])
+    feature = np.array([0, 1, 1, 1, 0, 1, 0, 0, 0])
+    groups, nation = np.array([0, 0, 1, 2]), np.zeros(4, dtype=int)
+    areas = [np.arange(4), groups, nation]
+    counts = [composition(area[block], feature, (int(area.max()) + 1, 2)) for area in areas]
+    mode, _ = guessed(block, feature, counts, areas, leave_one_out=False)
+    assert mode.right.tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]
+    assert is_modal(block, feature, counts, areas).tolist() == (mode.right == 1).tolist()
+    # Alone in a block of their own, people are guessed from their block group.
+    alone = [composition(np.array([0, 1, 1]), np.array([1, 0, 0]), (2, 2)), np.array([[2, 1]])]
+    mode, proportional = guessed(
+        np.array([0, 1, 1]),
+        np.array([1, 0, 0]),
+        alone,
+        [np.arange(2), np.zeros(2, int)],
+        leave_one_out=True,
+    )
+    assert mode.right.tolist() == [0, 1, 1]
+    assert proportional.right.tolist() == [0, 1, 1]
+
+
+def test_a_baseline_can_be_graded_on_the_people_of_an_attack() -> None:
+    guesses = Guesses(np.array([True, True, False]), np.array([0.5, 1, 1]))
+    assert guesses.among(np.array([True, False, True])).rates().putative == 1
+    assert is_unique(np.array([3, 3, 4])).tolist() == [False, False, True]
