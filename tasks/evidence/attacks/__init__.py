@@ -31,4 +31,7 @@ The ceiling is `reidentify` on the records of the truth, a baseline on the peopl
     estimates = best_estimates(system, published, variance of every row)
     recovered(estimates.counts(), truth), reconstruct(system, *bounded_noise(published, reach))
     least, greatest = ranges(system, lower, upper, wanted)      # of one block
+
+    found = linked(known key, known place, released key, released place)
+    graded(found, truth), partners(found, known place, released place, match key)
 """
