@@ -8,6 +8,9 @@ schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
     found = reconstruct(system, lower, upper, seed=0, effort=Effort())
     found.histograms(system.n_cells), found.status, found.solution_variability()
 
+    likely = reconstruct_likeliest(system, published, costs)    # costs(row, figure) -> RowCosts
+    perturbation_costs(figure, chance, reach), gaussian_costs(answer, variance)
+
 Blocks are independent, so that pieces of them may be rebuilt in other processes and `joined`.
 
     shares = agreement((exact, binned) of the truth, (exact, binned) of the rebuilt records)
