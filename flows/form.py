@@ -228,3 +228,12 @@ class TuneForm(CensusForm):
     replicates: int | None = setting(
         "search.replicates", "Replicates", "Runs per trial, with noise of their own.", ge=1
     )
+
+
+class EvidenceForm(CensusForm):
+    """The settings of a comparison of protection methods that are changed most."""
+
+    draws: int | None = setting("evidence.draws", "Draws", "Releases of every random method.", ge=1)
+    blocks: int | None = setting(
+        "evidence.blocks", "Blocks", "Areas that are reconstructed; left empty, all.", ge=1
+    )

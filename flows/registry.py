@@ -17,6 +17,7 @@ MODULES = {
     "products": "spineflow.flows.products",
     "design": "spineflow.flows.design",
     "tune": "spineflow.flows.tune",
+    "evidence": "spineflow.flows.evidence",
 }
 """Module of every flow: there it stands under its own name, and its stages as `..._stages`."""
 
@@ -29,6 +30,7 @@ TITLES = {
     "estimate": "Estimates from measurements",
     "design": "Design of a budget",
     "tune": "Search for a budget",
+    "evidence": "Evidence on protection methods",
 }
 """What the deployment of every flow is called, for people."""
 

@@ -41,10 +41,12 @@ STAGES = (
     {"spine"},
     {"measurement"},
     {"published"},
+    {"methods"},
+    {"attacks"},
     {"estimation", "postprocess"},
     {"intervals", "release"},
     {"checks"},
-    {"design", "trials"},
+    {"design", "trials", "protected"},
     {"order"},
     {"product"},
 )

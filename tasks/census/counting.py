@@ -94,8 +94,12 @@ class RecordCounter:
     raw : columns by which the ledger recognises the records, where they are asked for.
     told_by : by column of the records, the keys that other tables refer to.
     n_rows : rows so far.
+    listed : what takes the records of a batch that are counted in a histogram, by its name: their
+        areas, cells and rows of the table on the way, and how many each stands for, `(n,)` each;
+        None where nothing is listed.
     """
 
+    listed: Callable[[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None] | None = None
     texts: tuple[str, ...]
     keys: tuple[str, ...]
 
@@ -150,6 +154,8 @@ class RecordCounter:
             cell = schema.cells(known)
             self.tally_cells(cell, file, evidence)
             self._sums[name].add(area, cell, count)
+            if self.listed is not None:
+                self.listed(name, area, cell, placed.row[is_known], count)
 
     def tally(
         self,
@@ -175,6 +181,10 @@ class RecordCounter:
 
     def tally_cells(self, cell: np.ndarray, file: int, evidence: EvidenceTally) -> None:
         """Hold the cells of the records that are counted to rules."""
+
+    def histogram_of(self, universe: str) -> str:
+        """The name of the last of the histograms of a universe."""
+        return [name for name, own in self._schemas.items() if own.universe == universe][-1]
 
     def totals(self) -> dict[str, sparse.csr_array]:
         """The histograms so far, by name."""

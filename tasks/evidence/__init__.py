@@ -1,1 +1,1 @@
-"""Evidence: what each protection method costs and what it withstands, side by side."""
+"""Evidence: what each protection method costs and withstands, side by side on one census."""

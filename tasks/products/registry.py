@@ -23,6 +23,7 @@ PRODUCTS: Mapping[str, str] = {
     "products": "flows.products:PRODUCT",
     "design": "flows.design:PRODUCT",
     "tune": "flows.tune:PRODUCT",
+    "evidence": "flows.evidence:PRODUCT",
 }
 """Module and name of every product within the package."""
 

@@ -1,0 +1,105 @@
+"""People: the records of a universe one by one, with their areas, cells and households."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from scipy import sparse
+
+from ..tables.findings import Finding
+from ..tables.sources import InputFile
+from .counting import RecordCounter, count_files
+from .evidence import EvidenceTally
+
+
+class Reading(Protocol):
+    """The tables of a census, which can be read in parts."""
+
+    def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
+        """Read and keep what records refer to; what cannot be read, if anything."""
+
+    def counter(
+        self, folder: Path, universe: str, scratch: Path | None, evidence: EvidenceTally
+    ) -> tuple[RecordCounter, tuple[InputFile, ...]]:
+        """What counts the records of a universe, and their files, from what was kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The records of a universe, one for each person.
+
+    area : (n,) areas of the last geolevel, by number.
+    cell : (n,) cells of the schema.
+    household : (n,) numbers of households from 0 up; -1 for a person in none.
+    """
+
+    area: np.ndarray
+    cell: np.ndarray
+    household: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.area)
+
+    @cached_property
+    def n_households(self) -> int:
+        """Number of households."""
+        return int(self.household.max(initial=-1)) + 1
+
+    @classmethod
+    def of_histogram(cls, histogram: sparse.csr_array) -> People:
+        """One person for each count of a histogram `(n_areas, n_cells)`, in no household."""
+        entries = sparse.coo_array(histogram)
+        times = entries.data.astype(np.int64)
+        area, cell = (np.repeat(at.astype(np.int64), times) for at in entries.coords)
+        return cls(area, cell, np.full(len(area), -1, dtype=np.int64))
+
+    def in_households(self, cells: np.ndarray) -> People:
+        """The people of whom those in some cells, by a mask `(n_cells,)`, live in households, whose
+        numbers begin at 0; all others live in none.
+        """
+        inside = (self.household >= 0) & cells[self.cell]
+        household = np.full(len(self), -1, dtype=np.int64)
+        household[inside] = np.unique(self.household[inside], return_inverse=True)[1]
+        return replace(self, household=household)
+
+
+def read_people(reading: Reading, universe: str, folder: Path) -> People:
+    """The people of a universe from tables that have passed their checks.
+
+    Those who refer to the same row of the table on the way to their area, such as a housing unit,
+    are in one household. `folder` is for temporary files of confidential rows; it must be empty.
+    """
+    evidence = EvidenceTally()
+    reading.keep_before(folder, evidence)
+    counter, files = reading.counter(folder, universe, folder, evidence)
+    listed = _Listed(counter.histogram_of(universe))
+    counter.listed = listed
+    count_files(counter, files, range(len(files)), evidence, of_part=True)
+    return listed.people()
+
+
+class _Listed:
+    """Takes the records of one histogram, batch by batch."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._parts: list[Sequence[np.ndarray]] = []
+
+    def __call__(
+        self, name: str, area: np.ndarray, cell: np.ndarray, row: np.ndarray, count: np.ndarray
+    ) -> None:
+        if name == self._name:
+            times = count.astype(np.int64)
+            self._parts.append([np.repeat(part, times) for part in (area, cell, row)])
+
+    def people(self) -> People:
+        if not self._parts:
+            nobody = np.empty(0, dtype=np.int64)
+            return People(nobody, nobody, nobody)
+        area, cell, row = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        return People(area.astype(np.int64), cell.astype(np.int64), row.astype(np.int64))

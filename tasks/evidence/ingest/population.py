@@ -1,0 +1,129 @@
+"""The people and tables of a comparison, read once and kept as arrays for every step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ...census.people import People
+from ...census.queries import MarginalQuery, marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...runs.files import replacing
+from ..paths import dataset_folder, people_file
+from ..settings import EvidenceSettings
+from ..workload.population import Population, ancestors
+from ..workload.tables import AskedTable, Places
+
+
+def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
+    """Read the people and the entities of every level that the settings name, and keep them.
+
+    Raises InputRefused for input that breaks a rule, and for levels that there are not.
+    """
+    own, folder = settings.product_settings, dataset_folder(run)
+    people = settings.CENSUS.read(own, settings.evidence.universe, folder)
+    arrays = {"area": people.area, "cell": people.cell, "household": people.household}
+    for level in levels_of(settings):
+        try:
+            entity, codes = settings.CENSUS.entities(own, folder, level)
+        except KeyError:
+            raise InputRefused(
+                f"The census has no level {level!r}, which tables or evidence.regions name; give "
+                "a geolevel, or a column of the table of areas."
+            ) from None
+        arrays[f"entity {level}"] = np.asarray(entity, dtype=np.int64)
+        arrays[f"codes {level}"] = np.array(list(codes), dtype=np.str_)
+    path = people_file(run)
+    with replacing(path) as part, part.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    return path
+
+
+def levels_of(settings: EvidenceSettings) -> list[str]:
+    """The levels of all tables and of swapping, as they come."""
+    named = [level for table in settings.published_tables for level in table.levels]
+    return list(dict.fromkeys([*settings.evidence.regions, *named]))
+
+
+def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
+    """The population of a run that has been read."""
+    comparison = settings.evidence
+    schema = settings.CENSUS.schema(settings.product_settings, comparison.universe)
+    with np.load(people_file(run)) as kept:
+        people = People(kept["area"], kept["cell"], kept["household"])
+        found = {
+            level: (kept[f"entity {level}"], tuple(kept[f"codes {level}"].tolist()))
+            for level in levels_of(settings)
+        }
+    if comparison.households:
+        people = people.in_households(schema.cells_where(comparison.households))
+    else:
+        people = people.in_households(np.ones(schema.n_cells, dtype=bool))
+    places = _with_parents(found)
+    tables = [
+        AskedTable(
+            table.name,
+            query := marginal_query(schema, table.query),
+            schema.cells_where(table.where),
+            labels_of(schema, query),
+            places[level],
+        )
+        for table in settings.published_tables
+        for level in sorted(table.levels, key=lambda level: len(places[level]))
+    ]
+    regions = comparison.regions or tuple(levels_of(settings))
+    by_size = sorted((places[level] for level in dict.fromkeys(regions)), key=len)
+    if not comparison.regions:
+        by_size = [own for own in by_size if (own.entity >= 0).all()]
+        by_size = [own for own in by_size if len(own) > 1][:-1] or by_size[-1:]
+    agree = schema.cells_where(comparison.agree) if comparison.agree else None
+    return Population(
+        people,
+        tables,
+        by_size,
+        marginal_query(schema, comparison.risk).row_of_cell[people.cell],
+        np.zeros(len(people), dtype=bool) if agree is None else agree[people.cell],
+        {level: own.sums(people.area) for level, own in places.items()},
+    )
+
+
+def _with_parents(found: dict[str, tuple[np.ndarray, tuple[str, ...]]]) -> dict[str, Places]:
+    """Every level with the entities of the smallest level that is larger and has them whole."""
+    bare = {
+        level: Places(level, entity, codes, None, np.full(len(codes), -1, dtype=np.int64))
+        for level, (entity, codes) in found.items()
+    }
+    placed = {}
+    for level, own in bare.items():
+        placed[level] = own
+        larger = sorted((o for o in bare.values() if len(o) < len(own)), key=len, reverse=True)
+        for other in larger:
+            parent = ancestors(own, other)
+            if parent is not None:
+                placed[level] = replace(own, parent_level=other.level, parent=parent)
+                break
+    return placed
+
+
+def labels_of(schema: Schema, query: MarginalQuery) -> tuple[tuple[str, ...], ...]:
+    """For each answer of a query, the label of every attribute that it names."""
+    if query.n_rows == 1:
+        return ((),)
+    first = np.zeros(query.n_rows, dtype=np.int64)
+    first[query.row_of_cell[::-1]] = np.arange(schema.n_cells)[::-1]
+    named = [part for part in query.name.split(" * ") if part != "detailed"]
+    if query.name == "detailed":
+        named = list(schema.attributes)
+    columns = []
+    for name in named:
+        coarsening = schema.coarsening(name)
+        attribute = coarsening.attribute if coarsening else name
+        level = schema.levels(attribute)[first]
+        labels = coarsening.levels if coarsening else schema.labels(attribute)
+        at = np.asarray(coarsening.groups)[level] if coarsening else level
+        columns.append([labels[int(position)] for position in at])
+    return tuple(zip(*columns, strict=True))

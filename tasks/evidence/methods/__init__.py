@@ -1,0 +1,1 @@
+"""Protection methods: plain functions from people or true tables to published tables."""

@@ -1,0 +1,92 @@
+"""How far published tables are from the truth: by class of count, by area, and in what users see.
+
+A figure is a row: level, measure, group, value. Tables of a level are taken together, each count
+once. Withheld values are left out of errors, and counted by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ..workload.population import Population, ancestors
+from ..workload.tables import AskedTable, Tables
+
+Figure = tuple[str, str, str, float]
+"""Level, measure, group, value."""
+
+CLASSES: Sequence[tuple[str, int, int]] = (
+    ("0", 0, 0),
+    ("1-2", 1, 2),
+    ("3-9", 3, 9),
+    ("10-99", 10, 99),
+    ("100 and over", 100, np.iinfo(np.int64).max),
+)
+"""Classes of true counts: label, first and last."""
+ALL = "all"
+FAR = 0.05
+"""Areas whose total is off by more than this share are counted."""
+
+
+def accuracy(population: Population, published: Tables) -> Iterator[Figure]:
+    """The figures of the accuracy of published tables, level by level."""
+    levels = list(dict.fromkeys(table.places.level for table in population.tables))
+    for level in levels:
+        tables = [table for table in population.tables if table.places.level == level]
+        truth = np.concatenate([population.truth[table.key].ravel() for table in tables])
+        value = np.concatenate([published[table.key].value.ravel() for table in tables])
+        for measure, group, figure in _of_counts(truth, value):
+            yield level, measure, group, figure
+        yield level, "areas off by more than 5 %", ALL, _far(population, published, tables)
+    for level, gap in _gaps(population.tables, published):
+        yield level, "largest gap between areas and their sum", ALL, gap
+
+
+def _of_counts(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str, float]]:
+    is_told = ~np.isnan(value)
+    error = np.abs(value - truth)
+    groups = [(label, (truth >= low) & (truth <= high)) for label, low, high in CLASSES]
+    for label, inside in [(ALL, np.ones(len(truth), dtype=bool)), *groups]:
+        own = error[inside & is_told]
+        yield "counts", label, float(inside.sum())
+        if len(own):
+            yield "mean absolute error", label, float(own.mean())
+            yield "99th percentile of error", label, float(np.quantile(own, 0.99))
+            signed = (value - truth)[inside & is_told]
+            yield "mean error", label, float(signed.mean())
+        if inside.any():
+            yield "withheld", label, float(1 - is_told[inside].mean())
+    if (positive := truth > 0).any():
+        yield "false zeros", ALL, float((value[positive & is_told] == 0).sum() / positive.sum())
+    if (zero := truth == 0).any():
+        yield "false positives", ALL, float((value[zero & is_told] > 0).sum() / zero.sum())
+
+
+def _far(population: Population, published: Tables, tables: Sequence[AskedTable]) -> float:
+    """Share of entities with a table whose total is off by more than 5 %; withheld ones are."""
+    is_far = np.zeros(len(tables[0].places), dtype=bool)
+    for table in tables:
+        truth = population.truth[table.key].sum(axis=1)
+        value = published[table.key].value.sum(axis=1)
+        is_far |= ~(np.abs(value - truth) <= FAR * truth)
+    return float(is_far.mean())
+
+
+def _gaps(tables: Sequence[AskedTable], published: Tables) -> Iterator[tuple[str, float]]:
+    """For each level, how far an area's count is from the sum over the areas within it at most."""
+    largest: dict[str, float] = {}
+    for large in tables:
+        for small in tables:
+            if small.name != large.name or len(small.places) <= len(large.places):
+                continue
+            parent = ancestors(small.places, large.places)
+            if parent is None:
+                continue
+            total = np.zeros(large.shape)
+            np.add.at(total, parent, published[small.key].value)
+            gap = np.abs(published[large.key].value - total)
+            if not np.isnan(gap).all():
+                level = large.places.level
+                largest[level] = max(largest.get(level, 0.0), float(np.nanmax(gap)))
+    yield from largest.items()

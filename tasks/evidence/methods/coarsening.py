@@ -1,0 +1,72 @@
+"""Coarsening: small counts become a range, and areas are merged until they are large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..workload.tables import PublishedTable
+
+
+def ranges(counts: np.ndarray, threshold: int) -> PublishedTable:
+    """Counts of which those from 1 to below a threshold are published as that range.
+
+    Zeros and larger counts stay. The value that a user takes is the middle of the range.
+
+    >>> ranges(np.array([[0.0, 2.0, 7.0]]), 5).value
+    array([[0. , 2.5, 7. ]])
+    """
+    is_small = (counts > 0) & (counts < threshold)
+    low, high = np.where(is_small, 1, counts), np.where(is_small, threshold - 1, counts)
+    return PublishedTable(np.where(is_small, threshold / 2, counts), low, high)
+
+
+def merged_entities(
+    population: np.ndarray, groups: Sequence[np.ndarray], smallest: int
+) -> np.ndarray:
+    """Number of the merged area of every entity `(n_entities,)`.
+
+    population : (n_entities,) persons of each.
+    groups : entities that may be merged with each other, such as those of one parent, in the order
+        in which neighbours stand.
+
+    Along each group entities are put together until they have `smallest` persons; what is left
+    over at the end joins the last that is large enough. Entities in no group stay alone.
+
+    >>> merged_entities(np.array([40, 70, 200, 30]), [np.arange(4)], 100)
+    array([0, 0, 1, 1])
+    """
+    merged = np.full(len(population), -1, dtype=np.int64)
+    next_ = 0
+    for group in groups:
+        first, persons = next_, 0.0
+        for entity in group:
+            merged[entity], persons = next_, persons + population[entity]
+            if persons >= smallest:
+                next_, persons = next_ + 1, 0.0
+        if persons or merged[group[-1]] == next_:
+            # The rest joins the last large one, where the group has one.
+            rest = group[merged[group] == next_]
+            if next_ > first:
+                merged[rest] = next_ - 1
+            else:
+                next_ += 1
+    alone = merged < 0
+    merged[alone] = next_ + np.arange(alone.sum())
+    return merged
+
+
+def minimum_size(counts: np.ndarray, merged: np.ndarray) -> PublishedTable:
+    """A table of merged areas, told for the entities `(n_entities, n_answers)` that they are of.
+
+    The value that a user takes for an entity is its merged area's, shared out evenly among its
+    entities; it is exact where an entity stands alone.
+    """
+    n = int(merged.max(initial=-1)) + 1
+    sums = np.zeros((n, counts.shape[1]))
+    np.add.at(sums, merged, counts)
+    size = np.bincount(merged, minlength=n)[:, None]
+    is_alone = (size == 1)[merged]
+    whole = sums[merged]
+    return PublishedTable((sums / size)[merged], np.where(is_alone, whole, 0), whole)

@@ -1,0 +1,107 @@
+"""Published tables as files, and what makes them: a method's own code, or the product's release."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from ...census.people import People
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ...runs.timing import stopwatch
+from ..ingest.population import population_of
+from ..paths import Draw, dataset_folder, figures_file, tables_file
+from ..settings import DifferentialPrivacy, EvidenceSettings
+from ..workload.population import Population, counted
+from ..workload.tables import AskedTable, PublishedTable, Tables
+from .accuracy import ALL, Figure, accuracy
+from .publish import generator_of, publish
+
+ACCURACY = "accuracy"
+"""What the file of a release's accuracy is called."""
+
+
+def draws_of(settings: EvidenceSettings) -> list[Draw]:
+    """All releases of a comparison, method by method."""
+    return [
+        Draw(name, strength, number)
+        for name, method in settings.methods.items()
+        for strength in range(len(method.strengths))
+        for number in range(1, (settings.evidence.draws if method.is_random else 1) + 1)
+    ]
+
+
+def publish_draw(run: RunDirectory, settings: EvidenceSettings, draw: Draw) -> Path:
+    """Make the tables of a release, and keep them and how accurate they are."""
+    population = population_of(run, settings)
+    with stopwatch() as seconds:
+        tables, figures = _tables(run, settings, population, draw)
+        took = seconds()
+    figures += accuracy(population, tables)
+    figures.append((ALL, "seconds", ALL, took))
+    write_figures(figures_file(run, draw, ACCURACY), figures)
+    path = tables_file(run, draw)
+    write_tables(path, population.tables, tables)
+    return path
+
+
+def _tables(
+    run: RunDirectory, settings: EvidenceSettings, population: Population, draw: Draw
+) -> tuple[Tables, list[Figure]]:
+    method, seed = settings.methods[draw.method], settings.evidence.seed
+    generator = generator_of(seed, draw.method, str(draw.strength), str(draw.number))
+    if not isinstance(method, DifferentialPrivacy):
+        return publish(population, method, draw.strength, generator)
+    census, universe = settings.CENSUS, settings.evidence.universe
+    rho = method.rho[draw.strength] if method.rho else None
+    own = census.spending(settings.product_settings, universe, rho, method.estimator)
+    with TemporaryDirectory(dir=run.confidential) as folder:
+        released = census.release(
+            own, universe, dataset_folder(run), int(generator.integers(1 << 31)), Path(folder)
+        )
+    answers = counted(People.of_histogram(released), population.tables)
+    # Noise has no largest value: nothing is certain of the true counts.
+    return {key: PublishedTable.without_bounds(value) for key, value in answers.items()}, []
+
+
+def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> None:
+    """Keep published tables; bounds only where they are not the values."""
+    arrays = {}
+    for number, table in enumerate(asked):
+        own = tables[table.key]
+        arrays[f"value {number}"] = own.value
+        if own.low is not own.value:
+            arrays[f"low {number}"], arrays[f"high {number}"] = own.low, own.high
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part, part.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def read_tables(path: Path, asked: Sequence[AskedTable]) -> Tables:
+    """Read what `write_tables` has kept."""
+    found = {}
+    with np.load(path) as kept:
+        for number, table in enumerate(asked):
+            value = kept[f"value {number}"]
+            low, high = (
+                kept[name] if (name := f"{side} {number}") in kept else value
+                for side in ("low", "high")
+            )
+            found[table.key] = PublishedTable(value, low, high)
+    return found
+
+
+def write_figures(path: Path, rows: Iterable[Sequence[str | float]]) -> None:
+    """Keep rows of figures: level, measure, group, value, and low and high where there are any."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part:
+        part.write_text(json.dumps([list(row) for row in rows]) + "\n", encoding="utf-8")
+
+
+def read_figures(path: Path) -> list[list[str | float]]:
+    """Read what `write_figures` has kept."""
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,215 @@
+"""What each method publishes of the same people: all tables, at one strength and under one seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ..settings import (
+    CellKeys,
+    Coarsening,
+    Method,
+    Nothing,
+    Rounding,
+    Suppression,
+    Swapping,
+)
+from ..workload.population import Population, ancestors, counted, siblings
+from ..workload.tables import AskedTable, PublishedTable, Tables
+from . import coarsening, rounding, suppression
+from .accuracy import ALL, Figure
+from .cell_keys import perturbed
+from .swapping import american_pairs, european_pairs, households_of, swapped_people
+
+VERIFIED = 20_000
+"""Most primary cells whose intervals are computed; of more, a sample."""
+
+
+def generator_of(seed: int, *names: str) -> np.random.Generator:
+    """A generator that a seed and some names fix, whatever else is drawn before."""
+    text = "\x1f".join((str(seed), *names)).encode()
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:16], "big"))
+
+
+def publish(
+    population: Population, method: Method, strength: int, generator: np.random.Generator
+) -> tuple[Tables, list[Figure]]:
+    """What a method publishes at one of its strengths, by position, and figures of its own; see
+    each method's module.
+
+    Differential privacy is not among them: its releases come from the product. Raises ValueError
+    for parameters that cannot be met.
+    """
+    if isinstance(method, Suppression) and method.how == "cells":
+        return _without_cells(population, method.thresholds[strength], generator)
+    return _PUBLISHING[type(method)](population, method, strength, generator), []
+
+
+def _exactly(answers: Mapping[tuple[str, str], np.ndarray]) -> Tables:
+    return {key: PublishedTable.exactly(values) for key, values in answers.items()}
+
+
+def _nothing(
+    population: Population, method: Nothing, strength: int, generator: np.random.Generator
+) -> Tables:
+    return _exactly(population.truth)
+
+
+def _rounded(
+    population: Population, method: Rounding, strength: int, generator: np.random.Generator
+) -> Tables:
+    base, published = method.bases[strength], {}
+    keys = generator.random(len(population.people))
+    for table in population.tables:
+        counts = population.truth[table.key]
+        if method.how == "nearest":
+            published[table.key] = rounding.nearest(counts, base)
+        elif method.how == "random":
+            # The keys of its records fix the random number of a count.
+            published[table.key] = rounding.random(
+                counts, base, _cell_keys(population, table, keys)
+            )
+        else:
+            published[table.key] = rounding.controlled(counts, base, siblings(table.places))
+    return published
+
+
+def _coarsened(
+    population: Population, method: Coarsening, strength: int, generator: np.random.Generator
+) -> Tables:
+    threshold, published = method.thresholds[strength], {}
+    for table in population.tables:
+        counts = population.truth[table.key]
+        if method.how == "ranges":
+            published[table.key] = coarsening.ranges(counts, threshold)
+        else:
+            persons = population.persons[table.places.level]
+            merged = coarsening.merged_entities(persons, siblings(table.places), threshold)
+            published[table.key] = coarsening.minimum_size(counts, merged)
+    return published
+
+
+def _without_tables(
+    population: Population, method: Suppression, strength: int, generator: np.random.Generator
+) -> Tables:
+    return {
+        table.key: suppression.tables_withheld(
+            population.truth[table.key],
+            population.persons[table.places.level],
+            method.thresholds[strength],
+        )
+        for table in population.tables
+    }
+
+
+def _without_cells(
+    population: Population, threshold: int, generator: np.random.Generator
+) -> tuple[Tables, list[Figure]]:
+    """Tables without primary and secondary cells, and how many primary cells linear programs have
+    verified.
+    """
+    published, withheld, made = {}, dict[tuple[str, str], np.ndarray](), []
+    for table in population.tables:
+        counts = population.truth[table.key]
+        # From large to small areas: the totals of a level are the cells of its parents.
+        groups = siblings(table.places)
+        above = _withheld_above(table, groups, withheld)
+        masks = suppression.cells_withheld(counts, groups, threshold, above)
+        published[table.key] = suppression.without_cells(counts, groups, masks)
+        withheld[table.key] = np.isnan(published[table.key].value)
+        made += [(counts[rows], mask) for rows, mask in zip(groups, masks, strict=True)]
+    n_primary = sum(int(((own > 0) & (own < threshold)).sum()) for own, _ in made)
+    share = min(1.0, VERIFIED / max(n_primary, 1))
+    told = suppression.Verified(0, 0, 0)
+    for own, mask in made:
+        told += suppression.verified(own, mask, threshold, share, generator)
+    return published, [
+        (ALL, "primary cells", ALL, float(told.primary)),
+        (ALL, "primary cells verified by linear programs", ALL, float(told.computed)),
+        (ALL, "primary cells with too narrow an interval", ALL, float(told.too_narrow)),
+    ]
+
+
+def _withheld_above(
+    table: AskedTable,
+    groups: Sequence[np.ndarray],
+    withheld: Mapping[tuple[str, str], np.ndarray],
+) -> list[np.ndarray] | None:
+    """For each group of siblings, which answers of their parent are withheld; None where none are
+    published.
+    """
+    level = table.places.parent_level
+    above = withheld.get((table.name, level)) if level is not None else None
+    if above is None:
+        return None
+    return [above[table.places.parent[rows[0]]] for rows in groups]
+
+
+def _swapped(
+    population: Population, method: Swapping, strength: int, generator: np.random.Generator
+) -> Tables:
+    people, rate = population.people, float(method.rates[strength])
+    n_risk = int(population.risk.max(initial=-1)) + 1
+    households = households_of(people, population.risk, n_risk, [population.agree])
+    levels = [places.entity for places in population.regions]
+    if method.how == "american":
+        pairs = american_pairs(households, levels, rate, generator)
+    else:
+        inside = people.household >= 0
+        members, risk = people.household[inside], population.risk[inside]
+        pairs = european_pairs(households, levels, members, risk, rate, method.smallest, generator)
+    return _exactly(counted(swapped_people(people, pairs), population.tables))
+
+
+def _with_cell_keys(
+    population: Population, method: CellKeys, strength: int, generator: np.random.Generator
+) -> Tables:
+    table_of_noise = method.perturbation(strength).table()
+    keys = generator.random(len(population.people))
+    published = {
+        table.key: perturbed(
+            population.truth[table.key], _cell_keys(population, table, keys), table_of_noise
+        )
+        for table in population.tables
+    }
+    return _added_up(population.tables, published) if method.additive else published
+
+
+def _cell_keys(population: Population, table: AskedTable, keys: np.ndarray) -> np.ndarray:
+    """Fractional parts of the sums of the keys of every cell's records, shape of the table."""
+    people = population.people
+    return np.mod(table.answer(people.area, people.cell, keys), 1.0)
+
+
+def _added_up(tables: Sequence[AskedTable], published: Tables) -> Tables:
+    """The tables, of which the areas above the smallest have the sums of its counts.
+
+    Levels whose entities are not made of those of the smallest level stay as they are.
+    """
+    found = dict(published)
+    for table in tables:
+        own = [other for other in tables if other.name == table.name]
+        smallest = max(own, key=lambda other: len(other.places))
+        parent = ancestors(smallest.places, table.places)
+        if smallest is table or parent is None:
+            continue
+        below, sums = published[smallest.key], []
+        for values in (below.value, below.low, below.high):
+            total = np.zeros(table.shape)
+            np.add.at(total, parent, values)
+            sums.append(total)
+        found[table.key] = PublishedTable(*sums)
+    return found
+
+
+_PUBLISHING: Mapping[type, Callable[..., Tables]] = {
+    Nothing: _nothing,
+    Rounding: _rounded,
+    Coarsening: _coarsened,
+    Suppression: _without_tables,
+    Swapping: _swapped,
+    CellKeys: _with_cell_keys,
+}
+"""How each kind of method publishes; `how` within a kind is its own."""

@@ -1,0 +1,91 @@
+"""Rounding of tables: to the nearest multiple, at random without bias, or so that tables add up.
+
+A count n with remainder r to base b becomes one of the two multiples beside it. Random rounding
+takes the upper one with probability r/b, so that the error has mean 0 and variance r(b - r);
+multiples, zero among them, stay. The random number of a count is fixed by the records that it
+counts, so that the same count is rounded alike wherever it is published, and asking again tells
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import sparse
+
+from ...solvers.highs import SolveStatus, solve
+from ..workload.tables import PublishedTable
+
+
+def nearest(counts: np.ndarray, base: int) -> PublishedTable:
+    """Counts rounded to the nearest multiple of the base, halves away from zero.
+
+    >>> nearest(np.array([[1.0, 2.0, 5.0]]), 3).value
+    array([[0., 3., 6.]])
+    """
+    value = base * np.floor(counts / base + 0.5)
+    below = base // 2
+    return PublishedTable(value, np.maximum(value - below, 0), value + (base - 1) // 2)
+
+
+def random(counts: np.ndarray, base: int, uniform: np.ndarray) -> PublishedTable:
+    """Counts rounded without bias by random numbers in [0, 1) of the same shape.
+
+    >>> random(np.array([[17.0, 17.0, 18.0]]), 3, np.array([[0.1, 0.9, 0.1]])).value
+    array([[18., 15., 18.]])
+    """
+    remainder = np.mod(counts, base)
+    value = counts - remainder + base * (uniform < remainder / base)
+    return PublishedTable.within(value, base - 1)
+
+
+def controlled(counts: np.ndarray, base: int, groups: Sequence[np.ndarray]) -> PublishedTable:
+    """Counts rounded to multiples beside them so that rows and columns add up.
+
+    counts : (n_entities, n_answers).
+    groups : for each two-way table its rows, positions of entities; every entity in one of them.
+
+    Each two-way table is rounded with its row totals, column totals and total, each to a multiple
+    beside it, at the least sum of absolute changes of all of them: a network flow, whose linear
+    program has a whole-number solution (Cox and Ernst 1982). The values that come back are those of
+    the cells; totals are their sums. Raises ValueError if the solver finds no solution.
+    """
+    value = np.empty_like(counts)
+    for rows in groups:
+        value[rows] = _controlled(counts[rows], base)
+    return PublishedTable.within(value, base - 1)
+
+
+def _controlled(counts: np.ndarray, base: int) -> np.ndarray:
+    """One two-way table `(m, n)`: in units of the base, what is added to the floors is a flow.
+
+    The unknowns are whether each cell, row total, column total and the total take their upper
+    multiple; rows say that what the cells add is what the totals add.
+    """
+    m, n = counts.shape
+    totals = [counts.ravel(), counts.sum(axis=1), counts.sum(axis=0), counts.sum()[None]]
+    floors = [np.floor(part / base) for part in totals]
+    parts = [part / base - floor for part, floor in zip(totals, floors, strict=True)]
+    fraction = np.concatenate(parts)
+    free = fraction > 0
+    # Going up from a fraction f changes a count by 1 - f in place of f, so costs 1 - 2f more.
+    cost = np.where(free, 1 - 2 * fraction, 0)
+    size = m * n
+    cells = np.arange(size).reshape(m, n)
+    by_row = sparse.csr_array((np.ones(size), (np.arange(size) // n, np.arange(size))))
+    by_column = sparse.csr_array((np.ones(size), (np.arange(size) % n, np.arange(size))))
+    above = sparse.vstack([by_row, by_column, sparse.csr_array(np.ones((1, size)))])
+    matrix = sparse.csr_array(sparse.hstack([above, -sparse.eye_array(m + n + 1)]))
+    inside = floors[0].reshape(m, n)
+    missing = np.concatenate(
+        [
+            floors[1] - inside.sum(axis=1),
+            floors[2] - inside.sum(axis=0),
+            floors[3] - inside.sum(),
+        ]
+    )
+    found = solve(cost, matrix, missing, missing, np.zeros(len(cost)), free.astype(float))
+    if found.status is not SolveStatus.OPTIMAL or found.x is None:
+        raise ValueError(f"controlled rounding to base {base} ended as {found.status}")
+    return base * (inside + np.round(found.x[cells]))

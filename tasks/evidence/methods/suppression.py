@@ -1,0 +1,232 @@
+"""Suppression: cells or whole tables are withheld, and further cells so that nobody computes them.
+
+Small counts are the primary cells. They could be computed from totals and the other cells, so
+secondary cells are withheld with them, which leave each a wide enough interval to somebody who
+knows all published values, all sums of the table, and that counts are not negative. That is
+verified by linear programs in both directions. Cells are chosen one after the other, which
+withholds more than the least that would do. Each table is protected by itself, as is usual: sums of
+other tables may tell what it withholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from ...solvers.highs import SolveStatus, solve
+from ..workload.tables import PublishedTable
+
+
+@dataclass(frozen=True, eq=False)
+class Additive:
+    """Cells with the sums that hold among them: `matrix @ counts == 0`."""
+
+    counts: np.ndarray
+    """(n,) cells and totals."""
+    matrix: sparse.csr_array
+    """(n_sums, n), 1 for the parts of a sum and -1 for it."""
+
+    @classmethod
+    def two_way(cls, counts: np.ndarray) -> Additive:
+        """A table `(m, n)` with its totals of rows, then of columns, then the total of all."""
+        m, n = counts.shape
+        whole = np.zeros((m + 1, n + 1))
+        whole[:m, :n] = counts
+        whole[m, :n], whole[:m, n] = counts.sum(axis=0), counts.sum(axis=1)
+        whole[m, n] = counts.sum()
+        at = np.arange(whole.size).reshape(whole.shape)
+        lines = [*at, *at.T]
+        matrix = sparse.lil_array((len(lines), whole.size))
+        for number, line in enumerate(lines):
+            matrix[[number], line[:-1]] = 1
+            matrix[number, int(line[-1])] = -1
+        return cls(whole.ravel(), sparse.csr_array(matrix))
+
+
+def intervals(
+    table: Additive, withheld: np.ndarray, asked: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest value `(k,)` of the asked withheld cells that an attacker computes.
+
+    withheld : (n,) mask. asked : (k,) positions of cells.
+
+    Raises ValueError if the solver ends without an answer.
+    """
+    own = np.flatnonzero(withheld)
+    known = np.where(withheld, 0, table.counts)
+    side = -(table.matrix @ known)
+    matrix = sparse.csr_array(table.matrix[:, own])
+    is_told = np.diff(matrix.indptr) > 0
+    matrix, side = matrix[is_told], side[is_told]
+    place = {int(cell): number for number, cell in enumerate(own)}
+    lower, upper = np.zeros(len(own)), np.full(len(own), np.inf)
+    found = np.empty((2, len(asked)))
+    for number, cell in enumerate(asked):
+        for which, sign in enumerate((1.0, -1.0)):
+            cost = np.zeros(len(own))
+            cost[place[int(cell)]] = sign
+            result = solve(cost, matrix, side, side, lower, upper)
+            if result.x is not None and result.status is SolveStatus.OPTIMAL:
+                found[which, number] = result.x[place[int(cell)]]
+            elif which == 1:
+                found[which, number] = np.inf
+            else:
+                raise ValueError(f"an attacker's program ended as {result.status}")
+    return found[0], found[1]
+
+
+def with_secondary(
+    counts: np.ndarray, threshold: int, above: np.ndarray | None = None
+) -> np.ndarray:
+    """Mask `(m + 1, n + 1)` of the cells and totals of a two-way table `(m, n)` to withhold.
+
+    above : (n,) mask of the totals of columns that are withheld already; others are published.
+
+    Primary are the counts from 1 to below the threshold. Each is protected by a rectangle of cells
+    that are not zero, itself at one corner (the hypercube method): what one corner gains the two
+    beside it lose, and the opposite one gains, so that an attacker's interval is at least
+
+        min(cell, opposite) + min(beside in its row, beside in its column)
+
+    wide, which must be the threshold or more. A rectangle may go over totals of rows, or over those
+    of columns that are withheld, which gain and lose what their cells do. Of the rectangles that
+    are wide enough that one is taken which withholds the least besides what is withheld already.
+    Where there is none, the cell is withheld alone, and its interval may be narrower.
+    """
+    m, n = counts.shape
+    whole = Additive.two_way(counts).counts.reshape(m + 1, n + 1)
+    withheld = np.zeros(whole.shape, dtype=bool)
+    primary = (counts > 0) & (counts < threshold)
+    withheld[:m, :n] = primary
+    if above is not None:
+        withheld[m, :n] = above
+    rows, columns = np.nonzero(primary)
+    # The smallest first: their rectangles need the largest corners, which serve others too.
+    for at in np.argsort(counts[rows, columns], kind="stable"):
+        _protect(whole, withheld, int(rows[at]), int(columns[at]), threshold)
+    return withheld
+
+
+def _protect(
+    whole: np.ndarray, withheld: np.ndarray, row: int, column: int, threshold: int
+) -> None:
+    """Withhold the rectangle of one cell that costs least."""
+    m, n = whole.shape[0] - 1, whole.shape[1] - 1
+    cell, beside, below = whole[row, column], whole[row][None, :], whole[:, column][:, None]
+    width = np.minimum(cell, whole) + np.minimum(beside, below)
+    # A total gains what the cells under it gain, and bounds nothing: two cells move alone.
+    width[m, :], width[:, n] = cell + whole[row], cell + whole[:, column]
+    possible = (whole > 0) & (beside > 0) & (below > 0)
+    possible[m, :] &= withheld[m, :] & withheld[m, column]
+    possible[row, :], possible[:, column], possible[m, n] = False, False, False
+    cost = np.where(withheld, 0, whole)
+    total = cost + cost[row][None, :] + cost[:, column][:, None]
+    reached = 0.0
+    while reached < threshold and possible.any():
+        is_wide = possible & (reached + width >= threshold)
+        # Rectangles without a common row or column move by themselves: their widths add up, so
+        # that the widest are taken until one more is enough.
+        best = np.where(is_wide, total, np.inf) if is_wide.any() else np.where(possible, -width, 1)
+        other_row, other_column = divmod(int(np.argmin(best)), n + 1)
+        withheld[row, other_column] = withheld[other_row, column] = True
+        withheld[other_row, other_column] = True
+        reached += width[other_row, other_column] - (cell if reached else 0)
+        # Totals bound nothing, so that several rectangles may share one.
+        possible[other_row, : n if other_row < m else 0] = False
+        possible[: m if other_column < n else 0, other_column] = False
+        possible[other_row, other_column] = False
+    if reached < threshold and withheld[m, column]:
+        # A cell alone in its row and column moves with both totals, and another against it.
+        others = np.where(withheld[m, :n], whole[:m, :n], 0)
+        others[row], others[:, column] = 0, 0
+        other_row, other_column = divmod(int(np.argmax(others)), n)
+        if others[other_row, other_column]:
+            withheld[other_row, other_column] = True
+            withheld[[row, other_row], n] = True
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """Primary cells, those whose intervals were computed, and the too narrow ones among them."""
+
+    primary: int
+    computed: int
+    too_narrow: int
+
+    def __add__(self, other: Verified) -> Verified:
+        return Verified(
+            self.primary + other.primary,
+            self.computed + other.computed,
+            self.too_narrow + other.too_narrow,
+        )
+
+
+def verified(
+    counts: np.ndarray,
+    withheld: np.ndarray,
+    threshold: int,
+    share: float,
+    generator: np.random.Generator,
+) -> Verified:
+    """The primary cells of a two-way table `(m, n)`, of which a share is drawn whose intervals
+    linear programs compute in both directions.
+    """
+    inside = np.zeros(withheld.shape, dtype=bool)
+    inside[:-1, :-1] = (counts > 0) & (counts < threshold)
+    primary = np.flatnonzero(inside)
+    drawn = primary[generator.random(len(primary)) < share]
+    if not len(drawn):
+        return Verified(len(primary), 0, 0)
+    low, high = intervals(Additive.two_way(counts), withheld.ravel(), drawn)
+    return Verified(len(primary), len(drawn), int((high - low < threshold - 1e-6).sum()))
+
+
+def cells_withheld(
+    counts: np.ndarray,
+    groups: Sequence[np.ndarray],
+    threshold: int,
+    above: Sequence[np.ndarray] | None = None,
+) -> list[np.ndarray]:
+    """For each two-way table of a table `(n_entities, n_answers)`, what it withholds.
+
+    groups : entities whose answers add up to published totals, unless `above`, for each group a
+        mask `(n_answers,)`, has them among the withheld.
+    """
+    return [
+        with_secondary(counts[rows], threshold, None if above is None else above[number])
+        for number, rows in enumerate(groups)
+    ]
+
+
+def without_cells(
+    counts: np.ndarray, groups: Sequence[np.ndarray], masks: Sequence[np.ndarray]
+) -> PublishedTable:
+    """The table without the withheld cells, of which everybody knows that they are not more than
+    their row's or column's total leaves."""
+    value, high = counts.copy(), counts.copy()
+    for rows, mask in zip(groups, masks, strict=True):
+        own, cells = counts[rows], mask[:-1, :-1]
+        hidden = np.where(cells, own, 0)
+        by_row = np.where(mask[:-1, -1], np.inf, hidden.sum(axis=1))[:, None]
+        by_column = np.where(mask[-1, :-1], np.inf, hidden.sum(axis=0))[None, :]
+        value[rows] = np.where(cells, np.nan, own)
+        high[rows] = np.where(cells, np.minimum(by_row, by_column), own)
+    return PublishedTable(value, np.where(np.isnan(value), 0, counts), high)
+
+
+def tables_withheld(counts: np.ndarray, population: np.ndarray, smallest: int) -> PublishedTable:
+    """A table without the entities that have from 1 to below `smallest` persons.
+
+    That was the rule of the 1980 census of the United States for most tables of persons, with 15;
+    there is no secondary suppression, so that sums of other tables may tell what is withheld.
+
+    population : (n_entities,) persons of each entity.
+    """
+    is_out = ((population > 0) & (population < smallest))[:, None]
+    value = np.where(is_out, np.nan, counts)
+    return PublishedTable(
+        value, np.where(is_out, 0, counts), np.where(is_out, population[:, None], counts)
+    )

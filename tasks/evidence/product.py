@@ -1,0 +1,38 @@
+"""Evidence as a product: its order of steps, its page, and what a command ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from ..pages.document import Block, Document
+from ..products.order import Order
+from ..runs.directory import RunDirectory
+from .methods.files import draws_of
+from .paths import evidence_file
+from .release.figures import read_evidence
+from .release.page import page, strengths_table
+from .settings import EvidenceSettings
+
+
+def order(run: RunDirectory, settings: EvidenceSettings) -> Order:
+    """The steps of a run."""
+    from .order import order as steps
+
+    return steps(run, settings)
+
+
+def document(
+    run: RunDirectory, settings: EvidenceSettings, _errors: pd.DataFrame | None
+) -> Document:
+    """The page."""
+    return page(run, settings)
+
+
+def summary(run: RunDirectory, settings: EvidenceSettings) -> Iterator[Block]:
+    """What was compared, its main figures, and where all of them are."""
+    yield f"{len(settings.methods)} methods, {len(draws_of(settings))} releases"
+    yield strengths_table(read_evidence(run), settings)
+    yield f"figures: {evidence_file(run)}"
+    yield f"report: {run.report}"

@@ -1,0 +1,84 @@
+"""All figures of a comparison as one table: method, strength, draw, level, measure, group, value.
+
+Measures of attacks have rows of the methods `baseline` and `ceiling` for the same level and group:
+what a guesser gets who has not seen the release, and the same attack on the true tables.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..methods.files import draws_of, read_figures
+from ..paths import evidence_file, figures_file
+from ..settings import EvidenceSettings
+
+COLUMNS = ("method", "strength", "draw", "level", "measure", "group", "value", "low", "high")
+BASELINE, CEILING = "baseline", "ceiling"
+"""Methods of rows that are shown beside an attack."""
+_BESIDE = f"{BASELINE} of "
+"""Begins a measure of a baseline, as attacks keep it."""
+
+
+def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
+    """Write all figures of the releases, each attack's with its baseline and ceiling."""
+    rows = list[tuple]()
+    for draw in draws_of(settings):
+        method = settings.methods[draw.method]
+        label = method.strengths[draw.strength]
+        for what in found_of(settings):
+            path = figures_file(run, draw, what)
+            if path.exists():
+                rows += [
+                    (draw.method, label, draw.number, *_six(own)) for own in read_figures(path)
+                ]
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    table = _with_references(table, settings)
+    path = evidence_file(run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part:
+        table.to_csv(part, index=False)
+    return path
+
+
+def found_of(settings: EvidenceSettings) -> tuple[str, ...]:
+    """What is found of every release: its accuracy, and the outcome of every attack."""
+    from ..methods.files import ACCURACY
+
+    return (ACCURACY, *settings.evidence.attacks)
+
+
+def read_evidence(run: RunDirectory) -> pd.DataFrame:
+    """The table that `write_evidence` has written."""
+    return pd.read_csv(evidence_file(run), dtype={"strength": str, "group": str, "level": str})
+
+
+def _six(row: list) -> tuple:
+    """Level, measure, group, value, low, high of a kept row, NaN where there are no bounds."""
+    return (*row, *[float("nan")] * (6 - len(row)))
+
+
+def _with_references(table: pd.DataFrame, settings: EvidenceSettings) -> pd.DataFrame:
+    """The table with baselines and ceilings as methods of their own.
+
+    A baseline does not see the release, so that all releases have the same; that of the first is
+    taken.
+    """
+    is_baseline = table["measure"].str.startswith(_BESIDE)
+    keys = ["level", "measure", "group"]
+    baselines = table[is_baseline].drop_duplicates(keys)
+    baselines = baselines.assign(
+        method=BASELINE, strength="", draw=0, measure=baselines["measure"].str[len(_BESIDE) :]
+    )
+    own = table[~is_baseline]
+    attacked = set(zip(*(baselines[key] for key in keys), strict=True))
+    unprotected = next(
+        name for name, method in settings.methods.items() if method.kind == "nothing"
+    )
+    places = pd.Series(list(zip(*(own[key] for key in keys), strict=True)), index=own.index)
+    ceilings = own[(own["method"] == unprotected) & places.isin(attacked)]
+    ceilings = ceilings.assign(method=CEILING, strength="", draw=0)
+    return pd.concat([own, baselines, ceilings], ignore_index=True)

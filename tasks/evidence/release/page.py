@@ -1,0 +1,242 @@
+"""The page of a comparison: what each method publishes, how far off, and what attacks find.
+
+Every figure of an attack stands beside its baseline, a guess without the release, and its ceiling,
+the same attack on the true tables. There is no score, and no word for good or bad.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from ...pages.document import NONE, Block, Document, Figure, FrontPage, Link, Section, Table
+from ...pages.figures import line_chart
+from ...products.reports import provenance, stage_seconds, stages_section, time_panel
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, replacing
+from ..methods.accuracy import ALL
+from ..methods.files import draws_of
+from ..paths import evidence_file
+from ..settings import EvidenceSettings
+from .figures import BASELINE, CEILING, read_evidence
+
+STAMP = f"{NOT_PRIVATE}: releases of data that may be disclosed, graded by the truth"
+ORDER = (
+    "What is reported of the order DAO 216-26 of the Commerce Department of 4 June 2026, as of "
+    "November 2026: noise infusion is forbidden, coarsening preferred, suppression a last resort. "
+    "The order itself was not read, and reports differ on random rounding and cell keys."
+)
+ERROR = "mean absolute error"
+_ACCURACY = (
+    (ERROR, ALL),
+    ("99th percentile of error", ALL),
+    (ERROR, "1-2"),
+    (ERROR, "100 and over"),
+    ("areas off by more than 5 %", ALL),
+    ("largest gap between areas and their sum", ALL),
+    ("false zeros", ALL),
+    ("false positives", ALL),
+    ("withheld", ALL),
+)
+"""Columns of the tables of accuracy: measure and group."""
+
+
+def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
+    """The page of a finished comparison."""
+    figures = read_evidence(run)
+    levels = [level for level in dict.fromkeys(figures["level"]) if level != ALL]
+    levels = [level for level in levels if ((figures["level"] == level) & _is_error(figures)).any()]
+    return Document(
+        f"Evidence on {settings.privacy.dataset}",
+        (
+            f"{len(settings.methods)} protection methods publish the same "
+            f"{len(settings.published_tables)} tables of the same "
+            f"{settings.evidence.universe}, and every release is attacked in the same way. An "
+            "attack sees a release and its public parameters, keys and random numbers aside; the "
+            "truth only grades it.",
+            "Figures are means over the draws of a method, with the smallest and largest in "
+            "brackets where there are several. A baseline is a guess of somebody who has not seen "
+            "the release; the ceiling is the same attack on the true tables. An attack on what a "
+            "method leaves as it is succeeds by design, so that methods with other invariants do "
+            "not compare by one figure.",
+        ),
+        (
+            _methods(figures, settings),
+            Section("Accuracy", tuple(_accuracy(figures, settings, levels))),
+            *_attacks(figures, settings),
+            stages_section(run),
+        ),
+        STAMP,
+        FrontPage(
+            f"{len(draws_of(settings))} releases of {len(settings.methods)} methods were compared.",
+            True,
+            "",
+            (*_pictures(figures, settings, levels), time_panel(stage_seconds(run))),
+            (Link("All figures", evidence_file(run).name),),
+        ),
+        provenance(run),
+    )
+
+
+def release_figures(run: RunDirectory) -> None:
+    """Put the figures, which are all that a comparison releases, into the release."""
+    run.unchecked_release.mkdir(exist_ok=True)
+    with replacing(run.unchecked_release / evidence_file(run).name) as part:
+        shutil.copyfile(evidence_file(run), part)
+    if not run.release.exists():
+        os.rename(run.unchecked_release, run.release)
+
+
+def _is_error(figures: pd.DataFrame) -> pd.Series:
+    return figures["measure"] == ERROR
+
+
+def _releases(settings: EvidenceSettings) -> list[tuple[str, str]]:
+    """Methods and strengths, in the order of the settings."""
+    return [
+        (name, strength)
+        for name, method in settings.methods.items()
+        for strength in method.strengths
+    ]
+
+
+def _shown(rows: pd.DataFrame) -> str:
+    """The mean of some values, and their range where there are several."""
+    values = rows["value"].dropna()
+    if values.empty:
+        return NONE
+    mean = f"{values.mean():.3g}"
+    if len(values) == 1 or values.min() == values.max():
+        return mean
+    return f"{mean} ({values.min():.3g} to {values.max():.3g})"
+
+
+def _in_words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
+    rows = []
+    seconds = figures[figures["measure"] == "seconds"]
+    for name, method in settings.methods.items():
+        own = seconds[seconds["method"] == name]
+        rows.append(
+            (
+                _in_words(name),
+                ", ".join(filter(None, method.strengths)) or NONE,
+                method.guarantee,
+                method.invariants,
+                method.reading,
+                _shown(own),
+            )
+        )
+    headers = ("method", "strengths", "guarantee", "stays as it is", "2026 order", "seconds")
+    return Section("Methods", (Table(headers, tuple(rows)), ORDER))
+
+
+def _accuracy(
+    figures: pd.DataFrame, settings: EvidenceSettings, levels: Sequence[str]
+) -> Iterator[Block]:
+    headers = ("method", "strength", *(_column(measure, group) for measure, group in _ACCURACY))
+    yield (
+        "Errors are of published counts from true ones, over all tables of a level; a withheld "
+        "count has none, and makes its area's total one that is off."
+    )
+    for level in levels:
+        own = figures[figures["level"] == level]
+        yield f"{level}:"
+        yield Table(headers, tuple(_rows(own, settings, _ACCURACY)))
+
+
+def _column(measure: str, group: str) -> str:
+    return measure if group == ALL else f"{measure}, {group}"
+
+
+def _rows(
+    own: pd.DataFrame, settings: EvidenceSettings, columns: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, ...]]:
+    """A row for every method and strength that has some of the columns."""
+    by_key = dict(tuple(own.fillna({"strength": ""}).groupby(["method", "strength"])))
+    for name, strength in [*_releases(settings), (BASELINE, ""), (CEILING, "")]:
+        found = by_key.get((name, strength))
+        if found is None:
+            continue
+        cells = (
+            _shown(found[(found["measure"] == measure) & (found["group"] == group)])
+            for measure, group in columns
+        )
+        yield (_in_words(name), strength, *cells)
+
+
+def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
+    """A table for each attack and level: what it finds, by groups, with baseline and ceiling."""
+    accuracy = {measure for measure, _ in _ACCURACY} | {"counts", "mean error", "seconds"}
+    for name in settings.evidence.attacks:
+        prefix = f"{name}: "
+        rows = figures[figures["measure"].str.startswith(prefix)]
+        rows = rows[~rows["measure"].isin(accuracy)]
+        if rows.empty:
+            continue
+        blocks = list[Block]()
+        for level, own in rows.groupby("level", sort=False):
+            own = own.assign(measure=own["measure"].str.removeprefix(prefix))
+            columns = list(dict.fromkeys(zip(own["measure"], own["group"], strict=True)))
+            headers = ("method", "strength", *(_column(*column) for column in columns))
+            blocks += [f"{level}:", Table(headers, tuple(_rows(own, settings, columns)))]
+        yield Section(_in_words(name).capitalize(), tuple(blocks))
+
+
+def _pictures(
+    figures: pd.DataFrame, settings: EvidenceSettings, levels: Sequence[str]
+) -> Iterator[Section]:
+    """For the first figure of each attack, what it finds against the error of a level."""
+    if not levels:
+        return
+    smallest = levels[-1]
+    is_own = figures["level"].eq(smallest) & _is_error(figures) & figures["group"].eq(ALL)
+    errors = figures[is_own].fillna({"strength": ""})
+    error_of = errors.groupby(["method", "strength"])["value"].mean()
+    for name in settings.evidence.attacks:
+        rows = figures[figures["measure"].str.startswith(f"{name}: ")]
+        if rows.empty:
+            continue
+        first = rows[["level", "measure", "group"]].iloc[0]
+        own = rows[(rows[list(first.index)] == first).all(axis=1)].fillna({"strength": ""})
+        found = own.groupby(["method", "strength"])["value"].mean()
+        series = {}
+        for method in settings.methods:
+            strengths = [s for m, s in found.index if m == method and (m, s) in error_of.index]
+            points = sorted((error_of[method, s], found[method, s]) for s in strengths)
+            if points:
+                xs, ys = zip(*points, strict=True)
+                series[_in_words(method)] = (xs, ys)
+        if series:
+            words = _column(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
+            svg = line_chart(
+                series,
+                title=f"{_in_words(name)} by error",
+                x_label=f"mean absolute error, {smallest}",
+                y_label=words,
+            )
+            caption = "A line joins the strengths of a method; further left is more accurate."
+            yield Section(_in_words(name).capitalize(), (Figure(svg, caption),))
+
+
+def strengths_table(figures: pd.DataFrame, settings: EvidenceSettings) -> Table:
+    """Errors of the smallest level, and the first figure of every attack, for the command line."""
+    errors = figures[_is_error(figures) & figures["group"].eq(ALL)]
+    level = str(errors["level"].iloc[-1])
+    columns = [(ERROR, ALL)]
+    own = errors[errors["level"] == level]
+    parts = [own]
+    for name in settings.evidence.attacks:
+        rows = figures[figures["measure"].str.startswith(f"{name}: ")]
+        if not rows.empty:
+            first = rows[["level", "measure", "group"]].iloc[0]
+            parts.append(rows[(rows[list(first.index)] == first).all(axis=1)])
+            columns.append((str(first["measure"]), str(first["group"])))
+    headers = ("method", "strength", *(_column(*column) for column in columns))
+    return Table(headers, tuple(_rows(pd.concat(parts), settings, columns)))

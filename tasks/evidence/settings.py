@@ -1,0 +1,407 @@
+"""Settings of a comparison of protection methods: a census with its tables, methods, attacks.
+
+[input]                          # as for topdown; confidential = false
+[privacy]
+dataset = "county"
+[topdown]                        # the rest of a topdown settings file
+preset = "block_tables_2010"
+[evidence]
+households = { residence = ["household"] }
+[methods.swapping]
+kind = "swapping"
+rates = ["0.02", "0.10"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ..census.attribute_declarations import Where
+from ..census.declarations import TableDeclaration
+from ..census.queries import marginal_query
+from ..runs.names import FileName
+from ..runs.settings import (
+    ExactFraction,
+    ProductSettings,
+    Refuse,
+    Section,
+    WithPreset,
+    merged_tables,
+    refuse_loss,
+    refuse_within,
+)
+from ..runs.spelling import did_you_mean
+from .workload.offered import OFFERED
+from .workload.perturbation import Perturbation
+from .workload.protected import ProtectedCensus
+
+Reading = Literal["reads as allowed", "reads as forbidden", "unclear"]
+"""What is reported of a method under the order DAO 216-26 of June 2026; no verdict of ours."""
+
+
+class ProtectionMethod(Section):
+    """What every method tells of itself; here, of one that changes nothing."""
+
+    @property
+    def strengths(self) -> tuple[str, ...]:
+        """Its strengths in words, in the order of the settings."""
+        return ("",)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether several draws differ."""
+        return False
+
+    @property
+    def reading(self) -> Reading:
+        """What is reported of it; see `Reading`."""
+        return "reads as allowed"
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised whatever an attacker knows."""
+        return "none stated"
+
+    @property
+    def invariants(self) -> str:
+        """What is published as it is."""
+        return "all counts"
+
+
+class Nothing(ProtectionMethod):
+    """The true tables: the ceiling of every attack."""
+
+    kind: Literal["nothing"]
+
+
+class Rounding(ProtectionMethod):
+    """Every count becomes a multiple of a base."""
+
+    kind: Literal["rounding"]
+    how: Literal["nearest", "random", "controlled"] = "random"
+    """nearest; random: without bias, the same count always alike; controlled: tables add up."""
+    bases: tuple[Annotated[int, Field(ge=2, le=100)], ...] = Field(default=(3, 5), min_length=1)
+
+    @property
+    def reading(self) -> Reading:
+        """Reports differ on random rounding."""
+        return "unclear" if self.how == "random" else "reads as allowed"
+
+    @property
+    def strengths(self) -> tuple[str, ...]:
+        """By base."""
+        return tuple(f"base {base}" for base in self.bases)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether several draws differ."""
+        return self.how == "random"
+
+    @property
+    def invariants(self) -> str:
+        """What is published as it is."""
+        return "multiples of the base stay" if self.how != "controlled" else "sums of tables"
+
+
+class Coarsening(ProtectionMethod):
+    """Small counts become ranges, or small areas are merged."""
+
+    kind: Literal["coarsening"]
+    how: Literal["ranges", "minimum_size"] = "ranges"
+    """ranges: counts from 1 to below the threshold; minimum_size: neighbouring areas of a level are
+    merged until each has as many persons as the threshold."""
+    thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(5, 10), min_length=1)
+
+    @property
+    def strengths(self) -> tuple[str, ...]:
+        """By threshold."""
+        return tuple(f"threshold {threshold}" for threshold in self.thresholds)
+
+    @property
+    def invariants(self) -> str:
+        """What is published as it is."""
+        if self.how == "ranges":
+            return "zeros and counts of the threshold and more"
+        return "counts of areas of the size and more"
+
+
+class Suppression(ProtectionMethod):
+    """Small counts, or tables of small areas, are withheld."""
+
+    kind: Literal["suppression"]
+    how: Literal["cells", "tables"] = "cells"
+    """cells: counts from 1 to below the threshold, and the secondary cells that would tell them;
+    tables: all of an area with from 1 to below the threshold persons, as the United States had it
+    until 1980, without secondary suppression."""
+    thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3, 10), min_length=1)
+
+    @property
+    def strengths(self) -> tuple[str, ...]:
+        """By threshold."""
+        return tuple(f"threshold {threshold}" for threshold in self.thresholds)
+
+    @property
+    def invariants(self) -> str:
+        """What is published as it is."""
+        return "all counts that are published"
+
+
+class Swapping(ProtectionMethod):
+    """Pairs of like households exchange their areas before anything is counted."""
+
+    kind: Literal["swapping"]
+    how: Literal["american", "european"] = "american"
+    rates: tuple[ExactFraction, ...] = Field(
+        default=(Fraction(1, 50), Fraction(1, 20), Fraction(1, 10)), min_length=1
+    )
+    """Share of the households that are swapped, both partners counted."""
+    smallest: int = Field(default=3, ge=0)
+    """european: a person among fewer of its kind in an area is at risk; 0 switches that off."""
+
+    @property
+    def strengths(self) -> tuple[str, ...]:
+        """By rate."""
+        return tuple(f"{float(rate):.3g} of households" for rate in self.rates)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether several draws differ."""
+        return True
+
+    @property
+    def reading(self) -> Reading:
+        """As reports have it."""
+        return "reads as forbidden"
+
+    @property
+    def invariants(self) -> str:
+        """What is published as it is."""
+        return "households by size and by number of those who must agree, in every area"
+
+
+class CellKeys(ProtectionMethod):
+    """Noise from a perturbation table that the records of a cell fix."""
+
+    kind: Literal["cell_keys"]
+    largest: int = Field(default=5, ge=1, le=50)
+    """Largest noise D."""
+    variances: tuple[ExactFraction, ...] = Field(default=(Fraction(1), Fraction(3)), min_length=1)
+    """Largest variances V."""
+    threshold: int = Field(default=0, ge=0)
+    """js: no counts from 1 to it are published."""
+    staying: ExactFraction | None = None
+    """Least probability that a count stays."""
+    monotone: bool = False
+    """Whether noise nearer to 0 may not be rarer, for negative noise."""
+    additive: bool = False
+    """Whether areas above the smallest get the sums of its perturbed counts."""
+
+    @property
+    def strengths(self) -> tuple[str, ...]:
+        """By variance."""
+        return tuple(f"variance {float(variance):.3g}" for variance in self.variances)
+
+    def perturbation(self, strength: int) -> Perturbation:
+        """The perturbation table of a strength, by position."""
+        return Perturbation(
+            self.largest,
+            float(self.variances[strength]),
+            self.threshold,
+            None if self.staying is None else float(self.staying),
+            (self.monotone,),
+        )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether several draws differ."""
+        return True
+
+    @property
+    def reading(self) -> Reading:
+        """As reports have it."""
+        return "unclear"
+
+    @property
+    def invariants(self) -> str:
+        """What is published as it is."""
+        return "zeros"
+
+
+class DifferentialPrivacy(ProtectionMethod):
+    """Releases of the product, which its settings describe."""
+
+    kind: Literal["differential_privacy"]
+    estimator: Literal["topdown", "full_information", "block_by_block"] = "topdown"
+    rho: tuple[ExactFraction, ...] = ()
+    """Budgets of zero-concentrated differential privacy; left out, that of the settings."""
+
+    @property
+    def strengths(self) -> tuple[str, ...]:
+        """By rho."""
+        return tuple(f"rho {float(rho):.3g}" for rho in self.rho) or ("rho as set",)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether several draws differ."""
+        return True
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised."""
+        return "zero-concentrated differential privacy with the rho named, of one changed record"
+
+    @property
+    def reading(self) -> Reading:
+        """As reports have it."""
+        return "reads as forbidden"
+
+    @property
+    def invariants(self) -> str:
+        """What is published as it is."""
+        return "those that the census declares"
+
+
+Method = Annotated[
+    Nothing | Rounding | Coarsening | Suppression | Swapping | CellKeys | DifferentialPrivacy,
+    Field(discriminator="kind"),
+]
+"""A protection method at several strengths."""
+
+
+class Comparison(Section):
+    """What is compared, on whom, and how often."""
+
+    universe: str = "persons"
+    """Whose tables are published."""
+    tables: tuple[str, ...] = ()
+    """The tables that the census declares and that are published; left out, all of the universe."""
+    households: Where = {}
+    """Persons who live in households, which are swapped; left out, all who refer to a unit."""
+    agree: Where = {}
+    """Persons, such as adults, whose number two swapped households must have alike, besides their
+    size; left out, their size alone."""
+    risk: str = "detailed"
+    """The marginal query whose answers tell rare persons and households in swapping."""
+    regions: tuple[str, ...] = ()
+    """Levels of areas between which households are swapped, from large to small; left out, those
+    of the tables but the smallest."""
+    draws: int = Field(default=2, ge=1)
+    """Releases of every random method."""
+    seed: int = 1
+    """Makes all draws repeatable."""
+    attacks: tuple[
+        Literal["reconstruction", "differencing", "averaging", "swap_detection", "membership"], ...
+    ] = ("reconstruction", "differencing", "averaging", "swap_detection", "membership")
+    """What is tried on every release."""
+    blocks: int | None = Field(default=None, ge=1)
+    """Areas of the last geolevel that are reconstructed, drawn at random; left out, all."""
+    seconds: float = Field(default=2.0, gt=0)
+    """Longest time of a solver for one area; what is undecided then is told."""
+
+
+class EvidenceSettings(ProductSettings):
+    """All settings of a comparison.
+
+    A flow names the product in `CENSUS` and gives the fields `input` and `product_settings` their
+    types; in a settings file the latter stand in the table of the product's name.
+    """
+
+    PRODUCT: ClassVar[str] = "evidence"
+    NEEDS_PUBLIC_DATA: ClassVar[str] = (
+        "a comparison draws releases that no ledger records, and its figures tell shares of right "
+        "guesses: compare on data that may be disclosed, and set input.confidential = false"
+    )
+    CENSUS: ClassVar[ProtectedCensus]
+
+    evidence: Comparison = Comparison()
+    methods: dict[FileName, Method] = Field(min_length=1)
+    product_settings: ProductSettings
+
+    @property
+    def declared_tables(self) -> tuple[TableDeclaration, ...]:
+        """The tables of the universe that the census declares, with a query and levels."""
+        return tuple(
+            table
+            for table in self.CENSUS.tables(self.product_settings)
+            if table.universe == self.evidence.universe and table.levels and not table.rows
+        )
+
+    @property
+    def published_tables(self) -> tuple[TableDeclaration, ...]:
+        """Those of them that are published."""
+        wanted = self.evidence.tables
+        return tuple(table for table in self.declared_tables if not wanted or table.name in wanted)
+
+    @property
+    def why_not_private(self) -> str:
+        """A comparison never is."""
+        return "releases are drawn from a fixed seed and graded by the truth"
+
+    @property
+    def draws_noise(self) -> bool:
+        """No ledger records what is drawn: the data may be disclosed."""
+        return False
+
+    @classmethod
+    def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
+        """The product's settings whole, with their preset; and every method that is offered, where
+        a settings file names none.
+        """
+        name = cls.CENSUS.settings.PRODUCT
+        shared = {key: own[key] for key in ("input", "privacy", "run") if key in own}
+        table = own.get(name, {})
+        if not isinstance(table, Mapping):
+            return own
+        rest = {key: value for key, value in own.items() if key != name}
+        whole = with_preset(cls.CENSUS.settings, merged_tables(shared, table))
+        return {"methods": OFFERED} | rest | {"product_settings": whole}
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Refuse tables, conditions and methods that the census or the parameters do not allow."""
+        own = self.product_settings
+        own.refuse_what_does_not_fit(refuse_within(self.CENSUS.settings.PRODUCT, refuse))
+        universe = self.evidence.universe
+        try:
+            schema = self.CENSUS.schema(own, universe)
+        except KeyError:
+            refuse(f"evidence.universe is {universe!r}, which the census does not have")
+            return
+        for name in ("households", "agree"):
+            try:
+                schema.cells_where(getattr(self.evidence, name))
+            except ValueError as error:
+                refuse(f"evidence.{name}: {error}")
+        try:
+            marginal_query(schema, self.evidence.risk)
+        except ValueError as error:
+            refuse(f"evidence.risk: {error}")
+        known = [table.name for table in self.declared_tables]
+        for name in self.evidence.tables:
+            if name not in known:
+                refuse(
+                    f"evidence.tables names {name!r}, which is no table with a query and levels "
+                    f"of {universe} that the census declares{did_you_mean(name, known)}"
+                )
+        if not known:
+            refuse(
+                f"the census declares no tables of {universe}; give [[census.tables]] with a query "
+                'and levels, or take topdown.preset = "block_tables_2010"'
+            )
+        if not any(method.kind == "nothing" for method in self.methods.values()):
+            refuse('methods needs one of kind "nothing": the ceiling that attacks are shown beside')
+        for name, method in self.methods.items():
+            if isinstance(method, Swapping) and not all(0 < rate <= 1 for rate in method.rates):
+                refuse(f"methods.{name}.rates must be above 0 and at most 1")
+            if isinstance(method, CellKeys):
+                for strength in range(len(method.variances)):
+                    try:
+                        method.perturbation(strength).table()
+                    except ValueError as error:
+                        refuse(f"methods.{name}: {error}")
+            if isinstance(method, DifferentialPrivacy):
+                for rho in method.rho:
+                    refuse_loss(rho, f"methods.{name}.rho", refuse)

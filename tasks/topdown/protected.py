@@ -1,0 +1,104 @@
+"""What topdown offers to a comparison of protection methods: people, areas, releases."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from scipy import sparse
+
+from ..census.declarations import TableDeclaration
+from ..census.entities import entities
+from ..census.invariants import read_geography
+from ..census.people import People, read_people
+from ..census.schema import Schema
+from ..runs.directory import RunDirectory
+from .checks.replicate import (
+    estimate,
+    lay_out,
+    measure,
+    read_dataset,
+    with_estimator,
+    with_seed,
+)
+from .ingest.reading import completed, reading_of
+from .measurement.public_answers import area_counts
+from .paths import geography_file, state_totals_file
+from .settings import TopdownSettings
+from .trials import TRIALS
+from .workload.sections import Estimator
+
+
+@dataclass(frozen=True)
+class TopdownCensus:
+    """The census of topdown settings, on data that are not confidential."""
+
+    settings: type[TopdownSettings] = TopdownSettings
+
+    def schema(self, settings: TopdownSettings, universe: str) -> Schema:
+        """The schema of a universe."""
+        return settings.schema_of(universe)
+
+    def tables(self, settings: TopdownSettings) -> tuple[TableDeclaration, ...]:
+        """The tables that the census declares."""
+        return settings.compiled_census.tables
+
+    def read(self, settings: TopdownSettings, universe: str, folder: Path) -> People:
+        """Read and check the input, keep it in a folder for `release`, and list the people.
+
+        What an interrupted attempt left is removed. Raises InputRefused.
+        """
+        if not state_totals_file(RunDirectory(folder)).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            read_dataset(TRIALS.measuring_only(settings, universe), folder)
+        with TemporaryDirectory(dir=folder) as scratch:
+            reading, _ = completed(reading_of(settings), Path(scratch))
+            return read_people(reading, universe, Path(scratch))
+
+    def entities(
+        self, settings: TopdownSettings, folder: Path, level: str
+    ) -> tuple[np.ndarray, list[str]]:
+        """Each area's entity of a level, -1 for none, and the entities' codes; raises KeyError for
+        a level that there is not.
+        """
+        census = settings.compiled_census
+        frame = read_geography(geography_file(RunDirectory(folder)))
+        if level not in (*census.geolevels, *frame.columns):
+            raise KeyError(level)
+        number, codes = entities(frame, census.geolevels, level)
+        return number, [str(code) for code in codes]
+
+    def spending(
+        self,
+        settings: TopdownSettings,
+        universe: str,
+        rho: Fraction | None,
+        estimator: Estimator,
+    ) -> TopdownSettings:
+        """Settings of a run of one universe, by an estimator, that spends rho or what it has."""
+        own = with_estimator(TRIALS.measuring_only(settings, universe), estimator)
+        if rho is None:
+            return own
+        losses = TRIALS.losses(own, universe)
+        total = sum(losses.values(), Fraction(0))
+        scaled = {name: loss * rho / total for name, loss in losses.items()}
+        return TRIALS.with_losses(own, universe, scaled)
+
+    def release(
+        self, settings: TopdownSettings, universe: str, dataset: Path, seed: int, folder: Path
+    ) -> sparse.csr_array:
+        """Released counts `(n_areas, n_cells)` of a run under a seed, in an empty folder."""
+        source = RunDirectory(dataset)
+        layout = lay_out(source, settings, folder / "layout")
+        seeded = with_seed(settings, seed)
+        measured = measure(layout, seeded, folder / "measured")
+        run = estimate(measured, seeded, folder / "estimated")
+        n_areas = len(read_geography(geography_file(source)))
+        return area_counts(run, universe, settings.schema_of(universe).n_cells, n_areas)
+
+
+CENSUS = TopdownCensus()

@@ -1,0 +1,97 @@
+"""Perturbation tables beside published and recomputed rows, and noise by cell keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from spineflow.tasks.evidence.methods.cell_keys import looked_up, perturbed
+from spineflow.tasks.evidence.workload.perturbation import Perturbation
+
+EXAMPLE = Perturbation(2, 1.05, 1, None, (True, True, False, True))
+"""The example that the R package ptable prints."""
+
+
+def test_the_example_of_ptable_to_five_digits():
+    table = EXAMPLE.table()
+    assert table[1] == pytest.approx([0, 0.50833333, 0, 0.475, 0.01666667], abs=1e-6)
+    assert table[2] == pytest.approx([0.16155827, 0, 0.55565037, 0.24246618, 0.04032518], abs=1e-6)
+    assert table[3] == pytest.approx([0, 0.41231301, 0.28806097, 0.18693903, 0.11268699], abs=1e-6)
+    last = [0.07012498, 0.24450007, 0.37074990, 0.24450007, 0.07012498]
+    assert table[4] == pytest.approx(last, abs=1e-6)
+    assert len(table) == 5
+
+
+def test_rows_in_which_half_of_the_counts_stay():
+    staying = Perturbation(5, 3, 2, 0.5)
+    rows = {
+        1: {0: 0.73447, 3: 0.13672, 4: 0.07280, 5: 0.03743, 6: 0.01858},
+        2: {0: 0.40881, 3: 0.40664, 4: 0.14762, 5: 0.03232, 6: 0.00427, 7: 0.00034},
+        3: {0: 0.18738, 3: 0.5, 4: 0.15630, 5: 0.09081, 6: 0.04324, 7: 0.01687, 8: 0.00540},
+    }
+    for count, targets in rows.items():
+        row = dict(zip(range(count - 5, count + 6), staying.row(count), strict=True))
+        assert {t: row[t] for t in targets} == pytest.approx(targets, abs=1e-5)
+        assert sum(p for t, p in row.items() if t not in targets) == pytest.approx(0, abs=1e-6)
+    last = [0.01158, 0.02540, 0.04676, 0.07232, 0.09394, 0.5]
+    assert staying.row(8)[:6] == pytest.approx(last, abs=1e-5)
+    assert staying.last_row == 8
+
+
+def test_rows_without_thresholds():
+    row = Perturbation(5, 3, 2).row(8)
+    half = [0.00379, 0.01659, 0.05229, 0.11873, 0.19419, 0.22880]
+    assert row[:6] == pytest.approx(half, abs=1e-5)
+    small = Perturbation(2, 0.9)
+    assert small.row(1)[1:] == pytest.approx([0.3625, 0.3625, 0.1875, 0.0875], abs=1e-5)
+    assert small.row(2) == pytest.approx([0.05155, 0.24382, 0.40928, 0.24382, 0.05155], abs=1e-5)
+
+
+@pytest.mark.parametrize("variance", [2.1, 4.0])
+def test_every_row_has_no_bias_and_the_variance_where_it_can_be_met(variance):
+    table = Perturbation(4, variance, 2, None, (False,)).table()
+    noise = np.arange(-4, 5)
+    assert table[1:].sum(axis=1) == pytest.approx(1)
+    assert table[1:] @ noise == pytest.approx(np.zeros(len(table) - 1), abs=1e-6)
+    assert ((table[1:] @ noise**2) <= variance + 1e-6).all()
+    assert table[-1] @ noise**2 == pytest.approx(variance, abs=1e-3)
+    counts = np.arange(1, len(table))
+    for count, row in zip(counts, table[1:], strict=True):
+        assert row[(count + noise < 0) | np.isin(count + noise, [1, 2])].sum() == 0
+
+
+def test_parameters_without_a_table_are_refused():
+    with pytest.raises(ValueError, match="largest noise"):
+        Perturbation(2, 1.0, 3)
+    # A count of 1 that becomes 0 or at least 3 has a variance of at least 2.
+    with pytest.raises(ValueError, match="turns a count of 1 into 0 or more than 2"):
+        Perturbation(4, 1.9, 2).row(1)
+    assert Perturbation(4, 2.1, 2).row(1).sum() == pytest.approx(1)
+
+
+def test_the_example_of_the_handbook():
+    rows = np.array([[0, 1, 0], [0, 1, 0], [0, 1, 0], [0.3, 0.4, 0.3]])
+    key = np.mod(np.array([0.9, 0.3, 0.6]).sum(), 1)
+    assert key == pytest.approx(0.8)
+    assert 3 + looked_up(np.array([3]), np.array([key]), rows)[0] == 4
+
+
+def test_noise_has_the_distribution_of_its_row_and_not_one_a_tenth_off():
+    table = EXAMPLE.table()
+    keys = np.random.default_rng(3).random((20_000, 1))
+    published = perturbed(np.full((20_000, 1), 9.0), keys + 5, table)
+    found = np.bincount((published.value - 9 + 2).astype(int).ravel(), minlength=5)
+    assert stats.chisquare(found, 20_000 * table[4]).pvalue > 1e-4
+    off = table[4] * [1.1, 1, 1, 1, 0.9] + [0, 0, 0, 0, 0]
+    assert stats.chisquare(found, 20_000 * off / off.sum()).pvalue < 1e-2
+    assert (published.low <= 9).all()
+    assert (published.high >= 9).all()
+
+
+def test_the_same_records_have_the_same_noise_and_zeros_stay():
+    table = Perturbation(5, 3, 2).table()
+    counts = np.array([[4.0, 4.0, 0.0]])
+    sums = np.array([[2.25, 2.25, 0.0]])
+    value = perturbed(counts, sums, table).value[0]
+    assert value[0] == value[1]
+    assert value[2] == 0
