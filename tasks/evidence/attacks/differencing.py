@@ -1,9 +1,9 @@
 """Small areas uncovered by the difference of zones of two zonings that do not nest.
 
 Where some zones of one zoning cover, or lie within, zones of another, published figures of the one
-less those of the other are figures of the sliver between them (Duke-Williams and Rees, 1998;
-Costemalle, 2019). Zones that overlap are joined in a graph; connected groups of zones of one zoning
-are compared with the smallest cover and with the largest part of zones of the other.
+less those of the other are figures of the sliver between them [Differencing1998].
+Zones that overlap are joined in a graph; connected groups of zones of one zoning are compared with
+the smallest cover and with the largest part of zones of the other.
 """
 
 from __future__ import annotations

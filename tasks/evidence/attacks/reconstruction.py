@@ -73,7 +73,7 @@ class Reconstruction:
         return sparse.csr_array((self.count, where), shape=(self.n_blocks, n_cells))
 
     def solution_variability(self) -> tuple[np.ndarray, np.ndarray]:
-        """100 ||x - x'||_1 / (2 N) of every block, found and bound (Abowd and others, 2025).
+        """100 ||x - x'||_1 / (2 N) of every block, found and bound [Reconstruction2025].
 
         0 says that no other solution exists; two solutions differ in at most min(2 v, 100) percent
         of the N persons. Where the tables leave N open it is that of x. 0 of blocks without people.
