@@ -297,6 +297,11 @@ class Comparison(Section):
         Literal["reconstruction", "differencing", "averaging", "swap_detection", "membership"], ...
     ] = ("reconstruction", "differencing", "averaging", "swap_detection", "membership")
     """What is tried on every release."""
+    known: str = ""
+    """The marginal query whose answer an attacker knows of everybody besides the area, such as sex
+    and age; left out, nobody is looked up among the rebuilt people."""
+    learned: str = ""
+    """The marginal query whose answer he wants to know, such as race; goes with `known`."""
     blocks: int | None = Field(default=None, ge=1)
     """Areas of the last geolevel that are reconstructed, drawn at random; left out, all."""
     seconds: float = Field(default=2.0, gt=0)
@@ -375,10 +380,14 @@ class EvidenceSettings(ProductSettings):
                 schema.cells_where(getattr(self.evidence, name))
             except ValueError as error:
                 refuse(f"evidence.{name}: {error}")
-        try:
-            marginal_query(schema, self.evidence.risk)
-        except ValueError as error:
-            refuse(f"evidence.risk: {error}")
+        for name in ("risk", "known", "learned"):
+            if query := getattr(self.evidence, name):
+                try:
+                    marginal_query(schema, query)
+                except ValueError as error:
+                    refuse(f"evidence.{name}: {error}")
+        if bool(self.evidence.known) != bool(self.evidence.learned):
+            refuse("evidence.known and evidence.learned go together; give both or neither")
         known = [table.name for table in self.declared_tables]
         for name in self.evidence.tables:
             if name not in known:

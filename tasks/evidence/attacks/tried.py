@@ -1,51 +1,48 @@
-"""Attacks on the tables of a release, each graded by the truth: figures as rows.
+"""Every attack by its name, tried on a release and kept as rows of figures.
 
-A row is level, measure, group, value, and low and high where the value is a share that was
-measured. Measures begin with the attack's name; a baseline's with "baseline of " before it.
+Measures begin with the attack's name; a baseline's have "baseline of " before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
 from ..ingest.population import population_of
 from ..methods.files import read_tables, write_figures
 from ..paths import Draw, figures_file, tables_file
-from ..settings import EvidenceSettings, Method
-from ..workload.population import Population
-from ..workload.tables import Tables
+from ..settings import EvidenceSettings
+from . import combining, rebuilding, singling
+from .release import Release, Row
 
-Row = tuple[str, str, str, float] | tuple[str, str, str, float, float, float]
-"""Level, measure, group, value, and bounds of it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """What an attacker has, and what grades the attack.
-
-    published, method, strength : the tables, and the method's public parameters.
-    population : the truth, which grades alone; its tables tell what was asked of whom.
-    """
-
-    settings: EvidenceSettings
-    draw: Draw
-    method: Method
-    published: Tables
-    population: Population
+ATTACKS: Mapping[str, Callable[[Release], Iterable[Row]]] = {
+    rebuilding.NAME: rebuilding.rebuild,
+    combining.DIFFERENCING: combining.difference,
+    combining.AVERAGING: combining.average,
+    singling.SWAPS: singling.detect_swaps,
+    singling.MEMBERSHIP: singling.tell_members,
+}
 
 
 def try_attack(run: RunDirectory, settings: EvidenceSettings, draw: Draw, name: str) -> Path:
     """Try one attack on a release, and keep its figures."""
-    population = population_of(run, settings)
-    published = read_tables(tables_file(run, draw), population.tables)
-    release = Release(settings, draw, settings.methods[draw.method], published, population)
+    population, comparison = population_of(run, settings), settings.evidence
+    schema = settings.CENSUS.schema(settings.product_settings, comparison.universe)
+    learned, known = (
+        marginal_query(schema, query).row_of_cell if query else None
+        for query in (comparison.learned, comparison.known)
+    )
+    release = Release(
+        comparison,
+        draw,
+        settings.methods[draw.method],
+        read_tables(tables_file(run, draw), population.tables),
+        population,
+        learned,
+        known,
+    )
     path = figures_file(run, draw, name)
     write_figures(path, ATTACKS[name](release))
     return path
-
-
-ATTACKS: Mapping[str, Callable[[Release], Iterable[Row]]] = {}
-"""Every attack by its name."""

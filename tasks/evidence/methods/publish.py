@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ...census.people import People
 from ..settings import (
     CellKeys,
     Coarsening,
@@ -150,6 +151,14 @@ def _withheld_above(
 def _swapped(
     population: Population, method: Swapping, strength: int, generator: np.random.Generator
 ) -> Tables:
+    people = swapped_by(population, method, strength, generator)
+    return _exactly(counted(people, population.tables))
+
+
+def swapped_by(
+    population: Population, method: Swapping, strength: int, generator: np.random.Generator
+) -> People:
+    """The people after the swaps of a method at one of its strengths."""
     people, rate = population.people, float(method.rates[strength])
     n_risk = int(population.risk.max(initial=-1)) + 1
     households = households_of(people, population.risk, n_risk, [population.agree])
@@ -160,7 +169,7 @@ def _swapped(
         inside = people.household >= 0
         members, risk = people.household[inside], population.risk[inside]
         pairs = european_pairs(households, levels, members, risk, rate, method.smallest, generator)
-    return _exactly(counted(swapped_people(people, pairs), population.tables))
+    return swapped_people(people, pairs)
 
 
 def _with_cell_keys(

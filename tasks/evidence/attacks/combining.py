@@ -1,0 +1,102 @@
+"""Attacks that put published figures together: differences of zonings, and averages over tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from ..workload.population import ancestors
+from ..workload.tables import AskedTable
+from .averaging import best_estimates, recovered
+from .differencing import differences, exposed, zonings
+from .release import Release, Row
+
+DIFFERENCING, AVERAGING = "differencing", "averaging"
+THRESHOLDS = (3, 10)
+"""Slivers with fewer persons than this are looked for."""
+
+
+def difference(release: Release) -> Iterator[Row]:
+    """Figures of the slivers between levels that do not nest, by tables of one number."""
+    for first, second in _pairs(release):
+        zones = [_zones(table) for table in (first, second)]
+        zoning = zonings(*zones)
+        slivers = differences(zoning, largest_group=1)
+        published = [
+            np.append(release.published[table.key].value[:, 0], np.nan)[: int(own.max()) + 1]
+            for table, own in zip((first, second), zones, strict=True)
+        ]
+        # What is published of no zone, such as of land outside all places, is not known.
+        unknown = [np.isnan(own) for own in published]
+        used = abs(slivers.first) @ unknown[0] + abs(slivers.second) @ unknown[1]
+        told = slivers.among(np.asarray(used) == 0)
+        found = told.figures(*(np.nan_to_num(own) for own in published))
+        persons = _persons(release, first)
+        level = f"{first.places.level} and {second.places.level}"
+        for threshold in THRESHOLDS:
+            group = f"below {threshold} persons"
+            graded = exposed(told, zoning, found, persons, threshold)
+            yield level, f"{DIFFERENCING}: slivers", group, float(graded.slivers)
+            if graded.slivers:
+                yield level, f"{DIFFERENCING}: counts of them found exactly", group, graded.exact
+                yield level, f"{DIFFERENCING}: found within one", group, graded.within_one
+                # Who knows only that a sliver is small guesses one of its possible counts.
+                guess = 1 / (threshold - 1)
+                measure = f"baseline of {DIFFERENCING}: counts of them found exactly"
+                yield level, measure, group, guess
+
+
+def _pairs(release: Release) -> Iterator[tuple[AskedTable, AskedTable]]:
+    """Tables of one number at two levels of which neither has the other's entities whole."""
+    tables = [table for table in release.population.tables if table.query.n_rows == 1]
+    for first, second in combinations(tables, 2):
+        if first.name != second.name:
+            continue
+        nests = (ancestors(first.places, second.places), ancestors(second.places, first.places))
+        if all(found is None for found in nests):
+            yield first, second
+
+
+def _zones(table: AskedTable) -> np.ndarray:
+    """The zone of every area; those in none are a zone of their own, the last."""
+    entity = table.places.entity
+    return np.where(entity >= 0, entity, len(table.places)).astype(np.int64)
+
+
+def _persons(release: Release, table: AskedTable) -> np.ndarray:
+    people = release.population.people
+    counted = table.counted[people.cell]
+    return np.bincount(people.area[counted], minlength=len(table.places.entity))
+
+
+def average(release: Release) -> Iterator[Row]:
+    """Figures of the counts that all tables of an area together tell, by least squares.
+
+    Every published figure counts alike. Areas with a withheld figure are left out.
+    """
+    published = release.values()
+    is_whole = ~np.isnan(published).any(axis=1)
+    if not is_whole.any():
+        return
+    level = release.smallest.level
+    at, kind = release.true
+    shape = len(published), release.n_kinds
+    histograms = np.bincount(at * shape[1] + kind, minlength=shape[0] * shape[1]).reshape(shape)
+    truth = release.system.totals(histograms[is_whole])
+    own = published[is_whole]
+    estimates = best_estimates(release.system, own, np.ones(release.system.n_rows))
+    by_class = {
+        "by all tables": recovered(estimates.counts(), truth),
+        "as published": recovered(np.rint(own), truth),
+    }
+    for how, classes in by_class.items():
+        for group, (n, share) in classes.items():
+            if n:
+                yield level, f"{AVERAGING}: counts found exactly, {how}", group, share
+    for group, (n, _) in by_class["as published"].items():
+        if n:
+            # Who has seen nothing takes every count for 0, as most are.
+            measure = f"baseline of {AVERAGING}: counts found exactly, by all tables"
+            yield level, measure, group, 1.0 if group == "0" else 0.0

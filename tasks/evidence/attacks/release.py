@@ -1,0 +1,134 @@
+"""A release as an attacker has it, and the truth that grades what he makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..methods.publish import generator_of
+from ..paths import Draw
+from ..settings import Comparison, Method
+from ..workload.population import Population
+from ..workload.tables import AskedTable, Places, Tables
+from .systems import UNBOUNDED, TableSystem, system_of_tables
+
+Row = tuple[str, str, str, float] | tuple[str, str, str, float, float, float]
+"""Level, measure, group, value, and bounds of the value where it is a share that was measured."""
+
+SIZES: Sequence[tuple[str, int, int]] = (
+    ("1-9 persons", 1, 9),
+    ("10-49 persons", 10, 49),
+    ("50-249 persons", 50, 249),
+    ("250 persons and over", 250, np.iinfo(np.int64).max),
+)
+"""Classes of areas by their true number of persons: label, least and greatest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What an attacker has, and what grades the attack.
+
+    published, method, draw : the tables, and which method has published them.
+    population : the truth, which grades alone; its tables tell what was asked of whom.
+    learned, known : (n_cells,) what an attacker wants to know of people, and what he knows of
+        them besides their area; None where the settings do not say.
+
+    Cells that no table tells apart are one kind of people: what people are beyond that is in no
+    release, and nothing that an attack on these tables could be right or wrong about.
+    """
+
+    comparison: Comparison
+    draw: Draw
+    method: Method
+    published: Tables
+    population: Population
+    learned: np.ndarray | None
+    known: np.ndarray | None
+
+    @cached_property
+    def smallest(self) -> Places:
+        """The level with the most entities, whose areas are attacked."""
+        return max((table.places for table in self.population.tables), key=len)
+
+    @cached_property
+    def tables(self) -> list[AskedTable]:
+        """The tables of that level."""
+        return [own for own in self.population.tables if own.places.level == self.smallest.level]
+
+    @cached_property
+    def entities(self) -> np.ndarray:
+        """The attacked entities of that level, ascending: the same for every release."""
+        n, wanted = len(self.smallest), self.comparison.blocks
+        if wanted is None or wanted >= n:
+            return np.arange(n)
+        draws = generator_of(self.comparison.seed, "blocks")
+        # Most areas of a census are empty, and an attack on one tells nothing.
+        persons = self.population.persons[self.smallest.level]
+        inhabited = np.flatnonzero(persons > 0)
+        if len(inhabited) <= wanted:
+            return inhabited
+        return np.sort(draws.choice(inhabited, size=wanted, replace=False))
+
+    @cached_property
+    def kind_of_cell(self) -> np.ndarray:
+        """(n_cells,) the kind of each cell, numbered from 0."""
+        return self._kinds[1]
+
+    @property
+    def n_kinds(self) -> int:
+        """Number of kinds."""
+        return len(self._kinds[0])
+
+    def by_kind(self, of_cell: np.ndarray) -> np.ndarray:
+        """What is told of cells `(n_cells,)`, for kinds: of the first cell of each."""
+        return of_cell[self._kinds[0]]
+
+    @cached_property
+    def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first cell of every kind, and the kind of every cell."""
+        codes = np.stack([_codes(own) for own in self.tables])
+        _, first, kind = np.unique(codes, axis=1, return_index=True, return_inverse=True)
+        return first, kind.ravel()
+
+    @cached_property
+    def system(self) -> TableSystem:
+        """The rows of all tables of an entity, table by table, over kinds of people."""
+        return system_of_tables([self.by_kind(_codes(own)) for own in self.tables])
+
+    def values(self, side: str = "value") -> np.ndarray:
+        """Published values, or their bounds `low` or `high`, of the attacked entities
+        `(n, rows)`, in the order of the system's rows.
+        """
+        parts = []
+        for own in self.tables:
+            kept = int(_codes(own).max()) + 1
+            parts.append(getattr(self.published[own.key], side)[self.entities, :kept])
+        return np.concatenate(parts, axis=1)
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Whole numbers between which the release says that each row is; where it gives no bound,
+        its value, which is then the likeliest count.
+        """
+        value, low, high = (self.values(side) for side in ("value", "low", "high"))
+        has_none = np.isinf(high) & ~np.isnan(value)
+        low, high = np.where(has_none, value, low), np.where(has_none, value, high)
+        upper = np.where(np.isinf(high), UNBOUNDED, np.floor(high + 1e-6))
+        return np.ceil(low - 1e-6).astype(np.int64), upper.astype(np.int64)
+
+    @cached_property
+    def true(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the people in attacked entities: positions among these, and kinds, `(k,)` each."""
+        people = self.population.people
+        place = np.full(len(self.smallest), -1)
+        place[self.entities] = np.arange(len(self.entities))
+        entity = self.smallest.entity[people.area]
+        at = np.where(entity >= 0, place[entity], -1)
+        return at[at >= 0], self.kind_of_cell[people.cell[at >= 0]]
+
+
+def _codes(table: AskedTable) -> np.ndarray:
+    """(n_cells,) the answer of a table that counts each cell; -1 for none."""
+    return np.where(table.counted, table.query.row_of_cell, -1)
