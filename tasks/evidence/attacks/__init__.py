@@ -8,6 +8,9 @@ schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
     found = reconstruct(system, lower, upper, seed=0, effort=Effort())
     found.histograms(system.n_cells), found.status, found.solution_variability()
 
+    likely = reconstruct_likeliest(system, published, costs)    # costs(row, figure) -> RowCosts
+    perturbation_costs(figure, chance, reach), gaussian_costs(answer, variance)
+
 Blocks are independent, so that pieces of them may be rebuilt in other processes and `joined`.
 
     shares = agreement((exact, binned) of the truth, (exact, binned) of the rebuilt records)
@@ -26,7 +29,8 @@ The ceiling is `reidentify` on the records of the truth, a baseline on the peopl
     zoning = zonings(zone of every unit in one zoning, zone of every unit in the other)
     slivers = differences(zoning, largest_group=2)
     found = slivers.figures(published of the first's zones, published of the second's)
-    exposed(slivers, zoning, found, truth, threshold), slivers.bounds(...)
+    exposed(slivers, zoning, found, truth, threshold)
+    proven(slivers, zoning, slivers.bounds((lower, upper), (lower, upper)), truth, threshold)
 
     estimates = best_estimates(system, published, variance of every row)
     recovered(estimates.counts(), truth), reconstruct(system, *bounded_noise(published, reach))

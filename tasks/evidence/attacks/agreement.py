@@ -1,8 +1,7 @@
 """Records matched one to one on equal keys, pass by pass, none of them twice.
 
-The matching of Abowd and others (2025): within a block, first with exact age, then, of what is
-left, with binned age. A key is one integer per record that has all that must agree, the block
-among it.
+The matching of [Reconstruction2025]: within a block, first with exact age, then, of what is left,
+with binned age. A key is one integer per record that has all that must agree, the block among it.
 """
 
 from __future__ import annotations
@@ -77,6 +76,6 @@ def agreement(
     """Share of the true records that agree with a rebuilt one, up to each pass.
 
     With keys of block, sex, age, race and ethnicity, in exact and then in binned age, these are the
-    two columns of the agreement table of Abowd and others (2025).
+    two columns of the agreement table of [Reconstruction2025].
     """
     return matched(truth, found, seed=seed).shares(len(truth))

@@ -1,7 +1,7 @@
 """Lower bounds of a privacy loss from what attacks got right: audits of many runs, and of one.
 
-Many runs: a test told n_in runs with a record from n_out runs without it. One run (Steinke, Nasr
-and Jagielski, 2023): m records were put in or left out by coin, and r of them were guessed.
+Many runs: a test told n_in runs with a record from n_out runs without it. One run
+[OneRunAudit2023]: m records were put in or left out by coin, and r of them were guessed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def one_run_p_value(
     """Chance, at most, of so many right guesses in one run of an (epsilon, delta) mechanism.
 
     P[B >= v] + 2 m delta max over i of P[v > B >= v - i] / i, where B is binomial with r guesses
-    and chance e^epsilon / (1 + e^epsilon), m the canaries (Steinke, Nasr and Jagielski, 2023).
+    and chance e^epsilon / (1 + e^epsilon), m the canaries [OneRunAudit2023].
     """
     chance = 1 / (1 + math.exp(-epsilon))
     tail = float(binom.sf(right - 1, guesses, chance))

@@ -1,7 +1,7 @@
 """Noise averaged away over all published figures that share cells.
 
 A total that was perturbed on its own is also the sum of the perturbed parts of every table that
-splits it (Asghar and Kaafar, 2020). Least squares makes the best of all of them at once; rounded,
+splits it [Averaging2020]. Least squares makes the best of all of them at once; rounded,
 it is the exact count once enough tables are out. Noise of bounded size leaves intervals besides,
 of which `ranges` finds what all integer solutions have in common.
 """

@@ -1,9 +1,9 @@
 """Small areas uncovered by the difference of zones of two zonings that do not nest.
 
 Where some zones of one zoning cover, or lie within, zones of another, published figures of the one
-less those of the other are figures of the sliver between them (Duke-Williams and Rees, 1998;
-Costemalle, 2019). Zones that overlap are joined in a graph; connected groups of zones of one zoning
-are compared with the smallest cover and with the largest part of zones of the other.
+less those of the other are figures of the sliver between them [Differencing1998].
+Zones that overlap are joined in a graph; connected groups of zones of one zoning are compared with
+the smallest cover and with the largest part of zones of the other.
 """
 
 from __future__ import annotations
@@ -198,11 +198,48 @@ def exposed(
     `found` are estimates of the slivers' counts (`Differences.figures`), `truth` the persons of
     every unit.
     """
+    counts, small, persons = _small(slivers, zoning, truth, threshold)
+    error = np.abs(np.rint(np.asarray(found)[small]) - counts[small])
+    exact, near = (float((error <= most).mean()) if small.any() else np.nan for most in (0, 1))
+    return Exposure(int(small.sum()), persons, exact, near)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Slivers under a threshold, persons in them, and what the bounds of a release prove of them:
+    the shares whose count is pinned to one number, and that are shown to be under the threshold.
+    """
+
+    slivers: int
+    persons: int
+    pinned: float
+    shown_small: float
+
+
+def proven(
+    slivers: Differences,
+    zoning: Zonings,
+    bounds: tuple[np.ndarray, np.ndarray],
+    truth: np.ndarray,
+    threshold: int,
+) -> Proof:
+    """Grades bounds of the slivers' counts (`Differences.bounds`): rounding, bounded noise."""
+    counts, small, persons = _small(slivers, zoning, truth, threshold)
+    lower, upper = (np.asarray(end)[small] for end in bounds)
+    holds = (lower <= counts[small]) & (counts[small] <= upper)
+    shares = [
+        float((holds & claimed).mean()) if small.any() else np.nan
+        for claimed in (lower == upper, upper < threshold)
+    ]
+    return Proof(int(small.sum()), persons, *shares)
+
+
+def _small(
+    slivers: Differences, zoning: Zonings, truth: np.ndarray, threshold: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Counts of the slivers, which are from 1 to under the threshold, and the persons in those."""
     of_atoms = np.bincount(zoning.atom, truth, minlength=zoning.n_atoms).astype(np.int64)
     counts = np.asarray(slivers.atoms @ of_atoms)
     small = (counts > 0) & (counts < threshold)
     atoms = np.unique(slivers.atoms[np.flatnonzero(small)].indices)
-    error = np.abs(np.rint(np.asarray(found)[small]) - counts[small])
-    n_small = int(small.sum())
-    exact, near = (float((error <= most).mean()) if n_small else np.nan for most in (0, 1))
-    return Exposure(n_small, int(of_atoms[atoms].sum()), exact, near)
+    return counts, small, int(of_atoms[atoms].sum())

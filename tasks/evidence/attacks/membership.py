@@ -1,7 +1,7 @@
 """Was this person in the data: the best test there is on noisy answers, and what bounds it.
 
 A guarantee bounds every test of one person's record, by whoever knows all others.
-`GaussianTradeoff` is exact for Gaussian noise (Dong, Roth and Su, 2022), `PureTradeoff` holds for
+`GaussianTradeoff` is exact for Gaussian noise [GaussianDP2022], `PureTradeoff` holds for
 (epsilon, delta).
 Methods without a guarantee have measured rates alone, with Clopper-Pearson intervals.
 """

@@ -1,7 +1,7 @@
 """What all solutions of a block's tables have in common: the least and the greatest of figures.
 
 A figure whose least and greatest agree is proven from the release alone, whatever else is open
-(generate-then-verify, 2025); a withheld cell is protected as far as its range is wide.
+[GenerateVerify2025]; a withheld cell is protected as far as its range is wide.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Reconstruction:
         return sparse.csr_array((self.count, where), shape=(self.n_blocks, n_cells))
 
     def solution_variability(self) -> tuple[np.ndarray, np.ndarray]:
-        """100 ||x - x'||_1 / (2 N) of every block, found and bound (Abowd and others, 2025).
+        """100 ||x - x'||_1 / (2 N) of every block, found and bound [Reconstruction2025].
 
         0 says that no other solution exists; two solutions differ in at most min(2 v, 100) percent
         of the N persons. Where the tables leave N open it is that of x. 0 of blocks without people.
@@ -284,9 +284,23 @@ def _any_solution(
     )
     if result.status is SolveStatus.INFEASIBLE:
         return np.zeros(0, dtype=np.int64)
-    if result.incumbent is None:
+    return _checked(part, lower, upper, widths, result.incumbent)
+
+
+def _checked(
+    part: sparse.csr_array,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    widths: np.ndarray,
+    found: np.ndarray | None,
+) -> np.ndarray | None:
+    """What a solver found, as whole numbers, if it has the tables; other variables come last."""
+    if found is None:
         return None
-    return np.rint(result.incumbent).astype(np.int64)
+    x = np.rint(found[: len(widths)]).astype(np.int64)
+    totals = part @ x
+    fits = (totals >= lower).all() and (totals <= upper).all()
+    return x if fits and (x >= 0).all() and (x <= widths).all() else None
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
@@ -360,7 +374,7 @@ def farthest_solution(
     bound = (
         max(0.0, np.floor(people - result.bound + 1e-6)) if np.isfinite(result.bound) else np.inf
     )
-    if result.incumbent is None:
+    other = _checked(matrix, lower, upper, widths, result.incumbent)
+    if other is None:
         return None, bound
-    other = np.rint(result.incumbent[:n_cells]).astype(np.int64)
     return other, max(bound, float(np.abs(other - solution).sum()))

@@ -2,7 +2,7 @@
 
 Putative are the attacker's records that match a record of the release one to one, confirmed those
 whose feature (race by ethnicity) is thereby right; precision is confirmed over putative, recall
-confirmed over all (Abowd and others, 2025). Every rate belongs beside two baselines: what a guess
+confirmed over all [Reconstruction2025]. Every rate belongs beside two baselines: what a guess
 from the block's composition gets right, with or without the person's own record in it, and beside
 the same attack on unprotected data, its ceiling.
 """

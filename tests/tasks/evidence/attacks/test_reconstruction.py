@@ -24,7 +24,7 @@ P12_STARTS = (
 
 
 class SevenPersons:
-    """The block of Garfinkel, Abowd and Martindale (2018): counts, medians, means.
+    """The block of [DatabaseReconstruction2019]: counts, medians and means.
 
     Counts of one or two are withheld. Cells are sex, race, marriage and age to 125. A median of
     four is half the sum of the two in the middle, so that every such sum has variables that tell

@@ -1,0 +1,206 @@
+"""The likeliest histogram of a block, where a release says how likely each count is.
+
+A published figure makes every true total of its row so likely: by a perturbation table under cell
+keys, by the variance under Gaussian noise. The sum of the costs -log p over all rows is least at
+the likeliest block. A row's cost is linear between whole totals: weights z_t >= 0 that add to one,
+with sum t z_t = (A x)_r and cost sum c_t z_t. Where c is convex, that is c itself; else it is the
+convex hull of c unless the weights are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from ...solvers.highs import LinearProgram, solve
+from .reconstruction import BlockStatus, Effort, Reconstruction, joined
+from .systems import UNBOUNDED, TableSystem, tighten
+
+
+@dataclass(frozen=True)
+class RowCosts:
+    """Costs of the totals `lowest`, `lowest + 1`, ... of a row; others cannot be."""
+
+    lowest: int
+    costs: np.ndarray
+
+    @property
+    def highest(self) -> int:
+        return self.lowest + len(self.costs) - 1
+
+    @property
+    def is_convex(self) -> bool:
+        return bool((np.diff(self.costs, 2) >= -1e-12).all())
+
+
+def perturbation_costs(
+    published: int, chance: Callable[[np.ndarray, int], np.ndarray], reach: int
+) -> RowCosts:
+    """-log P(published | true total) for true totals within `reach` of what was published.
+
+    `chance(totals, published)` gives the probabilities. Those of chance 0 at either end are left
+    out, within they cost more than all others together. Raises ValueError if all are 0.
+    """
+    totals = np.arange(max(published - reach, 0), published + reach + 1)
+    chances = chance(totals, published)
+    possible = np.flatnonzero(chances > 0)
+    if not len(possible):
+        raise ValueError("no true total within the reach can be published like this")
+    part = slice(possible[0], possible[-1] + 1)
+    return RowCosts(int(totals[possible[0]]), -np.log(np.maximum(chances[part], 1e-30)))
+
+
+def gaussian_costs(answer: float, variance: float, *, widest: float = 5.0) -> RowCosts:
+    """(t - answer)^2 / (2 variance) for totals t >= 0 up to `widest` standard deviations away."""
+    reach = widest * np.sqrt(variance)
+    lowest = max(0, int(np.floor(answer - reach)))
+    totals = np.arange(lowest, max(lowest, int(np.ceil(answer + reach))) + 1)
+    return RowCosts(lowest, (totals - answer) ** 2 / (2 * variance))
+
+
+@dataclass(frozen=True)
+class Likeliest:
+    """A histogram, its cost, and a bound below which no histogram's cost is; None: none found."""
+
+    histogram: np.ndarray | None
+    cost: float
+    bound: float
+
+
+def likeliest(
+    system: TableSystem,
+    costs: Sequence[RowCosts | None],
+    *,
+    exact: bool = False,
+    effort: Effort | None = None,
+) -> Likeliest:
+    """The histogram of one block whose rows cost least together; rows with None cost nothing.
+
+    Without `exact`, costs that are not convex are replaced by their convex hulls in the search
+    (`cost` is the true one, `bound` still holds). Raises ValueError without one entry a row.
+    """
+    effort = effort or Effort()
+    if len(costs) != system.n_rows:
+        raise ValueError(f"{system.n_rows} rows need as many costs, not {len(costs)}")
+    ends = [(0, UNBOUNDED) if c is None else (c.lowest, c.highest) for c in costs]
+    row_lower, row_upper = np.array(ends, dtype=np.int64).T
+    lower, upper = np.zeros(system.n_cells, np.int64), np.full(system.n_cells, UNBOUNDED)
+    if not tighten(*system.indices, row_lower.copy(), row_upper.copy(), lower, upper):
+        return Likeliest(None, np.inf, np.inf)
+    used = np.flatnonzero(upper > 0)
+    matrix = sparse.csr_array(sparse.csc_array(system.matrix)[:, used])
+    priced = [row for row, cost in enumerate(costs) if cost is not None and len(cost.costs) > 1]
+    of_rows = [costs[row] for row in priced]
+    program, objective, integral = _program(matrix, priced, of_rows, row_lower, row_upper, exact)
+    n_weights = program.n_columns - len(used)
+    bounds = program.bounds()
+    most = np.where(upper[used] >= UNBOUNDED // 2, np.inf, upper[used].astype(float))
+    result = solve(
+        objective,
+        program.matrix(),
+        *bounds,
+        column_lower=np.concatenate([lower[used].astype(float), np.zeros(n_weights)]),
+        column_upper=np.concatenate([most, np.ones(n_weights)]),
+        integral=integral,
+        node_limit=effort.solver_nodes,
+        time_limit=effort.seconds,
+    )
+    if result.incumbent is None:
+        return Likeliest(None, np.inf, result.bound)
+    histogram = np.zeros(system.n_cells, dtype=np.int64)
+    histogram[used] = np.rint(result.incumbent[: len(used)]).astype(np.int64)
+    return Likeliest(histogram, cost_of(system, histogram, costs), result.bound)
+
+
+def cost_of(system: TableSystem, histogram: np.ndarray, costs: Sequence[RowCosts | None]) -> float:
+    """The sum of the costs of a histogram's rows; infinite if one of them cannot be."""
+    totals = system.matrix @ histogram
+    found = 0.0
+    for total, cost in zip(totals, costs, strict=True):
+        if cost is None:
+            continue
+        if not cost.lowest <= total <= cost.highest:
+            return float("inf")
+        found += float(cost.costs[total - cost.lowest])
+    return found
+
+
+def _program(
+    matrix: sparse.csr_array,
+    priced: list[int],
+    costs: Sequence[RowCosts | None],
+    row_lower: np.ndarray,
+    row_upper: np.ndarray,
+    exact: bool,
+) -> tuple[LinearProgram, np.ndarray, np.ndarray]:
+    """Cells, then the weights of every priced row; its objective and which columns are whole."""
+    of_rows = [cost for cost in costs if cost is not None]
+    lengths = np.array([len(cost.costs) for cost in of_rows], dtype=np.int64)
+    n_cells = matrix.shape[1]
+    program = LinearProgram(n_cells + int(lengths.sum()))
+    free = np.setdiff1d(np.arange(matrix.shape[0]), priced)
+    part = sparse.coo_array(matrix[free])
+    high = np.where(row_upper[free] >= UNBOUNDED // 2, np.inf, row_upper[free].astype(float))
+    program.add_rows(part.coords[0], part.coords[1], part.data, row_lower[free], high)
+    weights = n_cells + np.arange(int(lengths.sum()))
+    row = np.repeat(np.arange(len(priced)), lengths)
+    totals = np.concatenate(
+        [np.zeros(0), *(cost.lowest + np.arange(len(cost.costs)) for cost in of_rows)]
+    )
+    own = sparse.coo_array(matrix[priced])
+    zeros, ones = np.zeros(len(priced)), np.ones(len(priced))
+    program.add_rows(
+        np.concatenate([own.coords[0], row]),
+        np.concatenate([own.coords[1], weights]),
+        np.concatenate([own.data, -totals]),
+        zeros,
+        zeros,
+    )
+    program.add_rows(row, weights, 1.0, ones, ones)
+    objective = np.concatenate([np.zeros(n_cells), *(cost.costs for cost in of_rows)])
+    whole = np.repeat([exact and not cost.is_convex for cost in of_rows], lengths).astype(bool)
+    return program, objective, np.concatenate([np.ones(n_cells, dtype=bool), whole])
+
+
+def reconstruct_likeliest(
+    system: TableSystem,
+    published: np.ndarray,
+    costs: Callable[[int, float], RowCosts | None],
+    *,
+    exact: bool = False,
+    effort: Effort | None = None,
+) -> Reconstruction:
+    """The likeliest histogram of every block, from `published` figures `(blocks, rows)`.
+
+    `costs(row, figure)` prices the totals of a row. What is found is OPEN: another histogram may be
+    as likely, and nothing is proven of the distance to it; UNSOLVED where none was found.
+    """
+    known: dict[tuple[int, float], RowCosts | None] = {}
+    parts = []
+    for figures in published:
+        keys = [(row, figure) for row, figure in enumerate(figures.tolist())]
+        for key in keys:
+            if key not in known:
+                known[key] = costs(*key)
+        found = likeliest(system, [known[key] for key in keys], exact=exact, effort=effort)
+        histogram = found.histogram
+        status = BlockStatus.OPEN
+        if histogram is None:
+            status, histogram = BlockStatus.UNSOLVED, np.zeros(system.n_cells, np.int64)
+        cells = np.flatnonzero(histogram)
+        parts.append(
+            Reconstruction(
+                block=np.zeros(len(cells), np.int64),
+                cell=cells,
+                count=histogram[cells],
+                persons=np.array([histogram.sum()]),
+                status=np.array([status], dtype=np.int8),
+                distance_found=np.zeros(1),
+                distance_bound=np.full(1, np.inf),
+                by_solver=np.ones(1, dtype=np.int64),
+            )
+        )
+    return joined(parts)

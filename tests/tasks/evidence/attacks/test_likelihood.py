@@ -1,0 +1,100 @@
+"""The likeliest histogram against all histograms of small blocks."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from spineflow.tasks.evidence.attacks.likelihood import (
+    RowCosts,
+    cost_of,
+    gaussian_costs,
+    likeliest,
+    perturbation_costs,
+    reconstruct_likeliest,
+)
+from spineflow.tasks.evidence.attacks.reconstruction import BlockStatus
+from spineflow.tasks.evidence.attacks.systems import system_of_tables
+
+CELLS = np.arange(6)
+SYSTEM = system_of_tables([CELLS // 3, CELLS % 3, 0 * CELLS, np.where(CELLS % 2 == 1, 0, -1)])
+EVERY = np.array(list(product(range(7), repeat=6)))
+TOTALS = SYSTEM.totals(EVERY)
+
+
+def least_cost(costs: list[RowCosts | None]) -> float:
+    """The cost of the best of all histograms with cells from 0 to 6."""
+    best = np.zeros(len(EVERY))
+    for row, cost in enumerate(costs):
+        if cost is not None:
+            table = np.full(100, np.inf)
+            table[cost.lowest : cost.highest + 1] = cost.costs
+            best += table[TOTALS[:, row]]
+    return float(best.min())
+
+
+def noisy(draws: np.random.Generator) -> np.ndarray:
+    people = np.bincount(draws.integers(0, 6, 5), minlength=6)
+    return SYSTEM.totals(people[None])[0] + draws.normal(0, 1, SYSTEM.n_rows)
+
+
+@pytest.mark.slow
+def test_gaussian_answers_have_the_integer_fit_of_least_squares() -> None:
+    draws = np.random.default_rng(3)
+    for _ in range(25):
+        costs = [gaussian_costs(answer, 1.0) for answer in noisy(draws)]
+        found = likeliest(SYSTEM, costs)
+        assert found.histogram is not None
+        assert found.cost == pytest.approx(cost_of(SYSTEM, found.histogram, costs))
+        assert found.cost == pytest.approx(least_cost(costs), abs=1e-3)
+        assert found.bound <= found.cost + 1e-6
+
+
+def spiked(totals: np.ndarray, published: int) -> np.ndarray:
+    """Half stays as it is, the rest goes evenly to the neighbours within 2: far from convex."""
+    return np.where(totals == published, 0.5, 0.125) * (np.abs(totals - published) <= 2)
+
+
+@pytest.mark.slow
+def test_costs_that_are_not_convex_are_searched_whole() -> None:
+    draws = np.random.default_rng(4)
+    improved = 0
+    for _ in range(25):
+        published = np.maximum(np.rint(noisy(draws)), 0).astype(int).tolist()
+        costs = [perturbation_costs(figure, spiked, 2) for figure in published]
+        hull, whole = (likeliest(SYSTEM, costs, exact=exact) for exact in (False, True))
+        least = least_cost(costs)
+        if np.isinf(least):
+            assert hull.histogram is whole.histogram is None
+            continue
+        assert whole.cost == pytest.approx(least, abs=1e-3)
+        assert hull.bound <= least + 1e-6 <= hull.cost + 2e-6
+        improved += hull.cost > least + 1e-3
+    assert improved, "a case in which the hull misleads"
+
+
+def test_rows_that_are_not_published_cost_nothing() -> None:
+    costs: list[RowCosts | None] = [None] * SYSTEM.n_rows
+    costs[0], costs[1], costs[5] = RowCosts(2, np.zeros(1)), RowCosts(1, np.zeros(1)), None
+    found = likeliest(SYSTEM, costs)
+    assert found.histogram is not None
+    assert SYSTEM.totals(found.histogram[None])[0, :2].tolist() == [2, 1]
+    assert found.cost == 0
+    costs[5] = RowCosts(1, np.zeros(1))
+    assert likeliest(SYSTEM, costs).histogram is None
+    with pytest.raises(ValueError, match="need as many costs"):
+        likeliest(SYSTEM, costs[:-1])
+    with pytest.raises(ValueError, match="within the reach"):
+        perturbation_costs(9, lambda totals, _: 0.0 * totals, 2)
+
+
+def test_blocks_are_rebuilt_one_after_the_other() -> None:
+    people = np.array([[1, 0, 0, 2, 0, 0], [0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 4]])
+    found = reconstruct_likeliest(
+        SYSTEM, SYSTEM.totals(people), lambda row, figure: gaussian_costs(figure, 0.5)
+    )
+    assert found.persons.tolist() == [3, 0, 5]
+    assert set(found.status) == {BlockStatus.OPEN}
+    assert (SYSTEM.totals(found.histograms(6).toarray()) == SYSTEM.totals(people)).all()
+    assert np.isinf(found.distance_bound).all()
