@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import math
 import os
 import random
 import signal
@@ -232,15 +233,17 @@ def length_of(world: World, product: str) -> int:
 
 
 def played(
-    products: Sequence[str], rounds: int, n_strikes: int, seed: str, folder: Path
+    products: Sequence[str], rounds: float, n_strikes: int, seed: str, folder: Path
 ) -> Iterator[tuple[tuple[str, str, str], str, str]]:
     """Schedules for every product, runner and server: which, the fault, and what became of it."""
     world = World(folder)
     for product in products:
         length = length_of(world, product)
-        for number in range(rounds):
+        for number in range(math.ceil(rounds)):
             for runner, server in itertools.product(RUNNERS, SERVERS):
                 chance = random.Random(f"{seed} {product} {runner} {server} {number}")
+                if chance.random() > rounds - number:
+                    continue
                 with surrounded(world, product, runner, server) as run:
                     for name, how in schedule(run, chance, n_strikes, length):
                         yield (product, runner, server), name, how
@@ -261,7 +264,9 @@ def table(columns: Sequence[str], counts: Counter[tuple[tuple[str, ...], str]]) 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("products", nargs="*", metavar="PRODUCT", help=", ".join(PRODUCTS))
-    parser.add_argument("--rounds", type=int, default=1, help="schedules of every kind")
+    parser.add_argument(
+        "--rounds", type=float, default=1, help="schedules of every kind, or a share"
+    )
     parser.add_argument("--strikes", type=int, default=3, help="faults in a run, at most")
     parser.add_argument("--seed", default="0", help="of what is done, and when")
     asked = parser.parse_args()

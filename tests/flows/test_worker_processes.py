@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from prefect import flow, task
-from prefect.context import SyncClientContext
+from prefect.context import SyncClientContext, refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner
 from spineflow.flows.runners import task_runner
@@ -98,13 +98,15 @@ def uses_of_the_client() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(("whose", "uses"), [("ours", [1, 2]), ("Prefect's", [1, 1])])
 def test_a_worker_has_one_client_for_all_of_its_tasks(
-    real_server, whose: str, uses: list[int]
+    real_server, monkeypatch: pytest.MonkeyPatch, whose: str, uses: list[int]
 ) -> None:
     """Prefect makes one for every task; where that fails, the client of `begin_worker` is needless.
 
     One that has been answered once waits for a server that goes away; a new one gives up at once.
     """
     address = real_server.environment["PREFECT_API_URL"]
+    monkeypatch.setenv("PREFECT_API_URL", address)
+    refresh_global_settings_context()
     with temporary_settings({PREFECT_API_URL: address}):
         runner = task_runner(RunnerSettings(runner="processes", workers=1), __name__)
         if whose == "Prefect's":
@@ -115,6 +117,8 @@ def test_a_worker_has_one_client_for_all_of_its_tasks(
             return [uses_of_the_client.submit().result() for _ in range(2)]
 
         assert twice() == uses
+    monkeypatch.undo()
+    refresh_global_settings_context()
 
 
 def test_prefect_s_thread_for_the_words_of_workers_has_no_settings(
