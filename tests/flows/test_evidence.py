@@ -1,0 +1,116 @@
+"""The evidence flow: methods and attacks on a generated county, from settings to the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.demo import GENERATED, write_demo
+from spineflow.flows.order import run_in_process
+from spineflow.flows.running import prepare
+from spineflow.tasks.products.registry import product
+from spineflow.tasks.runs.errors import InputRefused
+
+METHODS = """
+[methods.nothing]
+kind = "nothing"
+[methods.rounding]
+kind = "rounding"
+bases = [5]
+[methods.swapping]
+kind = "swapping"
+rates = ["1/10"]
+[methods.private]
+kind = "differential_privacy"
+rho = ["1"]
+"""
+COLUMNS = ["method", "strength", "draw", "level", "measure", "group", "value", "low", "high"]
+
+
+@pytest.fixture(scope="module")
+def settings_file(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("evidence")
+    file = write_demo(GENERATED["evidence"], folder / "demo", seed=4)
+    text = file.read_text(encoding="utf-8").replace("draws = 1", "draws = 2\nblocks = 12")
+    file.write_text(text + METHODS, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def finished(settings_file):
+    evidence = product("evidence")
+    settings = evidence.load(settings_file)
+    run = prepare(settings, settings_file.parent / "run")
+    assert evidence.order is not None
+    run_in_process(run, evidence.order(run, settings))
+    return run, settings
+
+
+@pytest.mark.slow
+def test_every_release_has_its_figures_beside_baselines_and_ceilings(finished):
+    run, _ = finished
+    table = pd.read_csv(run.root / "report" / "evidence.csv", dtype={"strength": str})
+    assert list(table.columns) == COLUMNS
+    own = table[~table["method"].isin(["baseline", "ceiling"])]
+    draws = own.groupby("method")["draw"].max().to_dict()
+    assert draws == {"nothing": 1, "rounding": 2, "swapping": 2, "private": 2}
+    errors = own[(own["measure"] == "mean absolute error") & (own["group"] == "all")]
+    by_method = errors[errors["level"] == "Block"].groupby("method")["value"].mean()
+    assert by_method["nothing"] == 0
+    assert (by_method.drop("nothing") > 0).all()
+    keys = ["level", "measure", "group"]
+    baselines = table[table["method"] == "baseline"]
+    ceilings = table[table["method"] == "ceiling"]
+    assert len(baselines)
+    # Each baseline of what is found in true tables has a ceiling; swaps are not found there.
+    shared = baselines[~baselines["measure"].str.startswith("swap_detection")]
+    assert len(shared.merge(ceilings, on=keys)) == len(shared)
+    agreement = table[
+        (table["measure"] == "reconstruction: agreement") & (table["group"] == "all")
+    ].set_index("method")["value"]
+    assert agreement["nothing"].min() > 0.9 > agreement["private"].max()
+
+
+@pytest.mark.slow
+def test_the_page_tells_methods_accuracy_and_attacks(finished):
+    run, _ = finished
+    page = run.report.read_text(encoding="utf-8")
+    for words in ("NOT PRIVATE", "none stated", "2026 order", "baseline", "ceiling", "Accuracy"):
+        assert words in page
+    assert (run.release / "evidence.csv").read_bytes() == (
+        run.root / "report" / "evidence.csv"
+    ).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_figures(finished, settings_file):
+    run, settings = finished
+    again = prepare(settings, settings_file.parent / "again")
+    run_in_process(again, product("evidence").order(again, settings))
+    tables = [pd.read_csv(own.root / "report" / "evidence.csv") for own in (run, again)]
+    told = [table[table["measure"] != "seconds"] for table in tables]
+    pd.testing.assert_frame_equal(*told)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("input.confidential=true", "set input.confidential = false"),
+        ('evidence.tables=["P99"]', "evidence.tables names 'P99'"),
+        ("evidence.learned=hue", "evidence.learned"),
+        ("evidence.known=", "go together"),
+        ('methods.nothing={kind="rounding"}', 'of kind "nothing"'),
+        ('methods.keys={kind="cell_keys",threshold=2,variances=["1"]}', "turns a count of 1"),
+        ('methods.swapping={kind="swapping",rates=["3/2"]}', "above 0 and at most 1"),
+    ],
+)
+def test_settings_that_cannot_be_compared_are_refused(settings_file, change, words):
+    with pytest.raises(InputRefused, match=words):
+        product("evidence").load(settings_file, [change])
+
+
+def test_the_budget_tells_what_private_releases_would_cost(settings_file, capsys):
+    assert main(["budget", "evidence", str(settings_file)]) == 0
+    assert "private, rho 1" in capsys.readouterr().out
