@@ -208,6 +208,7 @@ def reconstruct_likeliest(
                 status=np.array([status], dtype=np.int8),
                 distance_found=np.zeros(1),
                 distance_bound=np.full(1, np.inf),
+                certain=np.zeros(1, dtype=np.int64),
                 by_solver=np.ones(1, dtype=np.int64),
             )
         )

@@ -111,5 +111,6 @@ def _replaced(
         found.status,
         found.distance_found,
         found.distance_bound,
+        found.certain,
         found.by_solver,
     )
