@@ -1,7 +1,7 @@
 # Python 3.11, with which everything is tested, or else the newest that is here and can make
 # environments, unless one is named.
 ifndef PYTHON
-PYTHON := $(shell for name in python3.11 python3.14 python3.13 python3.12; do \
+PYTHON := $(shell for name in python3.11 python3.13 python3.12; do \
 	$$name -c 'import ensurepip, venv' 2>/dev/null && echo $$name && break; done)
 endif
 VENV := .venv
@@ -13,9 +13,9 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 # The tests start many processes, each of which imports the same modules: whatever the environment
 # says of it, these are compiled once.
-test quick soak newest newest-prefect: export PYTHONDONTWRITEBYTECODE =
+test quick soak newest newest-prefect pythons: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test newest newest-prefect quick soak check types map site recompile clean
+.PHONY: demo test newest newest-prefect pythons quick soak check types map site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -54,17 +54,29 @@ newest:
 	build/newest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	build/newest/bin/python -m pytest -m "not soak" tests/flows
 
+# The quick tests with every other Python that is supported and is here, each in an environment of its
+# own.
+pythons:
+	@for name in python3.13 python3.12; do \
+		$$name -c 'import ensurepip, venv' 2>/dev/null || { echo "$$name is not here"; continue; }; \
+		$$name -m venv build/$$name || exit 1; \
+		build/$$name/bin/python -m pip install --quiet --disable-pip-version-check \
+			-c constraints.txt -e '.[test]' || exit 1; \
+		build/$$name/bin/python -m pytest -m "not slow and not soak" || exit 1; \
+	done
+
 # What a change should pass before it is committed: a few minutes.
 quick: $(INSTALLED)
 	$(PYTEST) -m "not slow and not soak"
 
-# Every replicate study and kill test, tables of what becomes of runs that are damaged or lose what
-# they need, and the flows with the newest versions.
+# Every replicate study and kill test, tables of what becomes of runs that are damaged, killed or lose
+# what they need, the flows with the newest versions, and the quick tests with other Pythons.
 soak: $(INSTALLED)
 	SPINEFLOW_SOAK=1 $(PYTEST) -m soak
 	$(BIN)/python -m tests.flows.faults
 	$(BIN)/python -m tests.flows.outages
-	$(MAKE) newest
+	$(BIN)/python -m tests.flows.random_faults
+	$(MAKE) newest pythons
 
 # What can be said of the sources without running them.
 check: $(INSTALLED)
@@ -87,7 +99,7 @@ site: $(INSTALLED)
 	$(BIN)/python -m mkdocs build
 
 $(INSTALLED): pyproject.toml constraints.txt
-	$(if $(PYTHON),,$(error There is no Python 3.11 to 3.14 here; install one, or name it: make PYTHON=...))
+	$(if $(PYTHON),,$(error There is no Python 3.11 to 3.13 here; install one, or name it: make PYTHON=...))
 	@echo "Installing into $(VENV) with $$($(PYTHON) --version) ($(PYTHON))"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'

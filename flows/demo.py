@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,6 +37,9 @@ HOUSEHOLDS = Path(__file__).parent / "demos" / "households.toml"
 
 SEARCH = Path(__file__).parent / "demos" / "tune.toml"
 """Settings of a search on a small generated county."""
+
+EVIDENCE = Path(__file__).parent / "demos" / "evidence.toml"
+"""Settings of a comparison of protection methods on a small generated county."""
 
 PUBLISHED = Path(__file__).parent / "demos" / "estimate.toml"
 """Settings of estimates from what is published of a small generated county."""
@@ -108,10 +112,19 @@ def _products(folder: Path, seed: int) -> None:
 
 
 def _households(folder: Path, seed: int) -> None:
-    with TemporaryDirectory(dir=folder) as raw:
-        generate_county(raw, seed=seed)
-        rehouse(raw, folder / "input", seed=seed)
+    _generate_households(folder, seed, generate_county)
     shutil.copyfile(HOUSEHOLDS, folder / "settings.toml")
+
+
+def _evidence(folder: Path, seed: int) -> None:
+    _generate_households(folder, seed, partial(generate_county, persons=FEW))
+    shutil.copyfile(EVIDENCE, folder / "settings.toml")
+
+
+def _generate_households(folder: Path, seed: int, generate: Callable[..., object]) -> None:
+    with TemporaryDirectory(dir=folder) as raw:
+        generate(raw, seed=seed)
+        rehouse(raw, folder / "input", seed=seed)
 
 
 def _tune(folder: Path, seed: int) -> None:
@@ -197,6 +210,13 @@ GENERATED = {
         ),
         Demo("products", "county of 30,000 persons", "spineflow-products", _products),
         Demo("tune", f"county of {FEW:,} persons", "spineflow-tune", _tune, spends=False),
+        Demo(
+            "evidence",
+            f"county of {FEW:,} persons in households that fit together",
+            "spineflow-evidence",
+            _evidence,
+            spends=False,
+        ),
         Demo(
             "estimate",
             f"folder of noisy measurements of a county of {FEW:,} persons",

@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..tasks.evidence.product import document, order, summary
+from ..tasks.evidence.settings import DifferentialPrivacy
 from ..tasks.pages.document import Block
 from ..tasks.products.product import Product
-from ..tasks.products.registry import product
+from ..tasks.products.registry import costs_of, product
+from ..tasks.runs.settings import ProductSettings
 from .entry import settings_flow, stages_flow
 from .evidence_settings import CensusEvidenceSettings
 from .form import EvidenceForm
@@ -37,16 +39,32 @@ def fits(settings: CensusEvidenceSettings, accepted: Any) -> Iterable[Block]:
     return () if own is None else own(settings.product_settings, accepted)
 
 
+def private_releases(settings: CensusEvidenceSettings) -> dict[str, ProductSettings]:
+    """The settings of every release under differential privacy, by method and strength."""
+    return {
+        f"{name}, {strength}": settings.CENSUS.spending(
+            settings.product_settings,
+            settings.evidence.universe,
+            method.rho[number] if method.rho else None,
+            method.estimator,
+        )
+        for name, method in settings.methods.items()
+        if isinstance(method, DifferentialPrivacy)
+        for number, strength in enumerate(method.strengths)
+    }
+
+
 def _own(settings: CensusEvidenceSettings) -> Product:
     return product(settings.product_settings.PRODUCT)
 
 
 PRODUCT: Product = Product(
     settings=CensusEvidenceSettings,
-    costs=lambda settings: {},
+    costs=lambda settings: costs_of(private_releases(settings)),
     refuse=refuse,
     check_input=check_first,
     fits=fits,
+    of_parts=private_releases,
     order=order,
     document=document,
     summary=summary,

@@ -75,16 +75,23 @@ def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[
     )
 
 
+_QUIETLY = "import logging; logging.raiseExceptions = False"
+"""What a Dask worker does first where the command does not say that a log could not be sent."""
+
+
 def local_cluster(**options: Any) -> Any:
     """A Dask cluster of this machine, which the run's process alone interrupts.
 
     Whatever its threads start later, such as a worker in the place of one that was lost, is begun
     as its first workers are.
     """
+    import dask
     from distributed import LocalCluster  # The same extra.
 
+    first = [] if logging.raiseExceptions else [_QUIETLY]
     with begun_quietly():
-        return LocalCluster(**options)
+        preload = [*dask.config.get("distributed.worker.preload"), *first]
+        return LocalCluster(preload=preload, **options)
 
 
 @contextmanager

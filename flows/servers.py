@@ -15,12 +15,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryFile
+from typing import Any
 
 import httpx
 import prefect
 from prefect.context import refresh_global_settings_context
 from prefect.settings import (
     PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_HOME,
     PREFECT_SERVER_API_HOST,
     PREFECT_SERVER_API_PORT,
@@ -52,6 +54,11 @@ LEAST_ROOM = 1 << 20
 
 TOO_BUSY = 503
 """The status with which a server answers whose database is locked."""
+
+RETRIES = 7
+"""How often a run asks a server of the office again that does not answer: after 2, 4, 8, … seconds,
+together four minutes, for as long as it takes to be started again. Prefect alone gives up after
+one. Set PREFECT_CLIENT_MAX_RETRIES to another number to wait longer, or less."""
 
 SECONDS_TO_END = 5.0
 """A server of our own that takes longer to end is killed."""
@@ -132,11 +139,13 @@ class Server:
 def server_for_runs() -> Iterator[Server]:
     """In the block, runs report to the server that is set, to one found here, or to our own.
 
-    Our own does not serve yet: see `Server.begin` and `Server.wait`.
+    Our own does not serve yet: see `Server.begin` and `Server.wait`. Any other is waited for where
+    it goes away; our own, once it is gone, never comes back.
     """
     address = PREFECT_API_URL.value()
     if address is not None:
-        yield Server(address)
+        with temporary_settings({} if is_embedded() else _patience()):
+            yield Server(address)
         return
     found = local_server()
     server = _own_server() if found is None else Server(found)
@@ -147,13 +156,20 @@ def server_for_runs() -> Iterator[Server]:
     # forwards what worker processes say: they would start a server of their own.
     refresh_global_settings_context()
     try:
-        with temporary_settings({PREFECT_API_URL: server.address}):
+        patience = {} if found is None else _patience()
+        with temporary_settings({PREFECT_API_URL: server.address, **patience}):
             yield server
     finally:
         os.environ.pop(OWN_SERVER, None)
         os.environ.pop(PREFECT_API_URL.name, None)
         refresh_global_settings_context()
         server.stop()
+
+
+def _patience() -> dict[Any, int]:
+    """Settings with which Prefect waits for a server of the office; none where they are set."""
+    is_set = "max_retries" in get_current_settings().client.model_fields_set
+    return {} if is_set else {PREFECT_CLIENT_MAX_RETRIES: RETRIES}
 
 
 def _own_server() -> Server:
@@ -193,7 +209,7 @@ def address_of(flow_run_id: str) -> str:
 def too_busy(error: Exception) -> str | None:
     """What is said of a server that was too busy to answer; None for another error.
 
-    A server that is refused by its own database answers 503. Prefect asks it again for two minutes
+    A server that is refused by its own database answers 503. Prefect asks it again for minutes
     (PREFECT_CLIENT_MAX_RETRIES) before it raises that, as the cause of another error where it
     compares versions.
     """

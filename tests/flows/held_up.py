@@ -216,3 +216,15 @@ class Ongoing:
         own = self.world.draws()
         if not own or len(set(own)) < len(own):
             raise Fault(f"it was not charged once: {own}")
+
+
+def add_estimate(world: World) -> None:
+    """Add the settings of a release from the measurements of a run, which is made for that."""
+    measured = Ongoing(world, "workload.units.on_demand=false", product="topdown")
+    measured.ended()
+    world.files["estimate"] = world.folder / "estimate.toml"
+    world.files["estimate"].write_text(
+        f'[input]\nmeasurements = "{measured.run.root}/measurements"\n'
+        f'geography = "{world.folder}/county/grfc.txt"\n',
+        encoding="utf-8",
+    )

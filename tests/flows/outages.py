@@ -31,7 +31,16 @@ from spineflow.tasks.runs.work import read, tasks_of
 
 from tests.flows import surroundings
 from tests.flows.commands import ForkedCommand
-from tests.flows.held_up import HELD, WENT_ON, Fault, Ongoing, Unplayable, World, outcome
+from tests.flows.held_up import (
+    HELD,
+    WENT_ON,
+    Fault,
+    Ongoing,
+    Unplayable,
+    World,
+    add_estimate,
+    outcome,
+)
 
 
 def own_server_killed(world: World) -> str:
@@ -43,12 +52,11 @@ def own_server_killed(world: World) -> str:
 
 
 def server_killed_and_back(world: World) -> str:
-    """The office's server dies, and is started again after some seconds."""
-    # To start takes a busy machine minutes, and by itself Prefect's client waits one.
-    run = Ongoing(world, PREFECT_CLIENT_MAX_RETRIES="8")
+    """The office's server dies, and is started again after more than a minute."""
+    run = Ongoing(world)
     world.server.stop()
     (run.folder / "go").touch()
-    time.sleep(5)
+    time.sleep(80)  # Prefect's client gives up after 62, or a fifth more or less.
     world.server.start()
     return run.ended()
 
@@ -223,14 +231,7 @@ def killed(product: str, stage: str, *options: str) -> Callable[[World], str]:
 
 def estimate_killed(world: World) -> str:
     """A release from the measurements of another run is killed after its spine."""
-    measured = Ongoing(world, "workload.units.on_demand=false", product="topdown")
-    measured.ended()
-    world.files["estimate"] = world.folder / "estimate.toml"
-    world.files["estimate"].write_text(
-        f'[input]\nmeasurements = "{measured.run.root}/measurements"\n'
-        f'geography = "{world.folder}/county/grfc.txt"\n',
-        encoding="utf-8",
-    )
+    add_estimate(world)
     return killed("estimate", "spine")(world)
 
 

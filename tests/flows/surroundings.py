@@ -40,22 +40,32 @@ def made_read_only(root: Path) -> Callable[[], None]:
 
 
 class SmallDisk:
-    """A file system of eight megabytes in memory."""
+    """A file system of a few megabytes in memory."""
+
+    def __init__(self, megabytes: int = 8) -> None:
+        self.size = f"size={megabytes}m"
 
     def mount(self, place: Path) -> None:
         """Have it at a folder; raises Unplayable without the right to."""
-        mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place))
+        mount("-t", "tmpfs", "-o", self.size, "tmpfs", str(place))
         self.place = place
+
+    @contextmanager
+    def filled(self) -> Iterator[Callable[[], None]]:
+        """In the block it is full, unless what is yielded was called."""
+        ballast = self.place / "ballast"
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                continue
+        yield ballast.unlink
+        ballast.unlink(missing_ok=True)
 
     @contextmanager
     def full(self) -> Iterator[Callable[[], None]]:
         """In the block it is full, unless what is yielded was called, and afterwards it is gone."""
-        ballast = self.place / "ballast"
         try:
-            with suppress(OSError), ballast.open("wb", buffering=0) as file:
-                while file.write(bytes(4096)):
-                    continue
-            yield ballast.unlink
+            with self.filled() as make_room:
+                yield make_room
         finally:
             subprocess.run(["umount", "--lazy", str(self.place)], check=True)
 

@@ -21,6 +21,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {
     "detailed-groups": "detailed_groups.md",
     "estimate": "published_measurements.md",
+    "evidence": "evidence.md",
     "group-sizes": "group_sizes.md",
     "products": "products.md",
     "trips": "trips.md",

@@ -5,11 +5,13 @@ Threads and processes are in `test_estimators`, and on several shards.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import SETTINGS
+from spineflow.flows.runners import local_cluster
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.work import read, tasks_of
 
@@ -26,6 +28,19 @@ def made(run: RunDirectory) -> dict[str, bytes]:
         for path in (run.root / folder).rglob("*.*")
         if path.stem != "certificate"
     }
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_dask_workers_say_no_more_than_the_command_of_logs_that_could_not_be_sent(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    """Beside the sentence of a run whose server is gone, each wrote two lines."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(logging, "raiseExceptions", is_told)
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with local_cluster(**options) as cluster, distributed.Client(cluster) as client:
+        told = client.run(lambda: __import__("logging").raiseExceptions)
+    assert list(told.values()) == [is_told]
 
 
 def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ import pytest
 from prefect.server.database.configurations import AioSqliteConfiguration
 from prefect.settings import (
     PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_SERVER_API_PORT,
     PREFECT_UI_URL,
+    get_current_settings,
     temporary_settings,
 )
 from spineflow.flows import own_server, running
@@ -72,6 +74,37 @@ def test_a_server_that_was_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://other/api")
     with temporary_settings({PREFECT_API_URL: "http://set/api"}), server_for_runs():
         assert PREFECT_API_URL.value() == "http://set/api"
+
+
+@pytest.mark.parametrize("address", ["http://set/api", None])
+def test_a_server_of_the_office_is_waited_for_as_long_as_it_takes_to_start_it_again(
+    address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect alone gives up after a minute, 2 + 4 + … + 32 seconds; who has set another number of
+    retries is heard."""
+    monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://found/api")
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with temporary_settings({PREFECT_API_URL: address}):
+        assert sum(2**number for number in range(1, PREFECT_CLIENT_MAX_RETRIES.value() + 1)) == 62
+        with server_for_runs():
+            retries = PREFECT_CLIENT_MAX_RETRIES.value()
+            told = get_current_settings().to_environment_variables(exclude_unset=True)
+        assert sum(2**number for number in range(1, retries + 1)) > 240
+        assert told["PREFECT_CLIENT_MAX_RETRIES"] == str(retries), "workers are to be told of it"
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}), server_for_runs():
+            assert PREFECT_CLIENT_MAX_RETRIES.value() == 1
+
+
+def test_a_server_of_our_own_that_is_gone_is_not_waited_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: None)
+    with temporary_settings({PREFECT_API_URL: None}, restore_defaults={PREFECT_CLIENT_MAX_RETRIES}):
+        before = PREFECT_CLIENT_MAX_RETRIES.value()
+        with server_for_runs():
+            assert PREFECT_CLIENT_MAX_RETRIES.value() == before
+            with server_for_runs():
+                assert PREFECT_CLIENT_MAX_RETRIES.value() == before
 
 
 def test_threads_without_settings_see_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+from prefect import flow, task
+from prefect.context import SyncClientContext, refresh_global_settings_context
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner
 from spineflow.flows.runners import task_runner
 from spineflow.tasks.runs.settings import RunnerSettings
@@ -78,10 +81,74 @@ def test_workers_start_with_the_flow_and_none_for_copies_of_its_runner() -> None
         assert runner._executor.submit(n_started_by_a_runner).result() == 0
 
 
+def test_prefect_s_own_workers_are_new_interpreters() -> None:
+    """Where they are forked, `flows/fork_server.py` is needless."""
+    with ProcessPoolTaskRunner(max_workers=1) as runner:
+        assert runner._executor._mp_context.get_start_method() == "spawn"
+
+
+@task
+def uses_of_the_client() -> int:
+    """How many tasks have had the client that this one has."""
+    client = SyncClientContext.get().client
+    client.uses = getattr(client, "uses", 0) + 1
+    return client.uses
+
+
 @pytest.mark.slow
-def test_a_worker_that_begins_while_another_is_lost_is_not_waited_for() -> None:
-    """It would wait for the lost one's lock for ever, and the command for it."""
+@pytest.mark.parametrize(("whose", "uses"), [("ours", [1, 2]), ("Prefect's", [1, 1])])
+def test_a_worker_has_one_client_for_all_of_its_tasks(
+    real_server, monkeypatch: pytest.MonkeyPatch, whose: str, uses: list[int]
+) -> None:
+    """Prefect makes one for every task; where that fails, the client of `begin_worker` is needless.
+
+    One that has been answered once waits for a server that goes away; a new one gives up at once.
+    """
+    address = real_server.environment["PREFECT_API_URL"]
+    monkeypatch.setenv("PREFECT_API_URL", address)
+    refresh_global_settings_context()
+    with temporary_settings({PREFECT_API_URL: address}):
+        runner = task_runner(RunnerSettings(runner="processes", workers=1), __name__)
+        if whose == "Prefect's":
+            runner = ProcessPoolTaskRunner(max_workers=1)
+
+        @flow(task_runner=runner)
+        def twice() -> list[int]:
+            return [uses_of_the_client.submit().result() for _ in range(2)]
+
+        assert twice() == uses
+    monkeypatch.undo()
+    refresh_global_settings_context()
+
+
+def test_prefect_s_thread_for_the_words_of_workers_has_no_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would start a server of its own; where that fails, `server_for_runs` needs to put the
+    address in the environment no more."""
+    seen: list[str | None] = []
+    monkeypatch.setattr(
+        ProcessPoolTaskRunner,
+        "_forward_subprocess_messages",
+        lambda self: seen.append(PREFECT_API_URL.value()),
+    )
+    before = PREFECT_API_URL.value()
+    set_here = {PREFECT_API_URL: "http://127.0.0.1:9/api"}
+    with temporary_settings(set_here), ProcessPoolTaskRunner(max_workers=1) as runner:
+        runner._message_forwarding_thread.join(PATIENCE)
+    assert seen == [before]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whose", ["ours", "Prefect's"])
+def test_a_worker_that_begins_while_another_is_lost_is_not_waited_for(whose: str) -> None:
+    """It would wait for the lost one's lock for ever, and the command for it.
+
+    Where Prefect ends it, `_Processes.__exit__` is needless.
+    """
     runner = task_runner(RunnerSettings(runner="processes", workers=1))
+    if whose == "Prefect's":
+        runner = ProcessPoolTaskRunner(max_workers=1)
     with runner as begun:
         pool = begun._executor
         solving = pool.submit(time.sleep, 600)
@@ -93,5 +160,7 @@ def test_a_worker_that_begins_while_another_is_lost_is_not_waited_for() -> None:
         late.start()
         # As the pool begins one itself while it breaks, which no test can time.
         pool._processes = {late.pid: late}
-    late.join(PATIENCE)
-    assert not late.is_alive()
+    late.join(PATIENCE if whose == "ours" else 3)
+    is_waited_for = late.is_alive()
+    late.kill()
+    assert is_waited_for == (whose != "ours")

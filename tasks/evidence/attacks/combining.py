@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 
-from ..workload.population import ancestors
 from ..workload.tables import AskedTable
 from .averaging import best_estimates, recovered
 from .differencing import differences, exposed, zonings
@@ -54,8 +53,9 @@ def _pairs(release: Release) -> Iterator[tuple[AskedTable, AskedTable]]:
     for first, second in combinations(tables, 2):
         if first.name != second.name:
             continue
-        nests = (ancestors(first.places, second.places), ancestors(second.places, first.places))
-        if all(found is None for found in nests):
+        both = np.stack([_zones(first), _zones(second)])
+        n_atoms = np.unique(both, axis=1).shape[1]
+        if n_atoms > max(len(np.unique(zones)) for zones in both):
             yield first, second
 
 

@@ -17,7 +17,7 @@ from .release import Release, Row
 from .swap_detection import Linked, graded, linked
 
 SWAPS, MEMBERSHIP = "swap_detection", "membership"
-DRAWS = 400
+DRAWS = 200
 """Releases with and without a person, by which a membership test is measured."""
 FEW = 2_000
 """People of the areas on which it is measured: enough for areas of every size."""

@@ -1,0 +1,289 @@
+"""Random faults, one after the other, in runs of every product on every runner.
+
+    python -m tests.flows.random_faults [--rounds N] [--strikes N] [--seed TEXT] [PRODUCT ...]
+
+It prints two tables: what became of the runs, by product, runner and server; and by fault. Faults
+of the program are told on standard error, each with the schedule that led there.
+
+A schedule is one small private run, as a command. As soon as it has written a random number of
+files, a random fault is done to it: it is killed, its server is taken away, its disk becomes full.
+Where that ends the command, the run is continued by `spineflow resume`, and struck again; after
+some strikes it is left to itself. A strike should end in one of these:
+
+- went on: the command was not ended by it.
+- held: the command ended, without a word where it was killed and else in one sentence, and the run
+  could be continued once what was taken is back.
+- mended: a file was deleted or altered between two commands, and was made again.
+
+Whatever happens, in the end the run is complete, its files are those of its manifest, measurements
+that were published are as they were, and the ledger holds one charge. All else is a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import math
+import os
+import random
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from spineflow.flows.cli import _quieten
+
+from tests.flows.commands import PATIENCE
+from tests.flows.exposed import Run, surrounded
+from tests.flows.faults import DAMAGES, do_damage, files_of, wrong_with
+from tests.flows.held_up import (
+    HELD,
+    WENT_ON,
+    Fault,
+    Unplayable,
+    World,
+    add_estimate,
+    outcome,
+)
+
+MENDED, FAULT = "mended", "fault"
+PRODUCTS = (
+    *("topdown", "detailed-groups", "group-sizes", "trips"),
+    *("products", "estimate", "tune", "design"),
+)
+RUNNERS = ("threads", "processes", "forked", "dask")
+"""Processes are new interpreters, or forked from a fork of the command."""
+SERVERS = ("own", "office")
+"""One that the command starts and that ends with it, or one that serves all runs."""
+
+SECONDS_AWAY = 3.0
+
+
+def strike_killed(run: Run) -> None:
+    """The command is killed, with all its processes."""
+    run.command.kill()
+
+
+def strike_killed_alone(run: Run) -> None:
+    """The command is killed; its workers and its server find that out."""
+    os.kill(run.command.process.pid, signal.SIGKILL)
+
+
+def strike_interrupted(run: Run) -> None:
+    """Ctrl-C."""
+    os.kill(run.command.process.pid, signal.SIGINT)
+
+
+def strike_terminated(run: Run) -> None:
+    """SIGTERM, as when the machine is shut down."""
+    os.kill(run.command.process.pid, signal.SIGTERM)
+
+
+def strike_stopped(run: Run) -> None:
+    """All processes stand still, as where the machine sleeps, and go on."""
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        os.killpg(run.command.process.pid, number)
+        time.sleep(SECONDS_AWAY)
+
+
+def strike_worker_killed(run: Run) -> None:
+    """A worker process is killed, as where memory is wanting."""
+    workers = run.workers()
+    if not workers:
+        raise Unplayable("no worker process is there")
+    workers[0].kill()
+
+
+def strike_server_killed(run: Run) -> None:
+    """The server is killed; that of the office is started again after some seconds."""
+    if run.is_own:
+        for process in run.children("own_server"):
+            process.kill()
+        return
+    run.world.server.stop()
+    time.sleep(SECONDS_AWAY)
+    run.world.server.start()
+
+
+def strike_ledger_held(run: Run) -> None:
+    """Another program holds the ledger for some seconds."""
+    ledger = run.world.folder / "world" / "ledger.db"
+    if not ledger.exists():
+        raise Unplayable("there is no ledger yet")
+    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None, timeout=60)) as held:
+        held.execute("BEGIN EXCLUSIVE")
+        time.sleep(SECONDS_AWAY)
+        held.execute("ROLLBACK")
+
+
+def strike_disk_full(run: Run) -> None:
+    """The disk of the run's directory is full, until the command has ended."""
+    if not os.path.ismount(run.run.root):
+        raise Unplayable("needs the right to mount a file system")
+    with run.disk.filled(), contextlib.suppress(Exception):
+        run.command._wait(PATIENCE)
+
+
+STRIKES: dict[str, Callable[[Run], None]] = {
+    name.removeprefix("strike_"): strike
+    for name, strike in list(globals().items())
+    if name.startswith("strike_")
+}
+GOES_ON = ("stopped", "ledger_held")
+"""What must not end a command."""
+WORDLESS = ("killed", "killed_alone")
+DAMAGED = "file_damaged"
+
+
+def struck(run: Run, name: str, chance: random.Random, length: int) -> str:
+    """Do a fault to the command once it has written a random number of files, and judge."""
+    is_lost = name == "server_killed" and run.is_own
+    own_server = {"PREFECT_CLIENT_MAX_RETRIES": "1"} if is_lost else {}
+    present = len(files_of(run.run.root))
+    wanted = present + chance.randint(1, max(1, length - present))
+    run.begin(**own_server)
+    deadline = time.monotonic() + PATIENCE
+    while run.command.exit_code() is None and len(files_of(run.run.root)) < wanted:
+        if time.monotonic() > deadline:
+            raise Fault("it does not end")
+        time.sleep(0.02)
+    if run.command.exit_code() is not None:
+        code, told, errors = outcome(run.command)
+        raise Fault(f"exit code {code}: {errors}") if code or told else Unplayable("it has ended")
+    STRIKES[name](run)
+    if is_lost and run.command.exit_code() is None:
+        # Prefect goes on trying to send its queue of events for minutes, while the run is free.
+        with contextlib.suppress(AssertionError):
+            told = run.command.first_error()
+            run.command.kill()
+            return HELD if told.startswith("spineflow: ") else f"{FAULT}: {told}"
+    code, told, errors = outcome(run.command)
+    if code == 0 and not told:
+        return WENT_ON
+    if name in WORDLESS and code == -signal.SIGKILL:
+        return HELD
+    if name in GOES_ON or len(told) != 1 or not told[0].startswith("spineflow: "):
+        raise Fault(f"exit code {code}: {errors}")
+    return HELD
+
+
+def damaged(run: Run, chance: random.Random) -> str:
+    """Delete or alter a file that the manifest has, and put it back where that is asked for."""
+    stages = run.run.read_manifest()["stages"].values() if run.run.manifest.exists() else ()
+    names = sorted(name for stage in stages for name in stage.get("digests", ()))
+    names = [name for name in names if (run.run.root / name).is_file()]
+    if not names:
+        raise Unplayable("no stage has ended yet")
+    name = chance.choice(names)
+    file, content = run.run.root / name, (run.run.root / name).read_bytes()
+    do_damage(file, chance.choice(DAMAGES))
+    run.begin()
+    code, _, errors = outcome(run.command)
+    if code == 0:
+        return MENDED
+    wrong = wrong_with(errors, name)
+    if wrong:
+        raise Fault(f"{name} was damaged: {wrong}")
+    file.write_bytes(content)
+    return HELD
+
+
+def schedule(run: Run, chance: random.Random, n_strikes: int, length: int) -> Iterator[tuple]:
+    """Faults and their outcomes, of which the last may be one of the program, which ends it."""
+    said: list[str] = []
+    for number in range(n_strikes + 1):
+        is_done = run.run.manifest.exists() and run.run.read_manifest()["status"] == "complete"
+        is_last = is_done or number == n_strikes
+        name = "left to itself" if is_last else chance.choice([*STRIKES, DAMAGED])
+        try:
+            if is_last:
+                run.ended()
+                print(f"{run}: {', '.join(said)}", file=sys.stderr, flush=True)
+                return
+            how = damaged(run, chance) if name == DAMAGED else struck(run, name, chance, length)
+            if how.startswith(FAULT):
+                raise Fault(how)
+            run.judged()
+        except Unplayable:
+            if run.command is not None:
+                run.command.kill()
+            continue
+        except Exception as error:
+            how = FAULT
+            told = f"{run} after {said}: {name}: {error!r}"
+            print(told, file=sys.stderr, flush=True)
+        said.append(f"{name} {how}")
+        yield name, how
+        if how == FAULT:
+            return
+
+
+def length_of(world: World, product: str) -> int:
+    """How many files a run of a product has that nothing happens to."""
+    if product == "estimate":
+        add_estimate(world)
+    with surrounded(world, product, "threads", "office") as run:
+        run.ended()
+        return len(files_of(run.run.root))
+
+
+def played(
+    products: Sequence[str], rounds: float, n_strikes: int, seed: str, folder: Path
+) -> Iterator[tuple[tuple[str, str, str], str, str]]:
+    """Schedules for every product, runner and server: which, the fault, and what became of it."""
+    world = World(folder)
+    for product in products:
+        length = length_of(world, product)
+        for number in range(math.ceil(rounds)):
+            for runner, server in itertools.product(RUNNERS, SERVERS):
+                chance = random.Random(f"{seed} {product} {runner} {server} {number}")
+                if chance.random() > rounds - number:
+                    continue
+                with surrounded(world, product, runner, server) as run:
+                    for name, how in schedule(run, chance, n_strikes, length):
+                        yield (product, runner, server), name, how
+    world.server.stop()
+
+
+def table(columns: Sequence[str], counts: Counter[tuple[tuple[str, ...], str]]) -> str:
+    """How often each outcome came by some columns, as Markdown."""
+    outcomes = (WENT_ON, HELD, MENDED, FAULT)
+    lines = [f"| {' | '.join([*columns, 'tried', *outcomes])} |"]
+    lines.append("|---" * (len(columns) + 5) + "|")
+    for key in sorted({key for key, _ in counts}):
+        own = [counts[key, how] for how in outcomes]
+        lines.append(f"| {' | '.join(map(str, [*key, sum(own), *own]))} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("products", nargs="*", metavar="PRODUCT", help=", ".join(PRODUCTS))
+    parser.add_argument(
+        "--rounds", type=float, default=1, help="schedules of every kind, or a share"
+    )
+    parser.add_argument("--strikes", type=int, default=3, help="faults in a run, at most")
+    parser.add_argument("--seed", default="0", help="of what is done, and when")
+    asked = parser.parse_args()
+    os.environ["SPINEFLOW_LEDGERS"] = ""  # These are no ledgers of this machine.
+    _quieten("CRITICAL")
+    by_kind: Counter[tuple[tuple[str, ...], str]] = Counter()
+    by_fault: Counter[tuple[tuple[str, ...], str]] = Counter()
+    with tempfile.TemporaryDirectory(prefix="spineflow-faults-", dir="/dev/shm") as folder:
+        for kind, name, how in played(
+            asked.products or PRODUCTS, asked.rounds, asked.strikes, asked.seed, Path(folder)
+        ):
+            by_kind[kind, how] += 1
+            by_fault[(name.replace("_", " "),), how] += 1
+    print(table(["product", "runner", "server"], by_kind), end="\n\n")
+    print(table(["fault"], by_fault))
+    return int(any(how == FAULT for _, how in by_kind))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Attacks on releases of a small population: what they find, beside baselines and ceilings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from spineflow.tasks.census.people import People
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.evidence.attacks.release import Release
+from spineflow.tasks.evidence.attacks.tried import ATTACKS
+from spineflow.tasks.evidence.ingest.population import labels_of
+from spineflow.tasks.evidence.methods.publish import generator_of, publish
+from spineflow.tasks.evidence.paths import Draw
+from spineflow.tasks.evidence.settings import (
+    CellKeys,
+    Comparison,
+    DifferentialPrivacy,
+    Nothing,
+    Rounding,
+    Suppression,
+    Swapping,
+)
+from spineflow.tasks.evidence.workload.population import Population, counted
+from spineflow.tasks.evidence.workload.tables import AskedTable, Places, PublishedTable
+
+SCHEMA = Schema(
+    "persons",
+    ("residence", "sex", "age", "kind"),
+    (("house", "other"), ("f", "m"), tuple("abcde"), ("x", "y", "z")),
+)
+N_BLOCKS = 60
+
+
+def population(seed=1, n_households=400):
+    draws = np.random.default_rng(seed)
+    size = draws.integers(1, 5, n_households)
+    household = np.repeat(np.arange(n_households), size)
+    area = draws.integers(0, N_BLOCKS, n_households)[household]
+    levels = {
+        "residence": np.zeros(len(household), dtype=int),
+        "sex": draws.integers(0, 2, len(household)),
+        "age": draws.integers(0, 5, len(household)),
+        "kind": draws.choice(3, len(household), p=[0.7, 0.2, 0.1]),
+    }
+    people = People(area, SCHEMA.cells(levels), household)
+    blocks, tracts = np.arange(N_BLOCKS), np.arange(N_BLOCKS) // 6
+    # Towns cut through tracts; the last areas are in none.
+    towns = np.where(np.arange(N_BLOCKS) < 55, (np.arange(N_BLOCKS) + 1) // 8, -1)
+    none = np.full(10, -1)
+    places = {
+        "tract": Places("tract", tracts, tuple(map(str, range(10))), None, none),
+        "block": Places("block", blocks, tuple(map(str, blocks)), "tract", tracts),
+        "town": Places("town", towns, tuple(map(str, range(7))), None, np.full(7, -1)),
+    }
+    whole = np.ones(SCHEMA.n_cells, dtype=bool)
+    asked = [
+        ("total", "total", {}, "town"),
+        *(
+            (name, query, where, level)
+            for level in ("tract", "block")
+            for name, query, where in (
+                ("total", "total", {}),
+                ("kinds", "kind", {}),
+                *((f"of {kind}", "sex * age", {"kind": [kind]}) for kind in "xyz"),
+            )
+        ),
+    ]
+    tables = []
+    for name, text, where, level in asked:
+        query = marginal_query(SCHEMA, text)
+        mask = SCHEMA.cells_where(where) if where else whole
+        tables.append(AskedTable(name, query, mask, labels_of(SCHEMA, query), places[level]))
+    risk = marginal_query(SCHEMA, "kind").row_of_cell[people.cell]
+    agree = np.zeros(len(people), dtype=bool)
+    persons = {level: own.sums(area) for level, own in places.items()}
+    return Population(people, tables, [places["tract"]], risk, agree, persons)
+
+
+POPULATION = population()
+
+
+def release(method, *, tables=None, name="own", **comparison):
+    made = tables
+    if made is None:
+        made, _ = publish(POPULATION, method, 0, generator_of(1, name, "0", "1"))
+    return Release(
+        Comparison(**comparison),
+        Draw(name, 0, 1),
+        method,
+        made,
+        POPULATION,
+        marginal_query(SCHEMA, "kind").row_of_cell,
+        marginal_query(SCHEMA, "sex * age").row_of_cell,
+    )
+
+
+def figures(attack, of):
+    return {(measure, group): value for _, measure, group, value, *_ in ATTACKS[attack](of)}
+
+
+NOTHING = Nothing(kind="nothing")
+
+
+def test_true_tables_of_all_kinds_give_everybody_back():
+    found = figures("reconstruction", release(NOTHING))
+    assert found["reconstruction: agreement", "all"] == 1
+    assert found["reconstruction: areas with one solution", "all"] == 1
+    unique = "unique, not of the most common kind"
+    assert found["reconstruction: precision of who is who", unique] == 1
+    assert found["baseline of reconstruction: precision of who is who", unique] < 0.2
+    everybody = "reconstruction: precision of who is who", "all"
+    assert found[everybody] > found[f"baseline of {everybody[0]}", "all"]
+
+
+def test_what_no_table_asks_is_nothing_to_be_wrong_about():
+    own = release(NOTHING)
+    assert own.n_kinds == 30 < SCHEMA.n_cells
+    assert len(np.unique(own.kind_of_cell)) == 30
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Rounding(kind="rounding", bases=(3,)),
+        CellKeys(kind="cell_keys"),
+        Suppression(kind="suppression", thresholds=(3,)),
+        Swapping(kind="swapping", rates=("1/2",)),
+    ],
+    ids=lambda method: method.kind,
+)
+def test_protected_tables_give_fewer_people_back(method):
+    found = figures("reconstruction", release(method))
+    assert found["reconstruction: agreement", "all"] < 0.95
+    assert found["reconstruction: areas without a solution found", "all"] == 0
+    assert found["reconstruction: areas whose tables contradict each other", "all"] == 0
+
+
+def test_some_areas_are_attacked_where_only_some_are_asked_for():
+    few, all_ = release(NOTHING, blocks=7), release(NOTHING)
+    assert len(few.entities) == 7
+    assert (release(NOTHING, blocks=7, draws=5).entities == few.entities).all()
+    assert len(all_.entities) == N_BLOCKS
+    assert figures("reconstruction", few)["reconstruction: agreement", "all"] == 1
+
+
+def test_slivers_between_towns_and_tracts_are_found():
+    few = population(2, 60)
+    true = {key: PublishedTable.exactly(values) for key, values in few.truth.items()}
+    own = replace(release(NOTHING, tables=true), population=few)
+    found = list(ATTACKS["differencing"](own))
+    # Blocks lie in one town or none.
+    assert {row[0] for row in found} == {"town and tract"}
+    by_group = {(row[1], row[2]): row[3] for row in found}
+    group = "below 10 persons"
+    assert by_group["differencing: slivers", group] > 0
+    exactly = "differencing: counts of them found exactly", group
+    assert by_group[exactly] == 1
+    rounded = {
+        key: PublishedTable.within(5 * np.round(own / 5), 2) for key, own in few.truth.items()
+    }
+    found = list(ATTACKS["differencing"](replace(own, published=rounded)))
+    assert {(row[1], row[2]): row[3] for row in found}[exactly] < 1
+
+
+def test_averages_over_tables_find_what_single_noisy_counts_do_not():
+    noisy = Rounding(kind="rounding", bases=(3,))
+    found = figures("averaging", release(noisy))
+    many, one = (
+        found[f"averaging: counts found exactly, {how}", "10+"]
+        for how in ("by all tables", "as published")
+    )
+    assert many >= 0
+    assert one < 1
+    true = figures("averaging", release(NOTHING))
+    assert true["averaging: counts found exactly, by all tables", "3-9"] == 1
+
+
+def test_withheld_counts_leave_areas_out_of_averages():
+    withheld = {
+        key: PublishedTable.exactly(np.full_like(values, np.nan))
+        for key, values in POPULATION.truth.items()
+    }
+    assert not figures("averaging", release(NOTHING, tables=withheld))
+
+
+def test_swaps_are_found_among_people_who_are_one_of_their_kind():
+    method = Swapping(kind="swapping", rates=("1/2",))
+    found = figures("swap_detection", release(method))
+    linked = found["swap_detection: people who are linked", "all"]
+    precision = found["swap_detection: precision of who was swapped", "all"]
+    assert linked == 0 or precision == 1
+    assert not figures("swap_detection", release(NOTHING))
+
+
+def test_membership_of_true_tables_is_certain_and_bounded_under_privacy():
+    measure = "membership: true positives at 1 % false ones", "all"
+    found = figures("membership", release(NOTHING))
+    assert found[measure] == 1
+    assert found[f"baseline of {measure[0]}", "all"] == 0.01
+    private = DifferentialPrivacy(kind="differential_privacy", rho=("1/10",))
+    answers = counted(POPULATION.people, POPULATION.tables)
+    tables = {key: PublishedTable.without_bounds(value) for key, value in answers.items()}
+    bound = figures("membership", release(private, tables=tables))
+    # mu = sqrt(2 rho) = 0.447: the facts of mu-GDP at a false positive rate of 1 %.
+    assert bound[f"{measure[0]}, bound of the guarantee", "all"] == pytest.approx(0.030, abs=5e-4)
+
+
+def test_membership_is_harder_to_tell_the_larger_the_noise():
+    rates = []
+    for base in (2, 40):
+        method = Rounding(kind="rounding", bases=(base,))
+        found = figures("membership", release(method))
+        rates.append(found["membership: true positives at 1 % false ones", "all"])
+    assert rates[0] > rates[1]
+
+
+def test_a_person_is_in_the_tables_of_his_areas_alone():
+    table = POPULATION.tables[-1]
+    answers = table.answer(POPULATION.people.area, POPULATION.people.cell)
+    assert answers.sum() == table.counted[POPULATION.people.cell].sum()
+    moved = replace(POPULATION.people, area=np.zeros(len(POPULATION.people), dtype=int))
+    assert table.answer(moved.area, moved.cell)[1:].sum() == 0
