@@ -63,6 +63,8 @@ def rebuild(release: Release) -> Iterator[Row]:
     unique = found.status == BlockStatus.UNIQUE
     if len(at):
         yield level, f"{NAME}: people in areas with one solution", ALL, float(unique[at].mean())
+        certain = float(found.certain.sum() / max(found.persons.sum(), 1))
+        yield level, f"{NAME}: rebuilt people who are in every solution", ALL, certain
         yield from _who_is_who(release, unique, rebuilt_at, rebuilt_kind)
 
 
