@@ -6,7 +6,7 @@ schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
 
     system = system_of_tables([codes of table 1, codes of table 2, ...])
     found = reconstruct(system, lower, upper, seed=0, effort=Effort())
-    found.histograms(system.n_cells), found.status, found.solution_variability()
+    found.histograms(system.n_cells), found.status, found.certain, found.solution_variability()
 
     likely = reconstruct_likeliest(system, published, costs)    # costs(row, figure) -> RowCosts
     perturbation_costs(figure, chance, reach), gaussian_costs(answer, variance)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..workload.tables import AskedTable
 from .averaging import best_estimates, recovered
-from .differencing import differences, exposed, zonings
+from .differencing import differences, exposed, proven, zonings
 from .release import Release, Row
 
 DIFFERENCING, AVERAGING = "differencing", "averaging"
@@ -32,6 +32,11 @@ def difference(release: Release) -> Iterator[Row]:
         used = abs(slivers.first) @ unknown[0] + abs(slivers.second) @ unknown[1]
         told = slivers.among(np.asarray(used) == 0)
         found = told.figures(*(np.nan_to_num(own) for own in published))
+        ends = [
+            _ends(release, table, len(own))
+            for table, own in zip((first, second), published, strict=True)
+        ]
+        bounds = told.bounds(*ends)
         persons = _persons(release, first)
         level = f"{first.places.level} and {second.places.level}"
         for threshold in THRESHOLDS:
@@ -45,6 +50,14 @@ def difference(release: Release) -> Iterator[Row]:
                 guess = 1 / (threshold - 1)
                 measure = f"baseline of {DIFFERENCING}: counts of them found exactly"
                 yield level, measure, group, guess
+                proof = proven(told, zoning, bounds, persons, threshold)
+                for shown, share in (
+                    ("counts of them proven by bounds", proof.pinned),
+                    ("proven by bounds to be below", proof.shown_small),
+                ):
+                    yield level, f"{DIFFERENCING}: {shown}", group, share
+                    # Without the release nothing is proven.
+                    yield level, f"baseline of {DIFFERENCING}: {shown}", group, 0.0
 
 
 def _pairs(release: Release) -> Iterator[tuple[AskedTable, AskedTable]]:
@@ -57,6 +70,13 @@ def _pairs(release: Release) -> Iterator[tuple[AskedTable, AskedTable]]:
         n_atoms = np.unique(both, axis=1).shape[1]
         if n_atoms > max(len(np.unique(zones)) for zones in both):
             yield first, second
+
+
+def _ends(release: Release, table: AskedTable, n_zones: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of what a release says of zones, of the last of which it says nothing."""
+    own = release.published[table.key]
+    low, high = np.append(own.low[:, 0], 0.0), np.append(own.high[:, 0], np.inf)
+    return np.nan_to_num(low[:n_zones], nan=0.0), np.nan_to_num(high[:n_zones], nan=np.inf)
 
 
 def _zones(table: AskedTable) -> np.ndarray:

@@ -19,10 +19,15 @@ from ...solvers.highs import LinearProgram, solve
 from .reconstruction import BlockStatus, Effort, Reconstruction, joined
 from .systems import UNBOUNDED, TableSystem, tighten
 
+Figure = float | tuple[float, ...]
+"""What is published of a row."""
+
 
 @dataclass(frozen=True)
 class RowCosts:
-    """Costs of the totals `lowest`, `lowest + 1`, ... of a row; others cannot be."""
+    """Costs of the totals `lowest`, `lowest + 1`, ... of a row; others cannot be. Zeros throughout
+    are bounds alone.
+    """
 
     lowest: int
     costs: np.ndarray
@@ -92,7 +97,7 @@ def likeliest(
         return Likeliest(None, np.inf, np.inf)
     used = np.flatnonzero(upper > 0)
     matrix = sparse.csr_array(sparse.csc_array(system.matrix)[:, used])
-    priced = [row for row, cost in enumerate(costs) if cost is not None and len(cost.costs) > 1]
+    priced = [row for row, cost in enumerate(costs) if cost is not None and cost.costs.any()]
     of_rows = [costs[row] for row in priced]
     program, objective, integral = _program(matrix, priced, of_rows, row_lower, row_upper, exact)
     n_weights = program.n_columns - len(used)
@@ -168,20 +173,23 @@ def _program(
 def reconstruct_likeliest(
     system: TableSystem,
     published: np.ndarray,
-    costs: Callable[[int, float], RowCosts | None],
+    costs: Callable[[int, Figure], RowCosts | None],
     *,
     exact: bool = False,
     effort: Effort | None = None,
 ) -> Reconstruction:
     """The likeliest histogram of every block, from `published` figures `(blocks, rows)`.
 
-    `costs(row, figure)` prices the totals of a row. What is found is OPEN: another histogram may be
-    as likely, and nothing is proven of the distance to it; UNSOLVED where none was found.
+    `costs(row, figure)` prices the totals of a row; where several numbers tell of a row, such as a
+    value and its bounds, the figures have shape `(blocks, rows, numbers)`, and each is a tuple.
+    What is found is OPEN: another histogram may be as likely, and nothing is proven of the distance
+    to it; UNSOLVED where none was found.
     """
-    known: dict[tuple[int, float], RowCosts | None] = {}
+    known: dict[tuple[int, Figure], RowCosts | None] = {}
     parts = []
     for figures in published:
-        keys = [(row, figure) for row, figure in enumerate(figures.tolist())]
+        told = figures.tolist() if figures.ndim == 1 else map(tuple, figures.tolist())
+        keys = list(enumerate(told))
         for key in keys:
             if key not in known:
                 known[key] = costs(*key)
@@ -200,6 +208,7 @@ def reconstruct_likeliest(
                 status=np.array([status], dtype=np.int8),
                 distance_found=np.zeros(1),
                 distance_bound=np.full(1, np.inf),
+                certain=np.zeros(1, dtype=np.int64),
                 by_solver=np.ones(1, dtype=np.int64),
             )
         )

@@ -1,6 +1,7 @@
 """Reconstruction of people from tables, and what it tells of those of whom somebody knows a part.
 
-People are rebuilt area by area. They agree with true people where area and kind do, one to one.
+People are rebuilt area by area: as the tables have them, and where that leaves several solutions,
+the likeliest. They agree with true people where area and kind do, one to one.
 Somebody who knows area and, say, sex and age of everybody looks them up in the rebuilt records, and
 learns, say, their race; the same look-up among true people is not possible, and its precision is
 what the tables would tell at most.
@@ -23,6 +24,7 @@ from .reidentification import (
     reidentify,
 )
 from .release import SIZES, Release, Row
+from .weighing import most_likely
 
 NAME = "reconstruction"
 ALL = "all"
@@ -37,7 +39,10 @@ def rebuild(release: Release) -> Iterator[Row]:
     level, n_kinds = release.smallest.level, release.n_kinds
     at, kind = release.true
     persons = np.bincount(at, minlength=len(lower))
-    rebuilt_at, rebuilt_kind = (np.repeat(part, found.count) for part in (found.block, found.cell))
+    people = most_likely(release, lower, upper, found, effort)
+    rebuilt_at, rebuilt_kind = (
+        np.repeat(part, people.count) for part in (people.block, people.cell)
+    )
     key, rebuilt_key = at * n_kinds + kind, rebuilt_at * n_kinds + rebuilt_kind
     for group, inside in _by_size(persons):
         own, other = inside[at], inside[rebuilt_at]
@@ -58,6 +63,8 @@ def rebuild(release: Release) -> Iterator[Row]:
     unique = found.status == BlockStatus.UNIQUE
     if len(at):
         yield level, f"{NAME}: people in areas with one solution", ALL, float(unique[at].mean())
+        certain = float(found.certain.sum() / max(found.persons.sum(), 1))
+        yield level, f"{NAME}: rebuilt people who are in every solution", ALL, certain
         yield from _who_is_who(release, unique, rebuilt_at, rebuilt_kind)
 
 

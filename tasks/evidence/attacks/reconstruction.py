@@ -51,7 +51,9 @@ class Reconstruction:
     `block`, `cell` and `count` are the non-zero cells of the solutions. For every block, `persons`
     is their sum, `status` a `BlockStatus`, and the L1 distance ||x - x'|| from the solution x to
     the farthest one x' is at least `distance_found` (an x' was found) and at most `distance_bound`
-    (proven; infinite where nothing is). `by_solver` counts components that HiGHS had to solve.
+    (proven; infinite where nothing is). `certain` are the people that all solutions have, of those
+    components whose solutions are all known [GenerateVerify2025]. `by_solver` counts components
+    that HiGHS had to solve.
     """
 
     block: np.ndarray
@@ -61,6 +63,7 @@ class Reconstruction:
     status: np.ndarray
     distance_found: np.ndarray
     distance_bound: np.ndarray
+    certain: np.ndarray
     by_solver: np.ndarray
 
     @property
@@ -129,11 +132,11 @@ def reconstruct(
     n_blocks = len(lower)
     status = np.zeros(n_blocks, dtype=np.int8)
     found, bound = np.zeros(n_blocks), np.zeros(n_blocks)
-    persons, by_solver = np.zeros(n_blocks, np.int64), np.zeros(n_blocks, np.int64)
+    persons, certain, by_solver = np.zeros((3, n_blocks), np.int64)
     cells, counts = [], []
     for block in range(n_blocks):
         solved_before = rebuild.by_solver
-        histogram, status[block], found[block], bound[block] = rebuild.block(
+        histogram, status[block], found[block], bound[block], certain[block] = rebuild.block(
             lower[block].astype(np.int64), upper[block].astype(np.int64)
         )
         by_solver[block] = rebuild.by_solver - solved_before
@@ -150,6 +153,7 @@ def reconstruct(
         status,
         found,
         bound,
+        certain,
         by_solver,
     )
 
@@ -165,38 +169,42 @@ class _Rebuilding:
 
     def block(
         self, row_lower: np.ndarray, row_upper: np.ndarray
-    ) -> tuple[np.ndarray, BlockStatus, float, float]:
-        """The histogram of a block, its status, and the distance found and proven."""
+    ) -> tuple[np.ndarray, BlockStatus, float, float, int]:
+        """The histogram of a block, its status, the distance found and proven, certain people."""
         indices = self.system.indices
         n_cells = self.system.n_cells
         lower, upper = np.zeros(n_cells, np.int64), np.full(n_cells, UNBOUNDED)
         if not tighten(*indices, row_lower, row_upper, lower, upper):
-            return np.zeros(n_cells, np.int64), BlockStatus.IMPOSSIBLE, 0.0, 0.0
+            return np.zeros(n_cells, np.int64), BlockStatus.IMPOSSIBLE, 0.0, 0.0, 0
         free = upper > lower
         if not free.any():
-            return lower, BlockStatus.UNIQUE, 0.0, 0.0
+            return lower, BlockStatus.UNIQUE, 0.0, 0.0, int(lower.sum())
         matrix = self.system.matrix
         needed, allowed = row_lower - matrix @ lower, row_upper - matrix @ lower
         least, most = self.gaps @ (lower - upper), self.rises @ (upper - lower)
         binding = (needed > least) | (allowed < most)
         number = components(*indices[:2], binding, free)
         found = bound = 0.0
-        histogram = lower.copy()
+        histogram, certain = lower.copy(), int(lower.sum())
         for component in range(int(number.max()) + 1):
             members = np.flatnonzero(number == component)
             widths = (upper - lower)[members]
             solved = self._component(members, widths, binding, needed, allowed)
             if not len(solved.solutions):
                 status = BlockStatus.IMPOSSIBLE if solved.complete else BlockStatus.UNSOLVED
-                return np.zeros(n_cells, np.int64), status, 0.0, np.inf
+                return np.zeros(n_cells, np.int64), status, 0.0, np.inf, 0
             choice = int(self.draws.integers(len(solved.solutions))) if solved.complete else 0
             histogram[members] += solved.solutions[choice]
             farthest = np.abs(solved.solutions - solved.solutions[choice]).sum(axis=1).max()
+            if solved.complete:
+                certain += int(solved.solutions.min(axis=0).sum())
             found += float(farthest)
             bound += float(farthest) if solved.complete else solved.bound
         if found > 0:
-            return histogram, BlockStatus.SEVERAL, found, bound
-        return histogram, BlockStatus.OPEN if bound > 0 else BlockStatus.UNIQUE, found, bound
+            return histogram, BlockStatus.SEVERAL, found, bound, certain
+        if bound > 0:
+            return histogram, BlockStatus.OPEN, found, bound, certain
+        return histogram, BlockStatus.UNIQUE, found, bound, int(histogram.sum())
 
     def _component(
         self,

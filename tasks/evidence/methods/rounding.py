@@ -48,7 +48,7 @@ def controlled(counts: np.ndarray, base: int, groups: Sequence[np.ndarray]) -> P
 
     Each two-way table is rounded with its row totals, column totals and total, each to a multiple
     beside it, at the least sum of absolute changes of all of them: a network flow, whose linear
-    program has a whole-number solution (Cox and Ernst 1982). The values that come back are those of
+    program has a whole-number solution. The values that come back are those of
     the cells; totals are their sums. Raises ValueError if the solver finds no solution.
     """
     value = np.empty_like(counts)

@@ -158,11 +158,16 @@ def test_slivers_between_towns_and_tracts_are_found():
     assert by_group["differencing: slivers", group] > 0
     exactly = "differencing: counts of them found exactly", group
     assert by_group[exactly] == 1
+    pinned = "differencing: counts of them proven by bounds", group
+    assert by_group[pinned] == by_group["differencing: proven by bounds to be below", group] == 1
     rounded = {
         key: PublishedTable.within(5 * np.round(own / 5), 2) for key, own in few.truth.items()
     }
     found = list(ATTACKS["differencing"](replace(own, published=rounded)))
-    assert {(row[1], row[2]): row[3] for row in found}[exactly] < 1
+    rows = {(row[1], row[2]): row[3] for row in found}
+    assert rows[exactly] < 1
+    assert rows[pinned] < 1
+    assert rows[f"baseline of {pinned[0]}", group] == 0
 
 
 def test_averages_over_tables_find_what_single_noisy_counts_do_not():

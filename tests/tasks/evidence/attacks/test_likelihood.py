@@ -98,3 +98,8 @@ def test_blocks_are_rebuilt_one_after_the_other() -> None:
     assert set(found.status) == {BlockStatus.OPEN}
     assert (SYSTEM.totals(found.histograms(6).toarray()) == SYSTEM.totals(people)).all()
     assert np.isinf(found.distance_bound).all()
+    several = np.stack([SYSTEM.totals(people), SYSTEM.totals(people) + 1], axis=2)
+    again = reconstruct_likeliest(
+        SYSTEM, several, lambda row, figure: RowCosts(int(figure[0]), np.zeros(1))
+    )
+    assert again.persons.tolist() == [3, 0, 5]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from spineflow.tasks.evidence.attacks.audits import (
@@ -20,6 +22,8 @@ from spineflow.tasks.evidence.attacks.membership import (
     most_likely_candidate,
     optimal_statistic,
 )
+from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.noise.sampler import discrete_gaussian
 
 GAUSSIAN_ROWS = """
 .1      .447  .624  .589  .030 .004
@@ -87,6 +91,41 @@ def test_noise_a_tenth_too_small_is_shown() -> None:
     assert not is_attained(found, bound)
     assert found.accuracy.low > bound.accuracy
     assert found.true_positive.low > bound.true_positive_rate(found.false_positive.high)
+
+
+PL94_RHO = Fraction(293_764, 114_921) + Fraction(75, 1000)
+"""Persons and housing units of the redistricting product of 2020, about 2.6312."""
+
+
+def measured_on_a_path(noise: Fraction, seed: int) -> tuple[MeasuredTest, GaussianTradeoff]:
+    """The best test on all noisy answers of one record's path, with the product's own sampler.
+
+    A changed record moves one unit between two cells of every query of six geolevels; noise has
+    the variance 1 / (rho x geolevel's share x query's share), times `noise` squared.
+    """
+    source, n_draws = SeededRandom(seed), 40_000
+    levels = [Fraction(part, 40) for part in (2, 11, 7, 6, 13, 1)]
+    queries = [Fraction(part, 20) for part in (12, 5, 3)]
+    statistics = np.zeros((2, n_draws))
+    for share in (level * query for level in levels for query in queries):
+        variance = 1 / (PL94_RHO * share)
+        difference = np.array([1.0, -1.0])
+        for place, present in enumerate((1, 0)):
+            drawn = discrete_gaussian(noise**2 * variance, 2 * n_draws, source).reshape(-1, 2)
+            answers = np.array([4, 7]) + present * difference + drawn
+            statistics[place] += optimal_statistic(answers, difference, np.full(2, float(variance)))
+    found = measured_test(statistics[0], statistics[1], 0.01, alpha=0.001)
+    return found, GaussianTradeoff.of_rho(float(PL94_RHO))
+
+
+@pytest.mark.slow
+def test_noise_of_the_product_attains_its_bound_and_a_tenth_less_is_shown() -> None:
+    found, bound = measured_on_a_path(Fraction(1), 2)
+    assert bound.true_positive_rate(0.01) == pytest.approx(0.487, abs=0.002)
+    assert is_attained(found, bound)
+    weak, _ = measured_on_a_path(Fraction(9, 10), 2)
+    assert not is_attained(weak, bound)
+    assert weak.accuracy.low > bound.accuracy
 
 
 def test_attributes_are_guessed_as_well_as_two_normals_are_told_apart() -> None:

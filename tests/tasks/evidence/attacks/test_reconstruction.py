@@ -197,6 +197,11 @@ def faults(effort: Effort | None = None, attack=reconstruct) -> list[str]:
                 wrong.append("uniqueness")
             if not found.distance_found[block] == distance.max() == found.distance_bound[block]:
                 wrong.append("distance")
+            certain = solutions.min(axis=0).sum()
+            if found.certain[block] > certain or (
+                effort is None and found.certain[block] < certain
+            ):
+                wrong.append("certain people")
     assert 50 < alone < 450, "blocks of both kinds"
     return wrong
 
