@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 from pydantic import BaseModel
 from spineflow.flows.demo import COUNTRY
+from spineflow.flows.evidence_settings import CensusEvidenceSettings
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
@@ -64,6 +65,7 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "products": ProductsSettings,
     "published_measurements": EstimateSettings,
     "trips": TripsSettings,
+    "evidence": CensusEvidenceSettings,
     "tuning": AnyTuneSettings,
 }
 
