@@ -35,26 +35,6 @@ from .mechanisms import (
 from .plan import Plan
 
 
-def guarantees(plan: Plan) -> bool:
-    """Whether a plan's noise is known to protect anybody."""
-    return plan.loss is not None and plan.calibration == PROVEN
-
-
-def guarantee_of(plan: Plan) -> Guarantee:
-    """What measuring all levels guarantees: epsilon of pure differential privacy, or rho of zCDP.
-
-    The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
-    a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
-    rho is charged as four times itself in bounded zCDP, by group privacy.
-    Raises ValueError for a plan that guarantees nothing: without noise, or of the published scale.
-    """
-    loss = plan.loss
-    if loss is None or not guarantees(plan):
-        raise ValueError("a plan without noise, or of the published scale, guarantees nothing")
-    neighbors = BOUNDED if plan.bounded else UNBOUNDED
-    return Guarantee(PURE_DP if plan.rho is None else ZCDP, loss, neighbors)
-
-
 def budget_report(plan: Plan) -> dict[str, Any]:
     """What `spineflow budget --json` prints; fractions as strings.
 
@@ -92,12 +72,22 @@ def budget_report(plan: Plan) -> dict[str, Any]:
 
 
 def noise_plan(plan: Plan) -> NoisePlan:
-    """What all levels are measured with."""
+    """What all levels are measured with, and what that guarantees: epsilon of pure differential
+    privacy, or rho of zCDP; nothing without noise, or of the published scale.
+
+    The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
+    a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
+    rho is charged as four times itself in bounded zCDP, by group privacy.
+    """
+    guarantee = None
+    if plan.loss is not None and plan.calibration == PROVEN:
+        neighbors = BOUNDED if plan.bounded else UNBOUNDED
+        guarantee = Guarantee(PURE_DP if plan.rho is None else ZCDP, plan.loss, neighbors)
     return NoisePlan(
         UNIVERSE,
         plan.noise,
         plan.loss,
-        guarantee_of(plan) if guarantees(plan) else None,
+        guarantee,
         tuple(
             MeasuredLevel(
                 level.level,
