@@ -17,13 +17,7 @@ from ...ledger.summary import REPORT_DELTA
 from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
-from ...solvers.level_split import (
-    RegularTree,
-    budget_for,
-    smallest_split,
-    together,
-    variance_of_margin,
-)
+from ...solvers.level_split import RegularTree
 from ..paths import UNIVERSE
 from .mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
@@ -134,16 +128,14 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
     unknown = [target for target in wanted if target not in depths]
     if unknown:
         raise InputRefused(f"--target {unknown[0]}: name one of {', '.join(depths)}.")
-    variances = {depths[name]: variance_of_margin(margin) for name, margin in wanted.items()}
-    split = smallest_split(errors.tree, errors.units, variances)
-    shares = shares_by_name(plan, split.shares)
-    listed = ", ".join(f'{name} = "{share}"' for name, share in shares.items())
-    return together(
-        "rho",
-        split,
-        f"mechanism.levels = {{ {listed} }}",
-        budget_for(errors.tree, errors.units, variances, shares_now(plan)),
-    )
+
+    def setting(shares: Mapping[int, Fraction]) -> str:
+        named = shares_by_name(plan, shares).items()
+        listed = ", ".join(f'{name} = "{share}"' for name, share in named)
+        return f"mechanism.levels = {{ {listed} }}"
+
+    margins = {depths[name]: margin for name, margin in wanted.items()}
+    return errors.smallest_budget(margins, shares_now(plan), setting)
 
 
 def level_errors(plan: Plan) -> LevelErrors:
