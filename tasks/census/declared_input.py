@@ -167,7 +167,8 @@ class DeclaredTables:
         return self._checked(areas, counted, evidence)
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The areas and what is public of each: no record is read but those that bounds are per.
+        """The areas and what is public of each; records are read of no universe but those which
+        bounds are per.
 
         Raises InputRefused for tables that break a rule, with counts only if asked for.
         """
@@ -302,7 +303,7 @@ class DeclaredTables:
 
 
 def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:
-    """Universes that are counted: those of the run, those that bounds are per, and those that
+    """Universes that are counted: the run's own, and whichever their bounds are per or their
     relations name.
     """
     needed = set(schemas)
