@@ -21,8 +21,7 @@ import pandas as pd  # noqa: E402
 
 def main() -> None:
     """Print the table; see the module's docstring."""
-    from spineflow.tasks.topdown.checks.coverage import coverage_table
-
+    from benchmarks.coverage import coverage_table
     from tests.tasks.topdown.intervals.coverage_study import QUERIES, county, departures
 
     parser = argparse.ArgumentParser(description=__doc__)

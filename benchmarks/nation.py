@@ -4,9 +4,9 @@
 
 writes `persons/`, `units/` and `geography/` and a `settings.toml` that runs them. Whole it has the
 331,449,281 residents and 140,498,736 housing units of the 2020 Census in 8,132,968 blocks, of which
-5,900,000 can hold somebody, on the geography of `geography/generate.py`: AIAN areas, places, minor
-civil divisions and group quarters, none of which nest in tracts. A fraction has all 51 states, each
-that much smaller. Nobody in it exists.
+5,900,000 can hold somebody, on the geography of `benchmarks/national_geography.py`: AIAN areas,
+places, minor civil divisions and group quarters, none of which nest in tracts. A fraction has all
+51 states, each that much smaller. Nobody in it exists.
 
 Blocks, households and facilities are skewed in size. Races, Hispanic origin and ages cluster as
 they do in a country: a tract has a race that is frequent there, and a household mostly shares one.
@@ -92,7 +92,7 @@ def main() -> None:
 
 def write_nation(folder: Path, fraction: Fraction, seed: int = 2020) -> tuple[int, int, int]:
     """Write the tables of a fraction of the nation; returns its persons, units and blocks."""
-    from spineflow.geography.generate import NationalSizes, generate_geography
+    from benchmarks.national_geography import NationalSizes, generate_geography
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "settings.toml").write_text(SETTINGS, encoding="utf-8")

@@ -26,17 +26,18 @@ STATISTICS = ("mean", "q50", "q90", "q99", "max")
 def measure(scale: float) -> dict:
     """Build the optimised spine and its report at a scale: seconds, GiB, the report's figures."""
     from spineflow.geography.categories import off_spine_categories
-    from spineflow.geography.generate import (
-        AIAN_RANGES,
-        STRONG_MCD_STATES,
-        NationalSizes,
-        generate_geography,
-    )
     from spineflow.geography.spine import SpineRules, build_spine
     from spineflow.geography.summary import summarise_spines
     from spineflow.geography.variance import total_share
     from spineflow.tasks.census.cef_2020 import PERSONS
     from spineflow.tasks.census.queries import marginal_query
+
+    from benchmarks.national_geography import (
+        AIAN_RANGES,
+        STRONG_MCD_STATES,
+        NationalSizes,
+        generate_geography,
+    )
 
     rules = SpineRules(aian_ranges=AIAN_RANGES, strong_mcd_states=STRONG_MCD_STATES)
     budget = tomllib.loads(PRESET.read_text())["budget"]["persons"]

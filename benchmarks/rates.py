@@ -9,11 +9,35 @@ these runs together, and prints them as Python. Runs on processes tell them best
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
-from spineflow.tasks.runs.costs import fitted
+import numpy as np
+from scipy.optimize import nnls
+from spineflow.tasks.runs.costs import RATES, Rate
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.work import read, tasks_of
+from spineflow.tasks.runs.work import Task, read, tasks_of
+
+
+def fitted(tasks: Iterable[Task]) -> dict[str, Rate]:
+    """Rates of steps that have finished tasks: processor seconds, by non-negative least squares.
+
+    Relative errors are squared, so that small tasks tell what every task costs.
+    """
+    of_step: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for task in tasks:
+        if not task.reused:
+            of_step[task.step].append((task.size, task.cpu))
+    rates = {}
+    for step, points in of_step.items():
+        size, seconds = np.array(points).T
+        weight = 1 / np.maximum(seconds, 0.1)
+        matrix = np.column_stack([np.ones(len(size)), size / 1e6]) * weight[:, None]
+        fixed, slope = nnls(matrix, seconds * weight)[0]
+        again = RATES[step].again if step in RATES else False
+        rates[step] = Rate(float(f"{fixed:.2g}"), float(f"{slope:.3g}"), again)
+    return rates
 
 
 def main() -> None:

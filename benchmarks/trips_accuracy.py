@@ -84,12 +84,13 @@ def studies(
 ) -> Iterator[tuple[str, dict[str, np.ndarray], float]]:
     """Mean errors of each variant by name, and its seconds a replicate."""
     from spineflow.tasks.noise.randomness import SystemRandom
-    from spineflow.tasks.trips.checks.replicates import replicate_errors
     from spineflow.tasks.trips.ingest.ingest import check_input
     from spineflow.tasks.trips.release.error_bound import error_bounds
     from spineflow.tasks.trips.settings import TripsSettings
     from spineflow.tasks.trips.workload.plan import make_plan
     from spineflow.tasks.trips.workload.truth import TrueTree
+
+    from benchmarks.trips_replicates import replicate_errors
 
     own = input_of(data, folder, has_root=has_root)
     privacy = {"dataset": data, "epsilon": epsilon, "delta": "1e-8"}

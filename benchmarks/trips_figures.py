@@ -25,9 +25,7 @@ import pandas as pd
 from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.checks.replicates import replicate_errors
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.trips.ingest.generate_trees import DENSITIES, PARTITIONS, generate_tree
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.release.error_bound import BOUND_OF, error_bounds
 from spineflow.tasks.trips.settings import TripsSettings
@@ -35,7 +33,9 @@ from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.truth import TrueTree
 
 from benchmarks.figure_rows import KEYS, Rows, chart, number, print_table, with_range, write_charts
+from benchmarks.generated_trees import DENSITIES, PARTITIONS, generate_tree
 from benchmarks.published_figures import FALSE_DISCOVERIES
+from benchmarks.trips_replicates import replicate_errors
 
 MECHANISMS = (
     "inftda",

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused, SpineflowError
@@ -16,6 +17,10 @@ from .arguments import HOUSEHOLDS, parser
 from .interruption import answered
 from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
 from .simulation import simulate
+
+if TYPE_CHECKING:
+    from ..tasks.runs.directory import RunDirectory
+    from ..tasks.topdown.settings import TopdownSettings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -155,17 +160,26 @@ def _replicates(options: argparse.Namespace) -> int:
     return 0
 
 
-def _intervals(options: argparse.Namespace) -> int:
+def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, TopdownSettings]:
+    """An unaltered run of topdown, and its settings; raises InputRefused for another, which has
+    none of `what` is asked for.
+    """
     from ..tasks.runs.conditions import refuse_altered
-    from ..tasks.topdown.intervals.report import write_run_intervals
     from ..tasks.topdown.settings import TopdownSettings
     from .foreground import existing_run
 
     run, _, settings = existing_run(options.run_directory)
     if not isinstance(settings, TopdownSettings):
-        raise InputRefused(f"{run.root} is no run of topdown; only those have intervals.")
+        raise InputRefused(f"{run.root} is no run of topdown; only those have {what}.")
     run.refuse_edited_settings()
     refuse_altered(run)
+    return run, settings
+
+
+def _intervals(options: argparse.Namespace) -> int:
+    from ..tasks.topdown.intervals.report import write_run_intervals
+
+    run, settings = _topdown_run(options, "intervals")
     for written in write_run_intervals(
         run,
         settings,
@@ -183,16 +197,9 @@ def _intervals(options: argparse.Namespace) -> int:
 
 
 def _measurements(options: argparse.Namespace) -> int:
-    from ..tasks.runs.conditions import refuse_altered
     from ..tasks.topdown.published.export import export_measurements
-    from ..tasks.topdown.settings import TopdownSettings
-    from .foreground import existing_run
 
-    run, _, settings = existing_run(options.run_directory)
-    if not isinstance(settings, TopdownSettings):
-        raise InputRefused(f"{run.root} is no run of topdown; only those have such measurements.")
-    run.refuse_edited_settings()
-    refuse_altered(run)
+    run, settings = _topdown_run(options, "such measurements")
     for path in export_measurements(run, settings, Path(options.directory)):
         print(path)
     return 0

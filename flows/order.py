@@ -34,8 +34,8 @@ def announced(
     order: Iterable[Wave],
     notes: Callable[[], Sequence[str]] = tuple,
 ) -> Iterator[Wave]:
-    """The same waves, and a word on standard error for each warning about the ledger, and for each
-    of `notes`, which are asked for then.
+    """The waves of an order as they are, with a word on standard error for each warning about the
+    ledger, and for each of `notes`, which are asked for then.
 
     It is said once the run has been charged, before anything is drawn: what is refused until then
     is told in one sentence. Raises as `warnings_of`.
@@ -156,7 +156,8 @@ def awaited(after: Iterable[Call], stage_of_ended: Mapping[Call, str]) -> list[C
 def called(
     run: RunDirectory, order: Iterable[Wave], tracker: Tracker | None = None
 ) -> Iterator[Wave]:
-    """The same with the steps called as functions, one after the other; needs no flow."""
+    """Call the steps of every wave as functions, one after the other; yields each wave when it has
+    ended, and needs no flow."""
     artifacts: dict[Call, Artifact] = {}
     for wave in order:
         if tracker is not None:

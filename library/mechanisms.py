@@ -54,7 +54,7 @@ def topdown(
             draws nothing twice; another table needs another directory.
         dataset: The name under which the ledger adds up what is drawn from these people; by default
             what the settings say.
-        ledger: The ledger's path; likewise.
+        ledger: The ledger's path; by default what the settings say.
         privacy: Further keys of `[privacy]`, such as `seed` for input that may be disclosed.
 
     Returns:

@@ -44,7 +44,7 @@ class Run:
         path: The run directory.
         product: Name of the flow, such as `topdown`.
         run_id: As the manifest has it.
-        status: Likewise; a released run is `complete`.
+        status: As the manifest has it; a released run is `complete`.
         dataset: The name under which the ledger adds up what was drawn from these people.
         is_private: Whether the noise protects anybody; if not, all files say `NOT PRIVATE`.
         is_confidential: Whether the input is confidential, so that errors are, too.

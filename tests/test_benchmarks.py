@@ -8,10 +8,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.geography.generate import NationalSizes
 from spineflow.tasks.census.inputs import check_inputs
 
 from benchmarks.nation import write_nation
+from benchmarks.national_geography import NationalSizes
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 BENCHMARKS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "mutants")

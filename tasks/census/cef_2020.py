@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from ...validation.census.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
-from ..tables.columns import CodedColumn
 from .census import preset_census
 from .recodes import Recode
 from .schema import Schema
@@ -51,11 +48,6 @@ def person_columns(attributes: tuple[str, ...]) -> tuple[str, ...]:
     """Columns of the persons table that a schema's attributes and the checks need, as codes."""
     needed = [column for name in attributes for column in recode_of("persons", name).columns]
     return tuple(dict.fromkeys([TYPE_COLUMN, *needed]))
-
-
-def person_levels(attribute: str, columns: Mapping[str, CodedColumn]) -> np.ndarray:
-    """Level of an attribute for every person, shape `(n_persons,)`, int16; -1 where unknown."""
-    return recode_of("persons", attribute).evaluate(columns, 0)
 
 
 def is_minor(age: str | None) -> bool:

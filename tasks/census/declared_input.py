@@ -109,21 +109,6 @@ class DeclaredInput:
         return digests
 
 
-def check_declared_input(
-    census: Census,
-    schemas: Mapping[str, Schema],
-    paths: Mapping[str, str],
-    scratch: Path | None = None,
-) -> InputCheck[DeclaredInput]:
-    """Read the tables of a census, evaluate every rule and count the universes of `schemas`.
-
-    `paths` are files, folders of partitions, globs or fsspec URLs, by the names of the tables. What
-    is large is kept in temporary files in the folder `scratch`, by default the system's; they hold
-    confidential rows.
-    """
-    return DeclaredTables.of(census, schemas, paths).check(scratch)
-
-
 @dataclass(frozen=True, eq=False)
 class DeclaredTables:
     """The tables of a declared census; see `tasks.census.partitions.CensusReading`."""
@@ -136,7 +121,9 @@ class DeclaredTables:
     def of(
         cls, census: Census, schemas: Mapping[str, Schema], paths: Mapping[str, str]
     ) -> DeclaredTables:
-        """The tables at these paths; see `check_declared_input`."""
+        """The tables at these paths by the names of the tables: files, folders of partitions, globs
+        or fsspec URLs.
+        """
         files = {
             name: tuple(
                 replace(file, format=census.formats.get(name)) for file in input_files(name, path)
@@ -154,7 +141,11 @@ class DeclaredTables:
         }
 
     def check(self, scratch: Path | None) -> InputCheck[DeclaredInput]:
-        """The check of the whole, universe by universe."""
+        """Read the tables, evaluate every rule and count the universes of `schemas`.
+
+        What is large is kept in temporary files in the folder `scratch`, by default the system's;
+        they hold confidential rows.
+        """
         evidence, counted = EvidenceTally(), dict[str, Counted]()
         subject = ""
         try:
@@ -176,7 +167,8 @@ class DeclaredTables:
         return self._checked(areas, counted, evidence)
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The areas and what is public of each: no record is read but those that bounds are per.
+        """The areas and what is public of each; records are read of no universe but those which
+        bounds are per.
 
         Raises InputRefused for tables that break a rule, with counts only if asked for.
         """
@@ -311,7 +303,7 @@ class DeclaredTables:
 
 
 def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:
-    """Universes that are counted: those of the run, those that bounds are per, and those that
+    """Universes that are counted: the run's own, and whichever their bounds are per or their
     relations name.
     """
     needed = set(schemas)

@@ -2,8 +2,8 @@
 
 `parameters/` holds copies of the parameters' files, `spine/` the public geography and the shards:
 consecutive regions of one type with all iterations of one level. Measurements are in
-`measurements/detailed_groups/<pass>/<region type>/<level>/`, the first stage's totals in
-`measurements/detailed_groups_stage_1/` likewise. Persons and true counts are in
+`measurements/detailed_groups/<pass>/<region type>/<level>/`, the first stage's totals in folders of
+these names below `measurements/detailed_groups_stage_1/`. Persons and true counts are in
 `confidential/detailed_groups/`.
 """
 

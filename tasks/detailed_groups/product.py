@@ -24,7 +24,7 @@ from .checks.expected import expected_run
 from .ingest.ingest import check_input_of, parameters_of, run_parameters
 from .ingest.inputs import GroupsInput, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
-from .measurement.charge import charge_of, guarantee_of, measurement_files
+from .measurement.charge import charge_of, measurement_files
 from .paths import measured_folder
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
 from .release.budget import costs, curves, needed_budget, refuse_settings
@@ -34,6 +34,7 @@ from .release.noise_comparison import sentence_of
 from .release.relative_errors import populations_table
 from .release.report import report
 from .settings import DetailedGroupsSettings
+from .workload.guarantee import noise_plan
 from .workload.mechanism import MechanismParameters
 from .workload.parameters import read_specification
 from .workload.regions import areas_of
@@ -115,13 +116,12 @@ def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section
 def summary(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[str, ...]:
     """What is in the release, and what it cost."""
     rows = parquet.read_metadata(run.release / "population_groups.parquet").num_rows
-    guarantee = guarantee_of(run_parameters(run, settings))
-    symbol = "epsilon" if guarantee.definition == "pure_dp" else "rho"
-    cost = "infinite" if settings.privacy.infinite else f"{float(guarantee.parameter):.4f}"
+    plan = noise_plan(run_parameters(run, settings))
+    cost = "infinite" if settings.privacy.infinite else f"{float(plan.promised.parameter):.4f}"
     measured = sum(n_groups for _, _, n_groups in _groups_of_levels(run, settings))
     return (
         f"{measured:,} groups measured, {rows:,} rows released",
-        f"{symbol} {cost}, unbounded",
+        f"{plan.symbol} {cost}, unbounded",
     )
 
 

@@ -143,6 +143,11 @@ def epsilon_simple(rho: Fraction | float, delta: Fraction | float) -> float:
     return float(rho) + 2 * math.sqrt(float(rho) * _log_inverse(delta))
 
 
+def epsilons(rho: Fraction, delta: Fraction) -> dict[str, float]:
+    """Epsilon of rho-zCDP at delta, by the `tight` and by the `simple` conversion."""
+    return {"tight": epsilon_tight(rho, delta), "simple": epsilon_simple(rho, delta)}
+
+
 def rho_from_epsilon_simple(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The rho whose simple bound is epsilon at delta, rounded down to twelve significant digits.
 

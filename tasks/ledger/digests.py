@@ -50,7 +50,7 @@ class InputDigest:
     filling: tuple[str, ...] = ()
 
     def recognised_by(self, people: PeopleDigests) -> InputDigest:
-        """The same, which is also recognised by the digests of its raw columns."""
+        """The digest of an input that the digests of its raw columns recognise too."""
         return InputDigest(
             self.whole,
             (*self.parts, *people.strong),

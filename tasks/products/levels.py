@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from ...validation.outcome import Failures
 from ...validation.run_files import UnusableRunFile
-from ..ledger.accounting import Guarantee, epsilon_simple, epsilon_tight
+from ..ledger.accounting import Guarantee, epsilons
 from ..ledger.charges import Draw, NoiseTerm
 from ..ledger.exact_curve import PrivacyCurve
 from ..ledger.summary import REPORT_DELTA
@@ -107,14 +107,10 @@ class NoisePlan:
         Of a rho it is that at `delta`, by the tight and by the simple conversion.
         """
         if self.loss is None:
-            return {"tight": "inf", "simple": "inf"}
+            return dict.fromkeys(("tight", "simple"), "inf" if share else 0.0)
         if self.is_pure:
-            return dict.fromkeys(("tight", "simple"), float(self.loss))
-        spent = self.loss * share
-        return {
-            "tight": epsilon_tight(spent, self.delta),
-            "simple": epsilon_simple(spent, self.delta),
-        }
+            return dict.fromkeys(("tight", "simple"), float(self.loss * share))
+        return {**epsilons(self.loss * share, self.delta)}
 
     def needed(self, level: MeasuredLevel, target: str, margin: int, what: str) -> str:
         """A sentence: the loss at which the answers of a level have a margin of error of 95 %.

@@ -198,7 +198,8 @@ def trade_offs(
 def told_trade_offs(
     found: Mapping[str, TradeOff], others: str, question: str
 ) -> tuple[str, str, Figure]:
-    """The same of trade-offs that are known already."""
+    """What a test can tell of one record, from trade-offs that are known already; arguments as of
+    `trade_offs`."""
     series = {
         **{name: (FALSE_POSITIVES, own.false_negatives) for name, own in found.items()},
         "by guessing": (FALSE_POSITIVES, 1 - FALSE_POSITIVES),

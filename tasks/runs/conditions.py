@@ -54,7 +54,7 @@ def digest_of(path: Path) -> str:
 
 
 def digests_of(paths: Iterable[Path]) -> list[str]:
-    """The same of many files, as many at a time as there are processors."""
+    """The `digest_of` many public files, as many at a time as there are processors."""
     for thread in _ahead:
         thread.join()
     return _of_each(digest_of, list(paths))
@@ -100,7 +100,7 @@ def know_digests(known: Mapping[Path, tuple[FileState, str]]) -> None:
 
 
 def digests_if_there(paths: Sequence[Path]) -> list[str | None]:
-    """The same, None of what is not there."""
+    """SHA-256 of public files, None of what is not there."""
     return _of_each(_digest_if_there, paths)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from .work import Task
 
 
 @dataclass(frozen=True)
@@ -129,26 +127,3 @@ class Costs:
     def _default(self, step: str, size: float) -> float | None:
         rate = self.rates.get(step)
         return None if rate is None else rate.seconds + rate.per_million * size / 1e6
-
-
-def fitted(tasks: Iterable[Task]) -> dict[str, Rate]:
-    """Rates of steps that have finished tasks: processor seconds, by non-negative least squares.
-
-    Relative errors are squared, so that small tasks tell what every task costs.
-    """
-    import numpy as np
-    from scipy.optimize import nnls
-
-    of_step: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for task in tasks:
-        if not task.reused:
-            of_step[task.step].append((task.size, task.cpu))
-    rates = {}
-    for step, points in of_step.items():
-        size, seconds = np.array(points).T
-        weight = 1 / np.maximum(seconds, 0.1)
-        matrix = np.column_stack([np.ones(len(size)), size / 1e6]) * weight[:, None]
-        fixed, slope = nnls(matrix, seconds * weight)[0]
-        again = RATES[step].again if step in RATES else False
-        rates[step] = Rate(float(f"{fixed:.2g}"), float(f"{slope:.3g}"), again)
-    return rates

@@ -112,7 +112,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def sha256_of_files(paths: Iterable[Path]) -> list[str]:
-    """The same of many files, as many at a time as there are processors."""
+    """Hexadecimal SHA-256 of public files, as many at a time as there are processors."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(sha256_of_file, paths))
 

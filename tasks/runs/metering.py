@@ -50,7 +50,7 @@ def reads_public_files(module: str) -> bool:
 
 
 def confined_work(work: Work) -> Work:
-    """The same without the bytes, which depend on what is in confidential files."""
+    """Work without the bytes read and written, which depend on what is in confidential files."""
     return replace(work, read=None, written=None)
 
 

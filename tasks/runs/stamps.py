@@ -25,7 +25,8 @@ def stamp(*, is_private: bool) -> dict[str, str]:
 
 
 def stamp_at(path: Path) -> dict[str, str]:
-    """The same for a file at this path, from the run directory that it lies in, if any."""
+    """Metadata of the Parquet file at a path: a stamp if the run directory that it lies in is of a
+    run that is not private."""
     for folder in path.absolute().parents:
         if (folder / _SETTINGS).exists():
             return stamp(is_private=not (folder / STAMP_FILE).exists())

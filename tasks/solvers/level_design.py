@@ -17,7 +17,7 @@ k being 1 or 2, and where floors bind, to the larger of floor and a multiple of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -32,6 +32,7 @@ from .level_split import (
     DENOMINATOR,
     NORMAL_95,
     RegularTree,
+    budget_for,
     least_sum_split,
     smallest_split,
     thousandths,
@@ -117,6 +118,31 @@ class LevelErrors:
         """A 95 % margin over the standard deviation: of the normal or, if pure, of the Laplace
         distribution, whose deviation is sqrt(2) scales and whose margin log(20)."""
         return NORMAL_95 if self.power == 1 else math.log(20) / math.sqrt(2)
+
+    def smallest_budget(
+        self,
+        margins: Mapping[int, int],
+        now: Mapping[int, Fraction],
+        setting: Callable[[Mapping[int, Fraction]], str],
+    ) -> str | None:
+        """A sentence: the smallest budget, and its shares, with which estimates of levels have 95 %
+        margins of error. None where levels are not taken together.
+
+        `now` are the shares of now; `setting` writes shares as the settings file has them. Raises
+        InputRefused for a margin of 0, which no noise has.
+        """
+        if self.tree is None:
+            return None
+        if min(margins.values()) < 1:
+            raise InputRefused("--target: a split needs margins of 1 or more.")
+        wanted = {level: (margin / NORMAL_95) ** 2 for level, margin in margins.items()}
+        split = smallest_split(self.tree, self.units, wanted)
+        needed = budget_for(self.tree, self.units, wanted, now)
+        return (
+            f"Estimates have all of these margins at {self.symbol} {split.total:.4g} with "
+            f"{setting(split.shares)}; no split of less than {split.bound:.4g} gives them, and the "
+            f"shares of now need {needed:.4g}"
+        )
 
     def level_of(self, name: str) -> int:
         """The place of a level; raises InputRefused for another name."""

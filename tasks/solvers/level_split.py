@@ -31,8 +31,6 @@ from types import MappingProxyType
 import numpy as np
 from scipy.optimize import linprog, minimize
 
-from ..runs.errors import InputRefused
-
 DENOMINATOR = 1000
 """Shares are whole thousandths: readable, and the same on machines that round differently."""
 
@@ -224,24 +222,6 @@ def _bound(
         bounds=[*((low if low > SMALLEST else 0.0, 1.0) for low in least), (None, None)],
     )
     return 1 / -float(found.fun)
-
-
-def variance_of_margin(margin: int) -> float:
-    """The variance of a normal error that is within a margin with a probability of 95 %.
-
-    Raises InputRefused for a margin of 0, which no noise has.
-    """
-    if margin < 1:
-        raise InputRefused("--target: a split needs margins of 1 or more.")
-    return (margin / NORMAL_95) ** 2
-
-
-def together(symbol: str, split: LevelSplit, setting: str, now: float) -> str:
-    """A sentence on a split; `now` is the budget that the present shares would need."""
-    return (
-        f"Estimates have all of these margins at {symbol} {split.total:.4g} with {setting}; no "
-        f"split of less than {split.bound:.4g} gives them, and the shares of now need {now:.4g}"
-    )
 
 
 def thousandths(shares: np.ndarray, floors: Sequence[Fraction | int] = ()) -> list[Fraction]:

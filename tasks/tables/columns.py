@@ -204,7 +204,7 @@ class KeyIndex:
     """Finds the row of an identifier in a column of identifiers.
 
     Identifiers are compared as numbers if all of the indexed column are made of up to 18 digits,
-    so that integers, `7` and `000000007` agree; otherwise as texts without surrounding blanks.
+    so that integers, `7` and `000000007` agree; else as texts without surrounding blanks.
 
     What is kept are sorted 64-bit codes and their rows: the numbers themselves, or hashes of
     the texts. A hash only says which texts to compare, so that equal ones cannot mislead.

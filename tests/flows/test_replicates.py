@@ -14,7 +14,8 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.products.product import Figures
-from spineflow.tasks.trips.ingest.generate_trees import generate_tree
+
+from benchmarks.generated_trees import generate_tree
 
 
 @pytest.fixture

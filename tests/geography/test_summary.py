@@ -5,14 +5,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from spineflow.geography.categories import off_spine_categories
-from spineflow.geography.generate import (
+from spineflow.geography.spine import SpineRules, build_spine
+from spineflow.geography.summary import fan_out, geounit_counts, summarise_spines
+
+from benchmarks.national_geography import (
     AIAN_RANGES,
     STRONG_MCD_STATES,
     NationalSizes,
     generate_geography,
 )
-from spineflow.geography.spine import SpineRules, build_spine
-from spineflow.geography.summary import fan_out, geounit_counts, summarise_spines
 
 PLANTED = NationalSizes(
     blocks=24_000,

@@ -30,7 +30,7 @@ def _values(
     pattern: str | None = None,
     between: tuple[int | None, int | None] | None = None,
 ) -> Rule:
-    """The same rule about the values of its column, instead of about a yes/no column."""
+    """A rule about the values of its column, made from one about a yes/no column."""
     evidence = f"{rule.column} of {rule.name}"
     return replace(rule, allowed=None, evidence=evidence, pattern=pattern, between=between)
 

@@ -85,7 +85,7 @@ class TableRows:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of some thousand or more, where they come in smaller ones."""
+    """Rows put together to batches of some thousand or more, where they come in smaller ones."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)

@@ -138,15 +138,6 @@ class TableFailures:
         )
 
 
-def check_tabulations(release: Tabulated) -> tuple[Outcome, ...]:
-    """Check the tables of a release, and its P.L. 94-171 files if it must have them."""
-    failures = TableFailures.of(has_legacy=release.has_legacy)
-    check_files(release, failures)
-    of_states = TableFailures.of(has_legacy=release.has_legacy)
-    check_states(release, of_states)
-    return failures.with_states([of_states]).outcomes()
-
-
 def _extend(failures: Failures, later: Failures) -> None:
     """Add failures of other states; a file that none of them can use is told once."""
     if later.texts != failures.texts[: len(later.texts)] or not later.texts:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from ...ledger.accounting import (
-    PURE_DP,
-    SAFETAB_P,
-    UNBOUNDED,
-    ZCDP,
-    Guarantee,
-)
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...products.levels import MeasuredLevel, NoisePlan
+from ...products.levels import MeasuredLevel
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
@@ -35,6 +27,7 @@ from ..paths import (
 )
 from ..settings import DetailedGroupsSettings
 from ..workload.exact_loss import curve_of_change
+from ..workload.guarantee import noise_plan
 from ..workload.mapping import exact_stability, stability
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import refuse_missed_margins
@@ -42,19 +35,6 @@ from .stages import (
     LevelNoise,
     level_noise,
 )
-
-CHARGED_AS = "population groups"
-"""Name of the one draw that all stages of all levels are charged as."""
-
-
-def guarantee_of(parameters: MechanismParameters) -> Guarantee:
-    """What the whole run guarantees, adding or removing one person; Theorem 2 gives the bounded.
-
-    Theorems 1 and 2 of [SafeTabP2025]: the levels of a pass add up, and changing a person
-    costs twice as much rho. Nobody is in both passes, so that the larger one counts.
-    """
-    definition = PURE_DP if parameters.is_pure else ZCDP
-    return Guarantee(definition, parameters.total, UNBOUNDED, bounded_factor=SAFETAB_P)
 
 
 def measurement_files(run: RunDirectory) -> list[Path]:
@@ -91,11 +71,8 @@ def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge:
             for stage in noise.stages
             if stage.loss is not None
         ]
-    mechanism = DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN
-    guarantee = guarantee_of(parameters)
-    plan = NoisePlan(CHARGED_AS, mechanism, parameters.total, guarantee, tuple(levels))
     return Charge(
-        [plan.draw(curve)],
+        [noise_plan(parameters, levels=tuple(levels)).draw(curve)],
         decided_by=deciding_files(run, settings),
         truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
     )

@@ -6,8 +6,9 @@ bins), `total_only` (bool), `value` (list<int64>, row-major sex by age), `varian
 count), `plb` (the part of the level's budget spent on these counts, as `p/q`). Rows are in the
 order of region ids, then of iteration codes; every group of the universe has one.
 
-`measurements/detailed_groups_stage_1/...` likewise: `region_id`, `iteration_code`, `value` (int64,
-the noisy total), `variance`, `plb`, without the groups that are measured by a total only.
+`measurements/detailed_groups_stage_1/...`, in files of these names: `region_id`, `iteration_code`,
+`value` (int64, the noisy total), `variance`, `plb`, without the groups that are measured by a total
+only.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from ..paths import (
     stage_1_file,
 )
 from ..settings import DetailedGroupsSettings
+from ..workload.guarantee import CHARGED_AS
 from .charge import (
-    CHARGED_AS,
     has_stage_1,
     noise_of,
 )

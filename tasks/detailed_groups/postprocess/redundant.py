@@ -78,7 +78,7 @@ def redundant_spending(
 def redundant_spending_of_run(
     run: RunDirectory, settings: DetailedGroupsSettings
 ) -> tuple[str, ...]:
-    """The same for a run that has ingested its input."""
+    """`redundant_spending` of a run that has ingested its input."""
     declared = settings.mechanism.units_are_invariant
     return redundant_spending(
         settings,

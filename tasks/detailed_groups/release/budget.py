@@ -7,18 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ...ledger.accounting import (
-    PURE_DP,
-    SAFETAB_P,
-    UNBOUNDED,
-    ZCDP,
-    Guarantee,
-    epsilon_simple,
-    epsilon_tight,
-)
+from ...ledger.accounting import UNBOUNDED
 from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import margin
 from ...products.privacy_curves import Curves, with_exact
 from ...runs.errors import InputRefused
@@ -35,6 +26,7 @@ from ..workload.explorer import (
     noise_parameter,
     target_of,
 )
+from ..workload.guarantee import bounded_epsilons, noise_plan
 from ..workload.idle import refuse_idle_settings
 from ..workload.mechanism import MechanismParameters
 from ..workload.parameters import read_specification
@@ -154,12 +146,12 @@ def curves(settings: DetailedGroupsSettings) -> Curves | None:
 
 def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves:
     """By pass, in words, the curve of one person added or removed, and its rho."""
-    names = {name: f"{name.upper()} pass" for name in parameters.passes}
+    plans = {name: noise_plan(parameters, name) for name in parameters.passes}
     return Curves(
-        {label: guarantee_of_pass(parameters, name).own_rho for name, label in names.items()},
+        {plan.universe: plan.promised.own_rho for plan in plans.values()},
         {
-            label: exact_curve(parameters, specification, name, is_bounded=False)
-            for name, label in names.items()
+            plan.universe: exact_curve(parameters, specification, name, is_bounded=False)
+            for name, plan in plans.items()
         },
         "whether this one's record is there or not",
     )
@@ -184,23 +176,6 @@ def budget_report(
     return {
         name: _pass_report(parameters, specification, explorer, name, infinite=infinite)
         for name in parameters.passes
-    }
-
-
-def guarantee_of_pass(parameters: MechanismParameters, region_pass: str) -> Guarantee:
-    """What measuring one pass guarantees when one person is added or removed."""
-    definition = PURE_DP if parameters.is_pure else ZCDP
-    total = parameters.total_of(region_pass)
-    return Guarantee(definition, total, UNBOUNDED, bounded_factor=SAFETAB_P)
-
-
-def bounded_epsilons(guarantee: Guarantee) -> dict[str, float]:
-    """Epsilon of bounded neighbours, by both conversions; twice the native one under pure DP."""
-    if guarantee.definition == PURE_DP:
-        return dict.fromkeys(("tight", "simple"), 2 * float(guarantee.parameter))
-    return {
-        "tight": epsilon_tight(guarantee.bounded_rho, REPORT_DELTA),
-        "simple": epsilon_simple(guarantee.bounded_rho, REPORT_DELTA),
     }
 
 
@@ -275,19 +250,19 @@ def _pass_report(
     *,
     infinite: bool,
 ) -> dict[str, Any]:
-    guarantee = guarantee_of_pass(parameters, region_pass)
+    plan = noise_plan(parameters, region_pass)
     figures = () if infinite else level_figures(parameters, specification, region_pass)
-    native = "epsilon" if parameters.is_pure else "rho"
+    epsilon = bounded_epsilons(parameters, region_pass)
     return {
         "universe": region_pass,
-        "mechanism": DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN,
+        "mechanism": plan.mechanism,
         "neighbors": "bounded",
-        "rho": "inf" if infinite else str(guarantee.bounded_rho),
+        "rho": "inf" if infinite else plan.bounded_rho,
         "delta": str(REPORT_DELTA),
-        "epsilon": {"tight": "inf", "simple": "inf"} if infinite else bounded_epsilons(guarantee),
+        "epsilon": dict.fromkeys(epsilon, "inf") if infinite else epsilon,
         "native": {
             "neighbors": UNBOUNDED,
-            native: "inf" if infinite else str(guarantee.parameter),
+            plan.symbol: "inf" if infinite else str(plan.loss),
         },
         "attributes": {},
         "block_within": {},
@@ -320,7 +295,7 @@ def _pass_report(
             }
             for item in figures
         ],
-        "queries": [query for item in figures for query in _queries(item, guarantee.parameter)],
+        "queries": [query for item in figures for query in _queries(item, plan.promised.parameter)],
     }
 
 

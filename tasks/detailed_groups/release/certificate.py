@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...pages.document import Block, Section
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.privacy_curves import exact_figures
-from ...products.statement import Loss, Statement
+from ...products.statement import Statement
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedGroupsSettings
+from ..workload.guarantee import noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import shown_percent
-from .budget import curves_of, guarantee_of_pass, level_figures
+from .budget import curves_of, level_figures
 from .margins_of_error import margins_section
 
 
@@ -87,7 +87,6 @@ def statement_of(
         together = (
             "Nobody is counted in both passes, so that the larger loss is that of both together."
         )
-    mechanism = DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN
     return Statement(
         None,
         (
@@ -98,10 +97,7 @@ def statement_of(
             "The guarantee compares two tables, one of which has one person's record more than "
             f"the other. {changed}",
         ),
-        tuple(
-            Loss(f"{name.upper()} pass", mechanism, guarantee_of_pass(parameters, name))
-            for name in parameters.passes
-        ),
+        tuple(noise_plan(parameters, name).stated for name in parameters.passes),
         together,
         are_disjoint=True,
         further=figures,

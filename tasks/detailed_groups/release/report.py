@@ -23,13 +23,12 @@ from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
+from ..workload.guarantee import bounded_epsilons, noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import region_types
 from .budget import (
     LevelFigures,
-    bounded_epsilons,
     budget_report,
-    guarantee_of_pass,
     level_figures,
 )
 from .certificate import exact_of
@@ -87,14 +86,14 @@ def guarantee_section(parameters: MechanismParameters, *, infinite: bool) -> Sec
     """What the mechanism guarantees, pass by pass."""
     rows = []
     for region_pass in parameters.passes:
-        guarantee = guarantee_of_pass(parameters, region_pass)
-        epsilon = bounded_epsilons(guarantee)
+        plan = noise_plan(parameters, region_pass)
+        epsilon = bounded_epsilons(parameters, region_pass)
         rows.append(
             (
                 region_pass,
-                "epsilon" if parameters.is_pure else "rho",
-                "inf" if infinite else str(guarantee.parameter),
-                "inf" if infinite else str(guarantee.bounded_rho),
+                plan.symbol,
+                "inf" if infinite else str(plan.loss),
+                "inf" if infinite else plan.bounded_rho,
                 "inf" if infinite else f"{epsilon['tight']:.2f}",
             )
         )

@@ -62,7 +62,7 @@ class LevelBudget:
         return self._noise(self.budget)
 
     def with_budget(self, budget: Fraction) -> LevelBudget:
-        """The same level at another budget."""
+        """A level with this stability and these shares of the stages, at another budget."""
         return LevelBudget(budget, self.stability, self.stage_1_fraction, self.is_pure)
 
     def _noise(self, loss: Fraction) -> IntegerDistribution:

@@ -18,7 +18,7 @@ from ...products.reports import report_document
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
-from ..workload.costs import guarantee_of, guarantees, noise_plan
+from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from .certificate import exact_of
 from .front_page import overview
@@ -59,7 +59,8 @@ def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
 
 
 def _release(plan: Plan) -> Section:
-    rho = f"{float(guarantee_of(plan).bounded_rho):.4g}" if guarantees(plan) else NONE
+    guarantee = noise_plan(plan).guarantee
+    rho = NONE if guarantee is None else f"{float(guarantee.bounded_rho):.4g}"
     rows = (
         ("mechanism", plan.mechanism),
         *_loss_rows(plan),

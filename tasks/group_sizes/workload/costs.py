@@ -17,13 +17,7 @@ from ...ledger.summary import REPORT_DELTA
 from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
-from ...solvers.level_split import (
-    RegularTree,
-    budget_for,
-    smallest_split,
-    together,
-    variance_of_margin,
-)
+from ...solvers.level_split import RegularTree
 from ..paths import UNIVERSE
 from .mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
@@ -33,26 +27,6 @@ from .mechanisms import (
     TOPDOWN,
 )
 from .plan import Plan
-
-
-def guarantees(plan: Plan) -> bool:
-    """Whether a plan's noise is known to protect anybody."""
-    return plan.loss is not None and plan.calibration == PROVEN
-
-
-def guarantee_of(plan: Plan) -> Guarantee:
-    """What measuring all levels guarantees: epsilon of pure differential privacy, or rho of zCDP.
-
-    The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
-    a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
-    rho is charged as four times itself in bounded zCDP, by group privacy.
-    Raises ValueError for a plan that guarantees nothing: without noise, or of the published scale.
-    """
-    loss = plan.loss
-    if loss is None or not guarantees(plan):
-        raise ValueError("a plan without noise, or of the published scale, guarantees nothing")
-    neighbors = BOUNDED if plan.bounded else UNBOUNDED
-    return Guarantee(PURE_DP if plan.rho is None else ZCDP, loss, neighbors)
 
 
 def budget_report(plan: Plan) -> dict[str, Any]:
@@ -92,12 +66,22 @@ def budget_report(plan: Plan) -> dict[str, Any]:
 
 
 def noise_plan(plan: Plan) -> NoisePlan:
-    """What all levels are measured with."""
+    """What all levels are measured with, and what that guarantees: epsilon of pure differential
+    privacy, or rho of zCDP; nothing without noise, or of the published scale.
+
+    The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
+    a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
+    rho is charged as four times itself in bounded zCDP, by group privacy.
+    """
+    guarantee = None
+    if plan.loss is not None and plan.calibration == PROVEN:
+        neighbors = BOUNDED if plan.bounded else UNBOUNDED
+        guarantee = Guarantee(PURE_DP if plan.rho is None else ZCDP, plan.loss, neighbors)
     return NoisePlan(
         UNIVERSE,
         plan.noise,
         plan.loss,
-        guarantee_of(plan) if guarantees(plan) else None,
+        guarantee,
         tuple(
             MeasuredLevel(
                 level.level,
@@ -144,16 +128,14 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
     unknown = [target for target in wanted if target not in depths]
     if unknown:
         raise InputRefused(f"--target {unknown[0]}: name one of {', '.join(depths)}.")
-    variances = {depths[name]: variance_of_margin(margin) for name, margin in wanted.items()}
-    split = smallest_split(errors.tree, errors.units, variances)
-    shares = shares_by_name(plan, split.shares)
-    listed = ", ".join(f'{name} = "{share}"' for name, share in shares.items())
-    return together(
-        "rho",
-        split,
-        f"mechanism.levels = {{ {listed} }}",
-        budget_for(errors.tree, errors.units, variances, shares_now(plan)),
-    )
+
+    def setting(shares: Mapping[int, Fraction]) -> str:
+        named = shares_by_name(plan, shares).items()
+        listed = ", ".join(f'{name} = "{share}"' for name, share in named)
+        return f"mechanism.levels = {{ {listed} }}"
+
+    margins = {depths[name]: margin for name, margin in wanted.items()}
+    return errors.smallest_budget(margins, shares_now(plan), setting)
 
 
 def level_errors(plan: Plan) -> LevelErrors:

@@ -25,7 +25,7 @@ from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
 from ...products.privacy_curves import Curves
 from ..paths import UNIVERSE
-from .costs import guarantees, noise_plan
+from .costs import noise_plan
 from .mechanisms import GROUP_SIZES
 from .plan import Plan
 
@@ -62,18 +62,20 @@ def curve_of_change(plan: Plan) -> PrivacyCurve | None:
 
 
 def _curve(plan: Plan, *, is_bounded: bool) -> PrivacyCurve | None:
-    return known_curve({}, [list(_alternatives(plan, is_bounded))]) if guarantees(plan) else None
+    if noise_plan(plan).guarantee is None:
+        return None
+    return known_curve({}, [list(_alternatives(plan, is_bounded))])
 
 
 def curves_of(plan: Plan) -> Curves | None:
     """The curve and its rho between the plan's neighbours; None where nothing is guaranteed."""
-    if not guarantees(plan):
+    guarantee = noise_plan(plan).guarantee
+    if guarantee is None:
         return None
     question = "whether this one is in a group or in none"
     if plan.bounded:
         question = "whether this one is in one group rather than in another"
-    rho = noise_plan(plan).promised.own_rho
-    return Curves({UNIVERSE: rho}, {UNIVERSE: exact_curve(plan)}, question)
+    return Curves({UNIVERSE: guarantee.own_rho}, {UNIVERSE: exact_curve(plan)}, question)
 
 
 def _alternatives(plan: Plan, is_bounded: bool) -> Iterator[Counts]:

@@ -181,13 +181,13 @@ class DesignSettings(TopdownSettings):
 
 
 class ComparisonSettings(DesignSettings):
-    """The same settings, for the flow that designs a budget and compares it with others."""
+    """Settings of a design, for the flow that also compares the designed budget with others."""
 
     PRODUCT: ClassVar[str] = "design"
 
     @property
     def estimators(self) -> tuple[Estimator, ...]:
-        """Those that are compared."""
+        """The estimators that are compared."""
         return self.comparison.estimators or possible_estimators(self.topdown)
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:

@@ -17,7 +17,7 @@ from ...census.schema import Schema
 from ...ledger.charges import Draw
 from ...ledger.exact_curve import PrivacyCurve
 from ...noise.draws import Noise
-from ...products.levels import MeasuredLevel, NoisePlan
+from ...products.levels import MeasuredLevel
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused, InputRefused
@@ -33,7 +33,7 @@ from ..settings import TopdownSettings
 from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine
 from ..spine.shards import SHARDS, Shard, read_shards
 from ..workload.budget import Budget
-from ..workload.costs import check_budget, guarantee_of
+from ..workload.costs import check_budget, guarantee_of, noise_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
 from .constrain import refuse_unheld_invariants
 from .measure import part_of
@@ -121,9 +121,8 @@ def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
     """What measuring a universe is charged as: its guarantee, every noise, how many values, and the
     curve over the paths of its spine.
     """
-    guarantee = guarantee_of(budget)
     if budget.infinite:
-        return Draw(budget.universe, budget.mechanism, guarantee)
+        return Draw(budget.universe, budget.mechanism, guarantee_of(budget))
     levels = []
     for level in spine.geolevels:
         n_geounits = np.bincount(level.plb_share_code, minlength=len(level.plb_shares)).tolist()
@@ -141,8 +140,7 @@ def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
                 for share, n in used
                 if share * query_share
             ]
-    plan = NoisePlan(budget.universe, budget.mechanism, budget.total, guarantee, tuple(levels))
-    return plan.draw(_curve_of(budget, spine))
+    return noise_plan(budget, tuple(levels)).draw(_curve_of(budget, spine))
 
 
 def _curve_of(budget: Budget, spine: Spine) -> PrivacyCurve | None:

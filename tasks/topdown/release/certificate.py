@@ -12,14 +12,14 @@ from ...pages.document import NONE, Block, Section, Table
 from ...pages.numbers import shown_bound, shown_delta, shown_epsilon
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.privacy_curves import told_trade_offs
-from ...products.statement import Loss, Statement
+from ...products.statement import Statement
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
-from ..workload.costs import budget_report, guarantee_of
+from ..workload.costs import budget_report, guarantee_of, noise_plan, reported_delta
 from ..workload.exact_loss import ExactParts
 from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 from .declared_statements import declared_statements
-from .exact_losses import ExactLoss, has_losses, loss_of, reported_delta
+from .exact_losses import ExactLoss, has_losses, loss_of
 from .margins import universes_without_margins
 from .protected_tables import per_person, protected_tables
 
@@ -175,10 +175,7 @@ def statement_of(
         None,
         tuple(_protected(settings, universe) for universe in universes),
         tuple(_change(settings, universe) for universe in universes),
-        tuple(
-            Loss(budget.universe, budget.mechanism, guarantee_of(budget), reported_delta(budget))
-            for budget in budgets
-        ),
+        tuple(noise_plan(budget).stated for budget in budgets),
         together,
         further=(*figures, *further, *_parts_of_a_record(settings, reports)),
     )

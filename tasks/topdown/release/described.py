@@ -57,8 +57,8 @@ def matched(
     """Records `(n_areas, n_cells)` of two universes, matched within areas and answers.
 
     row : (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
-    row_of_later : (n_cells,) likewise. Raises ValueError where an area has not as many records of
-    both in an answer.
+    row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has not
+    as many records of both in an answer.
     """
     first, second = _ordered(earlier, row), _ordered(later, row_of_later)
     is_told = first["row"].to_numpy() >= 0

@@ -10,21 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ....geography.levels import Spine
-from ...ledger.summary import REPORT_DELTA
 from ...products.privacy_curves import CurvePoints, TradeOff, curve_points, trade_off
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
-from ..workload.budget import Budget
+from ..workload.costs import reported_delta
 from ..workload.exact_loss import ExactParts, exact_curve, exact_epsilon, exact_parts, paths_of
 
 
@@ -41,11 +39,6 @@ class ExactLoss:
     parts: ExactParts
     points: CurvePoints | None
     tests: TradeOff | None
-
-
-def reported_delta(budget: Budget) -> Fraction:
-    """The delta at which the epsilon of a universe is told."""
-    return REPORT_DELTA if budget.delta is None else budget.delta
 
 
 def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactLoss | None:

@@ -134,16 +134,8 @@ def write_microdata(
         parts = _with_facilities(parts, _facility_counts(invariants, n_cells), schema)
         n_cells += 1
     filled = [_filled(column, schema, further, n_cells) for column in declared]
-
-    def columns(counts: _Counts) -> list[_CodedColumn | str]:
-        return [
-            column if isinstance(column, _CodedColumn) else column(counts.block_geocode)
-            for column in filled
-        ]
-
-    ordered = _ordered_parts(parts, n_cells)
     stem = directory / f"mdf_{schema.universe}"
-    return _write(ordered, columns, stem, is_private, rows_per_batch)
+    return _write(_ordered_parts(parts, n_cells), filled, stem, is_private, rows_per_batch)
 
 
 def write_coded(
@@ -172,15 +164,8 @@ def write_coded(
         else:
             filled.append(_of_block(column))
     filled += coded.values()
-
-    def made(counts: _Counts) -> list[_CodedColumn | str]:
-        return [
-            column if isinstance(column, _CodedColumn) else column(counts.block_geocode)
-            for column in filled
-        ]
-
     ordered = _ordered_parts([block_estimates], numbers)
-    return _write(ordered, made, stem, is_private, rows_per_batch)
+    return _write(ordered, filled, stem, is_private, rows_per_batch)
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
@@ -355,11 +340,21 @@ def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _Coded
 
 def _write(
     parts: Iterable[_Counts],
-    columns: Callable[[_Counts], Sequence[_CodedColumn | str]],
+    filled: Sequence[_CodedColumn | Callable[[pa.Array], _CodedColumn | str]],
     stem: Path,
     is_private: bool,
     rows_per_batch: int,
 ) -> WrittenFiles:
+    """Write the rows of all parts; of `filled` those columns that cells do not tell are made of the
+    geocodes of each part's blocks.
+    """
+
+    def columns(counts: _Counts) -> list[_CodedColumn | str]:
+        return [
+            column if isinstance(column, _CodedColumn) else column(counts.block_geocode)
+            for column in filled
+        ]
+
     of_rows = columns(_NO_COUNTS)
     names = [column if isinstance(column, str) else column.name for column in of_rows]
     numbers = [column for column in of_rows if isinstance(column, str)]

@@ -325,7 +325,7 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
 
 
 def with_blocks_only(spine: Spine) -> Spine:
-    """The same geounits, of which the blocks have the whole budget and all others none."""
+    """The spine with the whole budget at its blocks and none at all other geounits."""
     geolevels = []
     for level in spine.geolevels:
         share = Fraction(level is spine.geolevels[-1])

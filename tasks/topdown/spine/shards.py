@@ -112,7 +112,7 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
 
 
 def shards_by_geolevel(folder: Path) -> dict[str, list[Shard]]:
-    """The same shards by the geolevel that they are cut from, root first."""
+    """The shards of a stored spine by the geolevel that they are cut from, root first."""
     shards: dict[str, list[Shard]] = {}
     for shard in read_shards(folder):
         shards.setdefault(shard.geolevel, []).append(shard)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +18,10 @@ from ...ledger.accounting import (
     Guarantee,
     check_delta,
     check_fraction,
-    epsilon_simple,
-    epsilon_tight,
 )
 from ...ledger.summary import REPORT_DELTA
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
@@ -54,7 +53,7 @@ def costs(settings: TopdownSettings) -> dict[str, Any]:
 
 def _with_exact(report: dict[str, Any], budget: Budget, schema: Schema) -> dict[str, Any]:
     """A report with the exact epsilons beside those by rho, and the long list of queries last."""
-    delta = budget.delta or REPORT_DELTA
+    delta = reported_delta(budget)
     whole: float | str | None
     if budget.infinite:
         whole, attributes, blocks = "inf", report["attributes"], report["block_within"]
@@ -86,6 +85,23 @@ def guarantee_of(budget: Budget) -> Guarantee:
         return Guarantee(definition, budget.total, BOUNDED)
     factor = several.epsilon_factor**2 if budget.is_pure else several.rho_factor
     return Guarantee(definition, budget.total, neighbors, bounded_factor=factor)
+
+
+def reported_delta(budget: Budget) -> Fraction:
+    """The delta at which the epsilon of a universe is told."""
+    return REPORT_DELTA if budget.delta is None else budget.delta
+
+
+def noise_plan(budget: Budget, levels: tuple[MeasuredLevel, ...] = ()) -> NoisePlan:
+    """What a universe is measured with: its loss, and levels as a spine has them."""
+    return NoisePlan(
+        budget.universe,
+        budget.mechanism,
+        None if budget.infinite else budget.total,
+        guarantee_of(budget),
+        levels,
+        reported_delta(budget),
+    )
 
 
 def attribute_share(budget: Budget, schema: Schema, attribute: str) -> Fraction:
@@ -131,23 +147,20 @@ def budget_report(budget: Budget, schema: Schema) -> dict:
     is that of the whole budget, the product of `geolevel_share` and `query_share`; the discrete
     Gaussian has a `sigma_squared`, the discrete Laplace a `scale`.
     """
-    geolevels = list(budget.geolevel_shares)
+    geolevels, plan = list(budget.geolevel_shares), noise_plan(budget)
     return {
         "universe": budget.universe,
         "mechanism": budget.mechanism,
-        "neighbors": guarantee_of(budget).neighbors,
-        "rho": "inf" if budget.infinite else str(guarantee_of(budget).bounded_rho),
+        "neighbors": plan.promised.neighbors,
+        "rho": "inf" if budget.infinite else plan.bounded_rho,
         "delta": None if budget.delta is None else str(budget.delta),
-        "epsilon": {
-            "tight": _epsilon_of_share(budget, Fraction(1)),
-            "simple": _epsilon_of_share(budget, Fraction(1), epsilon_simple),
-        },
+        "epsilon": plan.epsilons(),
         "attributes": {
-            name: _epsilon_of_share(budget, attribute_share(budget, schema, name))
+            name: plan.epsilons(attribute_share(budget, schema, name))["tight"]
             for name in schema.attributes
         },
         "block_within": {
-            name: _epsilon_of_share(budget, block_within_share(budget, name))
+            name: plan.epsilons(block_within_share(budget, name))["tight"]
             for name in geolevels[:-1]
         },
         "queries": [
@@ -164,20 +177,6 @@ def budget_report(budget: Budget, schema: Schema) -> dict:
             if share > 0
         ],
     }
-
-
-def _epsilon_of_share(
-    budget: Budget,
-    share: Fraction,
-    convert: Callable[[Fraction, Fraction], float] = epsilon_tight,
-) -> float | str:
-    if budget.infinite:
-        return "inf" if share > 0 else 0.0
-    if budget.is_pure:
-        return float(budget.total * share)
-    if budget.delta is None:
-        raise ValueError("an epsilon of zCDP needs a delta")
-    return convert(budget.total * share, budget.delta)
 
 
 def _noise_of_share(budget: Budget, geolevel_share: Fraction, query_share: Fraction) -> dict:

@@ -41,7 +41,7 @@ class FalseCells:
 
     @property
     def sentence(self) -> str:
-        """The same in words."""
+        """How many cells are released, and how many of them are expected to be false, in words."""
         if not self.released:
             return "no cell is released with trips"
         share = self.expected / self.released

@@ -10,13 +10,7 @@ from ...ledger.summary import REPORT_DELTA
 from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
-from ...solvers.level_split import (
-    RegularTree,
-    budget_for,
-    smallest_split,
-    together,
-    variance_of_margin,
-)
+from ...solvers.level_split import RegularTree
 from ..paths import UNIVERSE, level_folder
 from .mechanisms import FULL_INFORMATION
 from .optimal_shares import mean_fanouts
@@ -123,18 +117,15 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
     no budget of zCDP among levels. Raises InputRefused for a level that is not measured.
     """
     errors = level_errors(plan)
-    if errors is None or errors.tree is None:
+    if errors is None:
         return None
+
+    def setting(shares: Mapping[int, Fraction]) -> str:
+        listed = ", ".join(f'"{shares[level]}"' for level in plan.levels)
+        return f"mechanism.shares = [{listed}]"
+
     margins = {level_of(plan, target): margin for target, margin in wanted.items()}
-    variances = {level: variance_of_margin(margin) for level, margin in margins.items()}
-    split = smallest_split(errors.tree, errors.units, variances)
-    listed = ", ".join(f'"{split.shares[level]}"' for level in plan.levels)
-    return together(
-        "rho",
-        split,
-        f"mechanism.shares = [{listed}]",
-        budget_for(errors.tree, errors.units, variances, plan.level_budget.shares),
-    )
+    return errors.smallest_budget(margins, plan.level_budget.shares, setting)
 
 
 def level_errors(plan: Plan) -> LevelErrors | None:

@@ -11,7 +11,6 @@ from spineflow.tasks.census.cef_2020 import (
     PERSONS,
     TYPE_OF_CODE,
     person_columns,
-    person_levels,
     recode_of,
 )
 from spineflow.tasks.census.recodes import FIRST_REFUSED, UNKNOWN, compiled_recode
@@ -58,7 +57,7 @@ def test_levels_number_the_cells_of_the_persons_schema():
         name: CodedColumn.from_arrow(pa.array([value]), PERSONS_LAYOUT.field(name))
         for name, value in raw.items()
     }
-    levels = {name: person_levels(name, columns) for name in PERSONS.attributes}
+    levels = {name: recode_of("persons", name).evaluate(columns, 0) for name in PERSONS.attributes}
     np.testing.assert_array_equal(PERSONS.cells(levels), [((5 * 2 + 1) * 2 + 1) * 63 + 6])
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.runs.costs import REUSED, Costs, Rate, fitted
+from spineflow.tasks.runs.costs import REUSED, Costs, Rate
 from spineflow.tasks.runs.remaining import Remaining
 from spineflow.tasks.runs.schedule import Job, schedule
 from spineflow.tasks.runs.work import Planned, Task
 
+from benchmarks.rates import fitted
 from tests.tasks.runs.test_work import task
 
 RECORDED = Path(__file__).parent / "recorded"

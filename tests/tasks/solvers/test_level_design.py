@@ -225,3 +225,23 @@ def test_a_tree_of_mean_fanouts_stands_for_an_uneven_one() -> None:
     for level in (0, 2):
         assert uneven[level] == pytest.approx(NORMAL_95 * math.sqrt(even[level]), rel=0.01)
     assert uneven[1] == pytest.approx(NORMAL_95 * math.sqrt(even[1]), rel=0.15)
+
+
+def test_the_smallest_budget_gives_the_margins_and_one_of_0_is_refused() -> None:
+    margins, found = {0: 49, 2: 98}, list[dict[int, Fraction]]()
+
+    def setting(shares) -> str:
+        found.append(dict(shares))
+        return "these"
+
+    told = TREE.smallest_budget(margins, EVEN, setting)
+    (shares,) = found
+    total, needed = float(told.split(" at rho ")[1].split(" ")[0]), float(told.rpartition(" ")[2])
+    wanted = {level: (margin / NORMAL_95) ** 2 for level, margin in margins.items()}
+    for split, budget in ((shares, total), (EVEN, needed)):
+        variances = TREE.variances(split, budget)
+        ratio = max(variances[level] / due for level, due in wanted.items())
+        assert ratio == pytest.approx(1, rel=1e-3)
+    assert total < needed and ALONE[1].smallest_budget(margins, EVEN, setting) is None
+    with pytest.raises(InputRefused, match="margins of 1 or more"):
+        TREE.smallest_budget({0: 0}, EVEN, setting)

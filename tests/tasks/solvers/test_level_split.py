@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.variance import total_covariances
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.solvers.level_split import (
     RegularTree,
     budget_for,
     smallest_split,
     thousandths,
-    variance_of_margin,
 )
 
 from tests.geography.conftest import spine_from_parents
@@ -148,9 +146,3 @@ def test_levels_alone_get_what_they_need() -> None:
 def test_thousandths_are_positive_and_add_up() -> None:
     shares = thousandths(np.array([1e-9, 1e-9, 1e-9, 0.7505, 0.2495]))
     assert sum(shares) == 1 and min(shares) == Fraction(1, 1000)
-
-
-def test_a_margin_of_none_is_refused() -> None:
-    assert variance_of_margin(49) == pytest.approx(625, rel=1e-3)
-    with pytest.raises(InputRefused, match="margins of 1 or more"):
-        variance_of_margin(0)

@@ -19,7 +19,13 @@ from spineflow.tasks.topdown.checks.tabulated import tabulated
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import write_tables
-from spineflow.validation.topdown.tabulations import Tabulated, check_tabulations
+from spineflow.validation.outcome import Outcome
+from spineflow.validation.topdown.tabulations import (
+    TableFailures,
+    Tabulated,
+    check_files,
+    check_states,
+)
 
 from tests.tabulated import tabulate, write_legacy
 
@@ -53,6 +59,15 @@ def release(right: Tabulated, tmp_path: Path) -> Tabulated:
     """A copy that a test may spoil."""
     directory = Path(shutil.copytree(right.directory, tmp_path / "release"))
     return replace(right, directory=directory)
+
+
+def check_tabulations(release: Tabulated) -> tuple[Outcome, ...]:
+    """All that the pieces of the checks find of the tables together."""
+    failures = TableFailures.of(has_legacy=release.has_legacy)
+    check_files(release, failures)
+    of_states = TableFailures.of(has_legacy=release.has_legacy)
+    check_states(release, of_states)
+    return failures.with_states([of_states]).outcomes()
 
 
 def failed(release: Tabulated) -> dict[str, str]:

@@ -107,7 +107,7 @@ def tallies_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: st
 
 
 def sums_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> QuerySums:
-    """The errors of a universe's queries, added up, likewise."""
+    """The errors of a universe's queries, added up; what no piece has found is compared now."""
     of = n_pieces(run, settings, universe)
     if of == 1:
         return sums_of_shards(run, settings, universe)

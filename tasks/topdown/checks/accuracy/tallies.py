@@ -114,7 +114,7 @@ class Tallies:
         return cls(levels, errors, _largest_groups(compared, census))
 
     def told(self) -> dict[str, Any]:
-        """The same in values that JSON has."""
+        """The tallies in values that JSON has; see `from_told`."""
         return {
             "levels": {name: sorted(geolevels) for name, geolevels in self.levels.items()},
             "errors": [
@@ -167,7 +167,7 @@ def error_rows(
 
 
 def criterion_rows(parts: Sequence[Tallies], own: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The rows of `AccuracyFigures.criterion`, likewise."""
+    """The rows of `AccuracyFigures.criterion`, of the stretches of a universe put together."""
     levels = _levels_of_all(parts, own)
     for population in dict.fromkeys(name for part in parts for name, _ in part.groups):
         for level, on_spine in levels.items():

@@ -21,7 +21,6 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
 from spineflow.tasks.detailed_groups.measurement.charge import (
     charge_of,
     check_loss,
-    guarantee_of,
     has_stage_1,
     measurement_files,
 )
@@ -38,6 +37,7 @@ from spineflow.tasks.detailed_groups.paths import (
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change
+from spineflow.tasks.detailed_groups.workload.guarantee import noise_plan
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -255,7 +255,7 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
 
 def test_pure_dp_is_charged_as_such(groups_input: Path, tmp_path: Path) -> None:
     run, settings = ingested(tmp_path, groups_input, *SMALL, 'mechanism.definition="puredp"')
-    guarantee = guarantee_of(run_parameters(run, settings))
+    guarantee = noise_plan(run_parameters(run, settings)).promised
     assert guarantee.definition == "pure_dp"
     assert guarantee.bounded_rho == 2 * guarantee.parameter**2
 

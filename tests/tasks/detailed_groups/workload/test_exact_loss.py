@@ -11,9 +11,9 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.measurement.charge import guarantee_of
 from spineflow.tasks.detailed_groups.measurement.stages import StageNoise, level_noise
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
+from spineflow.tasks.detailed_groups.workload.guarantee import noise_plan
 from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     MechanismParameters,
@@ -157,7 +157,7 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
         assert worst <= upper
         if detailed_only is not None:
             assert upper <= worst + Decimal("2e-12")
-    assert SpentDraw(guarantee_of(both), curve).known == curve
+    assert SpentDraw(noise_plan(both).promised, curve).known == curve
 
 
 def two_races(detailed_only: bool | None) -> Specification:

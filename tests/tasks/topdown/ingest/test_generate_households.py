@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.census import preset_census
-from spineflow.tasks.census.declared_input import check_declared_input
+from spineflow.tasks.census.declared_input import DeclaredTables
 from spineflow.tasks.census.households import UNIT_COLUMNS, incoherent
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -197,7 +197,7 @@ def test_products_accept_the_tables(county) -> None:
     census = preset_census("dhc_persons_2020")
     schemas = {"persons": census.universes["persons"].schema}
     paths = {"persons": files.persons, "units": files.units, "geography": files.geography}
-    counted = check_declared_input(census, schemas, {n: str(p) for n, p in paths.items()})
+    counted = DeclaredTables.of(census, schemas, {n: str(p) for n, p in paths.items()}).check(None)
     assert counted.accepted().histograms["persons"].sum() == len(tables["coherent"]["persons"])
 
 

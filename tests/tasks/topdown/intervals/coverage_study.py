@@ -9,12 +9,13 @@ import pandas as pd
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.coverage import ESTIMATE, NoiseReplicates
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.areas import BlockAreas
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.settings import TopdownSettings
+
+from benchmarks.coverage import ESTIMATE, NoiseReplicates
 
 QUERIES = ("total", "hispanic * cenrace", "votingage", "hhgq")
 N_DISTRICTS = 7

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.topdown.checks.coverage import coverage_table
 
+from benchmarks.coverage import coverage_table
 from tests.tasks.topdown.intervals.coverage_study import QUERIES, county, departures
 
 LEVELS = (0.9, 0.95)

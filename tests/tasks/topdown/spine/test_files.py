@@ -9,7 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.geography.generate import AIAN_RANGES, NationalSizes, generate_geography
 from spineflow.geography.levels import Spine
 from spineflow.geography.spine import SpineRules, build_spine
 from spineflow.geography.texts import Texts
@@ -27,6 +26,8 @@ from spineflow.tasks.topdown.spine.files import (
     read_spine,
     write_spine,
 )
+
+from benchmarks.national_geography import AIAN_RANGES, NationalSizes, generate_geography
 
 NAMES = ("US", "State", "County", "Tract", "Block_Group", "Block")
 

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
 from spineflow.tasks.noise.randomness import SeededRandom
-from spineflow.tasks.trips.checks.replicates import replicate_errors
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.truth import TrueTree
+
+from benchmarks.trips_replicates import replicate_errors
 
 LARGEST_ERRORS = {
     "complete": [0, 29, 46, 83, 91, 110, 125, 136, 130],

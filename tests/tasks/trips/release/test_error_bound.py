@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
-from spineflow.tasks.trips.checks.replicates import replicate_errors
 from spineflow.tasks.trips.estimation.projection import chebyshev_projection
 from spineflow.tasks.trips.measurement.measure import with_noise
 from spineflow.tasks.trips.release.error_bound import error_bounds, proposition_1, theorem_4
@@ -27,6 +26,8 @@ from spineflow.tasks.trips.workload.plan import Plan
 from spineflow.tasks.trips.workload.stability import StabilityHistogram, stability_histogram
 from spineflow.tasks.trips.workload.tree import Tree, od_tree
 from spineflow.tasks.trips.workload.truth import TrueTree, summed
+
+from benchmarks.trips_replicates import replicate_errors
 
 
 def tree_of(n_towns: list[int]) -> Tree:

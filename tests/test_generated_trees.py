@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.ingest.generate_trees import DENSITIES, PARTITIONS, generate_tree
 from spineflow.tasks.trips.ingest.ingest import public_shape
 from spineflow.tasks.trips.settings import TripsSettings
+
+from benchmarks.generated_trees import DENSITIES, PARTITIONS, generate_tree
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)

@@ -6,10 +6,10 @@ Nothing is charged and nothing is published, so this is no way to release anythi
 from __future__ import annotations
 
 import numpy as np
-
-from ...noise.draws import UnchargedNoise
-from ...noise.randomness import RandomSource
-from ..estimation.top_down import (
+from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.noise.randomness import RandomSource
+from spineflow.tasks.trips.checks.accuracy import level_errors
+from spineflow.tasks.trips.estimation.top_down import (
     ROOT,
     MeasuredTree,
     integer_pass,
@@ -17,13 +17,12 @@ from ..estimation.top_down import (
     positive,
     step_down,
 )
-from ..measurement.files import NodeValues
-from ..measurement.measure import all_nodes, with_noise
-from ..release.table import signed_sums
-from ..settings import TripsMechanism
-from ..workload.plan import Plan
-from ..workload.truth import TrueTree
-from .accuracy import level_errors
+from spineflow.tasks.trips.measurement.files import NodeValues
+from spineflow.tasks.trips.measurement.measure import all_nodes, with_noise
+from spineflow.tasks.trips.release.table import signed_sums
+from spineflow.tasks.trips.settings import TripsMechanism
+from spineflow.tasks.trips.workload.plan import Plan
+from spineflow.tasks.trips.workload.truth import TrueTree
 
 
 def replicate(

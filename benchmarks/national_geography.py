@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-
-from .hierarchy import digits, ranks_within
-from .rules import AianRange
+from spineflow.geography.hierarchy import digits, ranks_within
+from spineflow.geography.rules import AianRange
 
 STATE_FIPS = np.setdiff1d(np.arange(1, 57), [3, 7, 14, 43, 52])
 """The 50 states and the District of Columbia."""

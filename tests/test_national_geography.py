@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from spineflow.geography.categories import off_spine_categories
-from spineflow.geography.generate import (
+from spineflow.geography.hierarchy import block_codes
+from spineflow.geography.rules import SpineRules
+
+from benchmarks.national_geography import (
     AIAN_RANGES,
     STRONG_MCD_STATES,
     NationalSizes,
     generate_geography,
 )
-from spineflow.geography.hierarchy import block_codes
-from spineflow.geography.rules import SpineRules
 
 SIZES = NationalSizes().scaled(1 / 256)
 

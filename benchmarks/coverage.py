@@ -20,31 +20,30 @@ import pandas as pd
 from scipy import sparse
 from scipy.special import ndtri
 from scipy.stats import t as student
-
-from ...answers.noisy import DPQUERY_SUFFIX
-from ...census.queries import MarginalQuery, marginal_query
-from ...noise.draws import UnchargedNoise
-from ...noise.randomness import SeededRandom
-from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused
-from ..estimation.problem import QueryMeasurement
-from ..intervals.answers import (
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
+from spineflow.tasks.topdown.intervals.answers import (
     ProductAnswers,
     covariances_of,
     estimates_of,
 )
-from ..intervals.areas import BlockAreas, area_covariances, area_estimates
-from ..intervals.intervals import intervals_of
-from ..intervals.run_posterior import LevelBounds, RunLevels, RunPosterior
-from ..measurement.measure import (
+from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances, area_estimates
+from spineflow.tasks.topdown.intervals.intervals import intervals_of
+from spineflow.tasks.topdown.intervals.run_posterior import LevelBounds, RunLevels, RunPosterior
+from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
     noisy_answers,
     shard_histograms,
     true_answers,
 )
-from ..paths import spine_folder
-from ..settings import TopdownSettings
-from ..spine.shards import read_shards
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.shards import read_shards
 
 ESTIMATE, WHOLE, BOUNDED = "estimate", "whole", "bounded"
 """The kinds of interval: the estimate and its normal quantile on either side, the whole numbers

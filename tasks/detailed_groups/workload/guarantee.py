@@ -1,0 +1,44 @@
+"""What the adaptive mechanism guarantees, in one pass or in all: its plan by levels."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ...ledger.accounting import PURE_DP, SAFETAB_P, UNBOUNDED, ZCDP, Guarantee
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...products.levels import MeasuredLevel, NoisePlan
+from .mechanism import MechanismParameters
+
+CHARGED_AS = "population groups"
+"""Name of the one draw that all stages of all levels are charged as."""
+
+
+def noise_plan(
+    parameters: MechanismParameters,
+    region_pass: str | None = None,
+    levels: tuple[MeasuredLevel, ...] = (),
+) -> NoisePlan:
+    """What a pass is measured with, or the whole run.
+
+    Theorems 1 and 2 of [SafeTabP2025]: adding or removing one person costs the sum of the levels of
+    a pass, and changing a person twice as much rho. Nobody is in both passes, so that the larger
+    one counts for the run.
+    """
+    if region_pass is None:
+        name, total = CHARGED_AS, parameters.total
+    else:
+        name, total = f"{region_pass.upper()} pass", parameters.total_of(region_pass)
+    definition, mechanism = ZCDP, DISCRETE_GAUSSIAN
+    if parameters.is_pure:
+        definition, mechanism = PURE_DP, DISCRETE_LAPLACE
+    guarantee = Guarantee(definition, total, UNBOUNDED, bounded_factor=SAFETAB_P)
+    return NoisePlan(name, mechanism, total, guarantee, levels)
+
+
+def bounded_epsilons(parameters: MechanismParameters, region_pass: str) -> dict[str, float | str]:
+    """Epsilon of changing one person within a pass, by both conversions of the rho that this costs;
+    twice the native one under pure DP.
+    """
+    plan = noise_plan(parameters, region_pass)
+    share = Fraction(2) if parameters.is_pure else Fraction(SAFETAB_P)
+    return plan.epsilons(share)
