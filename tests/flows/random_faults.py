@@ -156,12 +156,13 @@ def struck(run: Run, name: str, chance: random.Random, length: int) -> str:
         code, told, errors = outcome(run.command)
         raise Fault(f"exit code {code}: {errors}") if code or told else Unplayable("it has ended")
     STRIKES[name](run)
-    if is_lost and run.command.exit_code() is None:
-        # Prefect goes on trying to send its queue of events for minutes, while the run is free.
-        with contextlib.suppress(AssertionError):
-            told = run.command.first_error()
+    while is_lost and run.command.exit_code() is None and time.monotonic() < deadline:
+        if "\nspineflow: " in f"\n{run.command._said()}":
+            # Prefect goes on trying to send its queue of events for minutes, while the run is free.
             run.command.kill()
-            return HELD if told.startswith("spineflow: ") else f"{FAULT}: {told}"
+            _, told, errors = outcome(run.command)
+            return HELD if len(told) == 1 else f"{FAULT}: {errors}"
+        time.sleep(0.1)
     code, told, errors = outcome(run.command)
     if code == 0 and not told:
         return WENT_ON
