@@ -156,12 +156,13 @@ def struck(run: Run, name: str, chance: random.Random, length: int) -> str:
         code, told, errors = outcome(run.command)
         raise Fault(f"exit code {code}: {errors}") if code or told else Unplayable("it has ended")
     STRIKES[name](run)
-    if is_lost and run.command.exit_code() is None:
-        # Prefect goes on trying to send its queue of events for minutes, while the run is free.
-        with contextlib.suppress(AssertionError):
-            told = run.command.first_error()
+    while is_lost and run.command.exit_code() is None and time.monotonic() < deadline:
+        if "\nspineflow: " in f"\n{run.command._said()}":
+            # Prefect goes on trying to send its queue of events for minutes, while the run is free.
             run.command.kill()
-            return HELD if told.startswith("spineflow: ") else f"{FAULT}: {told}"
+            _, told, errors = outcome(run.command)
+            return HELD if len(told) == 1 else f"{FAULT}: {errors}"
+        time.sleep(0.1)
     code, told, errors = outcome(run.command)
     if code == 0 and not told:
         return WENT_ON
@@ -172,14 +173,22 @@ def struck(run: Run, name: str, chance: random.Random, length: int) -> str:
     return HELD
 
 
-def damaged(run: Run, chance: random.Random) -> str:
-    """Delete or alter a file that the manifest has, and put it back where that is asked for."""
+def handed_on(run: Run) -> list[str]:
+    """The files that the manifest has of the stages that have ended."""
     stages = run.run.read_manifest()["stages"].values() if run.run.manifest.exists() else ()
     names = sorted(name for stage in stages for name in stage.get("digests", ()))
-    names = [name for name in names if (run.run.root / name).is_file()]
-    if not names:
-        raise Unplayable("no stage has ended yet")
-    name = chance.choice(names)
+    return [name for name in names if (run.run.root / name).is_file()]
+
+
+def playable(run: Run) -> list[str]:
+    """What can be done to a run now; damage as often as all else, once there is what to damage."""
+    names = [name for name in STRIKES if run.runner != "threads" or name != "worker_killed"]
+    return [*names, *[DAMAGED] * (len(names) if handed_on(run) else 0)]
+
+
+def damaged(run: Run, chance: random.Random) -> str:
+    """Delete or alter a file that the manifest has, and put it back where that is asked for."""
+    name = chance.choice(handed_on(run))
     file, content = run.run.root / name, (run.run.root / name).read_bytes()
     do_damage(file, chance.choice(DAMAGES))
     run.begin()
@@ -199,7 +208,7 @@ def schedule(run: Run, chance: random.Random, n_strikes: int, length: int) -> It
     for number in range(n_strikes + 1):
         is_done = run.run.manifest.exists() and run.run.read_manifest()["status"] == "complete"
         is_last = is_done or number == n_strikes
-        name = "left to itself" if is_last else chance.choice([*STRIKES, DAMAGED])
+        name = "left to itself" if is_last else chance.choice(playable(run))
         try:
             if is_last:
                 run.ended()
