@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.ingest.generate_country import generate_country
 
 METHODS = """
 [methods.nothing]
@@ -114,3 +116,22 @@ def test_settings_that_cannot_be_compared_are_refused(settings_file, change, wor
 def test_the_budget_tells_what_private_releases_would_cost(settings_file, capsys):
     assert main(["budget", "evidence", str(settings_file)]) == 0
     assert "private, rho 1" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_country_of_the_page_is_compared(tmp_path):
+    page = Path(__file__).resolve().parents[2] / "docs" / "evidence.md"
+    blocks = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    (text,) = (block for block in blocks if "[topdown.census" in block)
+    assert len(text.splitlines()) <= 60
+    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    generate_country(tmp_path / "input", seed=3)
+    evidence = product("evidence")
+    settings = evidence.load(
+        tmp_path / "settings.toml", ["evidence.draws=1", 'evidence.attacks=["averaging"]']
+    )
+    run = prepare(settings, tmp_path / "run")
+    run_in_process(run, evidence.order(run, settings))
+    table = pd.read_csv(run.root / "report" / "evidence.csv")
+    assert {"swapping", "cell_keys", "private"} < set(table["method"])
+    assert set(table["level"]) == {"all", "municipality", "section"}
