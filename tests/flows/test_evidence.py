@@ -125,6 +125,7 @@ def test_the_country_of_the_page_is_compared(tmp_path):
     (text,) = (block for block in blocks if "[topdown.census" in block)
     assert len(text.splitlines()) <= 60
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "input").mkdir()
     generate_country(tmp_path / "input", seed=3)
     evidence = product("evidence")
     settings = evidence.load(

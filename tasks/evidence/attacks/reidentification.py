@@ -76,7 +76,9 @@ def reidentify(
     `truth` the feature of the people attacked.
     """
     matching = matched(known, released, seed=seed)
-    right = matching.is_matched & (np.asarray(released_feature)[matching.partner] == truth)
+    has_partner, right = matching.is_matched, np.zeros(len(truth), dtype=bool)
+    partner = matching.partner[has_partner]
+    right[has_partner] = np.asarray(released_feature)[partner] == np.asarray(truth)[has_partner]
     return Guesses(matching.is_matched, right.astype(float))
 
 

@@ -109,3 +109,10 @@ def test_a_baseline_can_be_graded_on_the_people_of_an_attack() -> None:
     guesses = Guesses(np.array([True, True, False]), np.array([0.5, 1, 1]))
     assert guesses.among(np.array([True, False, True])).rates().putative == 1
     assert is_unique(np.array([3, 3, 4])).tolist() == [False, False, True]
+
+
+def test_a_release_of_nobody_tells_nothing() -> None:
+    nobody = np.zeros(0, dtype=np.int64)
+    guesses = reidentify([np.array([1, 2])], [nobody], nobody, np.array([0, 1]))
+    assert not guesses.is_putative.any()
+    assert guesses.rates().recall == 0
