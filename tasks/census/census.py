@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ..tables.formats import TextFormat
+from .agreements import BLOCKS, Agreement, Relation, Side, compiled_agreement
 from .attribute_declarations import Where
 from .compiled_schemas import (
     check_summary_levels,
@@ -47,7 +48,7 @@ from .schema import Schema
 from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
 
 PRESETS = Path(__file__).parent / "presets"
-DECLARED, BLOCKS = "declared", "blocks"
+DECLARED = "declared"
 
 
 @dataclass(frozen=True)
@@ -113,28 +114,6 @@ class BoundedQuery:
 
 
 @dataclass(frozen=True)
-class Side:
-    """Weights of a universe's cells in a relation, `(n_cells,)` int64."""
-
-    universe: str
-    weights: np.ndarray
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A linear relation of every geounit: own . x `sign` - sum of others . released counts.
-
-    All terms stand on the left: `own` are the weights of the universe's cells, `others` those of
-    earlier universes, and `sign` compares their sum with 0.
-    """
-
-    name: str
-    sign: str
-    own: np.ndarray
-    others: tuple[Side, ...]
-
-
-@dataclass(frozen=True)
 class Held:
     """Answers that are those of an earlier release, or of an earlier universe of the run, which has
     no `release`; see `HeldToDeclaration`.
@@ -169,6 +148,7 @@ class Universe:
     relations: tuple[Relation, ...]
     held: tuple[Held, ...]
     contributions: Mapping[str, ContributionDeclaration] = field(default_factory=dict)
+    agreements: tuple[Agreement, ...] = ()
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
@@ -189,6 +169,7 @@ class Universe:
     def needs(self) -> tuple[str, ...]:
         """The universes of the same run that must have been estimated before this one."""
         related = [side.universe for relation in self.relations for side in relation.others]
+        related += [agreement.universe for agreement in self.agreements]
         return tuple(dict.fromkeys([*related, *(held.universe for held in self.held_beside)]))
 
     @property
@@ -261,6 +242,14 @@ class Census:
     """How the files of the input tables are written, by table."""
     members: Mapping[str, MembersDeclaration] = field(default_factory=dict)
     """Persons who tell columns of a table of units, by its name."""
+
+    @property
+    def without_agreements(self) -> Census:
+        """The census with universes that need not agree with others."""
+        universes = {
+            name: replace(universe, agreements=()) for name, universe in self.universes.items()
+        }
+        return replace(self, universes=universes)
 
     @property
     def has_blocks(self) -> bool:
@@ -461,6 +450,7 @@ def _universe(
         relations,
         held,
         census.contributions,
+        tuple(compiled_agreement(name, entry, census, schemas) for entry in declared.agree),
     )
 
 

@@ -145,6 +145,24 @@ class RelationDeclaration(Part):
     """Nothing stands for 0."""
 
 
+class AgreeDeclaration(Part):
+    """Records that agree with released ones of an earlier universe, as occupied units with persons:
+    in every area at most one for each of them. Followed with `run.coherent`."""
+
+    name: Label
+    """Name in files, reports and messages."""
+    query: str
+    """Query that tells the records from the others of the universe."""
+    where: Where = Field(min_length=1)
+    """The records that agree: some of the answers to the query."""
+    universe: FileName
+    """The earlier universe of the run."""
+    of: Where = {}
+    """Its records that are counted; by default all."""
+    at_most: int = Field(ge=1)
+    """Most of its records for each record here, to which a bound of that universe holds it."""
+
+
 class HeldToDeclaration(Part):
     """Answers to a query that every geounit has as an earlier release has them, or an earlier
     universe of the same run.
@@ -297,6 +315,8 @@ class UniverseDeclaration(Part):
     """Bounds per record of another universe."""
     relations: tuple[RelationDeclaration, ...] = ()
     """Linear equalities and inequalities."""
+    agree: tuple[AgreeDeclaration, ...] = ()
+    """Ties to released records of earlier universes, followed with `run.coherent`."""
     held_to: tuple[HeldToDeclaration, ...] = ()
     """Answers of earlier releases."""
     identity: tuple[str, ...] = ()

@@ -168,6 +168,17 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                         f"relation {relation.name!r} of {universe} needs the released counts of "
                         f"{side.universe}; add it to run.universes"
                     )
+        if settings.run.coherent and settings.run.estimator != "topdown":
+            refuse(
+                "run.coherent carries what areas need up to the geounits above them, as the "
+                f"estimator topdown can; run.estimator = {settings.run.estimator!r} cannot"
+            )
+        for agreement in census.universes[universe].agreements:
+            if agreement.universe not in universes:
+                refuse(
+                    f"run.coherent: {universe} agree with the released {agreement.universe}; add "
+                    "them to run.universes, or take run.coherent out"
+                )
         told = census.universes[universe].described_by
         if told is not None and told not in universes:
             refuse(f"microdata of {universe} are described by {told}; add it to run.universes")
@@ -177,8 +188,19 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                     f"held_to {held.name!r} of {universe} needs the released counts of "
                     f"{held.universe}; add it to run.universes"
                 )
+    if settings.run.coherent and settings.measured is not None:
+        refuse("run.coherent belongs to runs that measure; take it out")
+    if settings.run.coherent and not any(census.universes[n].agreements for n in universes):
+        refuse(
+            f"run.coherent does nothing: no universe of {', '.join(universes)} has a declaration "
+            "agree; take it out"
+        )
     schemas = {name: settings.schema_of(name) for name in universes}
     try:
+        for name in universes:
+            for agreement in census.universes[name].agreements:
+                schemas[agreement.universe].cells_where(agreement.of)
+                marginal_query(schemas[name], agreement.query)
         zeros = {name: settings.zeros_of(name) for name in universes}
         refuse_contradictions(census, schemas, zeros)
     except ValueError as error:

@@ -64,6 +64,9 @@ def _constraints(
     constraints: dict[str, tuple[str, ...]] = {}
     for bounded in declared.bounded_queries:
         constraints |= dict.fromkeys(bound_names(bounded, schema), geolevels)
+    for agreement in declared.agreements:
+        names = (constraint_name(agreement.name, ending) for ending in ("_lb", "_ub"))
+        constraints |= dict.fromkeys(names, geolevels)
     for invariant in declared.invariants:
         name = constraint_name(invariant.name)
         if invariant.geolevel == order[-1]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ....validation.outcome import Failures, Outcome
+from ....validation.topdown.agreements import check_agreement
 from ....validation.topdown.margins import check_margins
 from ....validation.topdown.path_losses import LossesOnPaths, LossOfBlocks
 from ....validation.topdown.run_checks import (
@@ -47,6 +48,7 @@ from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..spine.sizes import sizes_of_calls
 from .accuracy.pieces import universes_in_pieces
+from .agreeing import expected_agreements
 from .declared import check_declared_run
 from .expectations import expected_universe
 from .kept import keep, kept, state_of
@@ -231,6 +233,10 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
             for found in of_tables
         )
         outcomes += first.with_states(later).outcomes()
+    outcomes += [
+        check_agreement(expected)
+        for expected in expected_agreements(settings, run.unchecked_release)
+    ]
     return [*outcomes, *of_margins]
 
 

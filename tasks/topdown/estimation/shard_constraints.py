@@ -83,6 +83,7 @@ class ShardConstraints:
         for held in sorted(universe.held, key=lambda one: not reading.is_of_types(one)):
             reading.add_held(held)
         reading.add_bounds()
+        reading.add_agreements()
         can_have = reading.upper > 0
         for invariant in universe.invariants:
             reading.add_invariant(invariant, *units[invariant.name])
@@ -243,6 +244,16 @@ class _Reading:
             self.lower[:, aligned] = np.maximum(self.lower[:, aligned], low[:, aligned])
             self.upper[:, aligned] = np.minimum(self.upper[:, aligned], high[:, aligned])
 
+    def add_agreements(self) -> None:
+        """Least and most of answers that agree with an earlier universe."""
+        for agreement in self.universe.agreements:
+            low = self.found[constraint_name(agreement.name, "_lb"), ">="].values
+            high = self.found[constraint_name(agreement.name, "_ub"), "<="].values
+            if self.has_own_types and agreement.query == self.typed:
+                self.lower, self.upper = np.maximum(self.lower, low), np.minimum(self.upper, high)
+            else:
+                self._add_rows(agreement.name, agreement.query, None, self.every, low, high)
+
     def add_invariant(self, invariant: Invariant, here: LevelUnits, paths: np.ndarray) -> None:
         """Exact answers of geounits, and of units, by their paths, that are listed here: those in
         parts, or all.
@@ -326,6 +337,7 @@ def typed_query(universe: Universe, schema: Schema) -> str:
     """
     named = [held.query for held in universe.held if not held.where]
     named += [bounded.asked(schema).name for bounded in universe.bounded_queries]
+    named += [agreement.query for agreement in universe.agreements]
     named += [invariant.query for invariant in universe.invariants]
     return next((name for name in named if name != TOTAL), TOTAL)
 

@@ -14,7 +14,7 @@ divide: it is resolved at that geolevel of the spine, and the sums above have a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -86,6 +86,7 @@ class PublicAnswers:
     exact : by invariant; one that is not here is not held.
     released : by relation, `(n_areas,)` the weighted sum of earlier universes' releases.
     held : by name, the answers `(n_areas, n_rows)` of earlier releases.
+    agreed : by agreement, least and most `(n_areas, n_rows)` of the answers to its query.
     """
 
     multiples: Callable[[np.ndarray], Sequence[np.ndarray]]
@@ -93,6 +94,7 @@ class PublicAnswers:
     exact: Mapping[str, UnitAnswers]
     released: Mapping[str, np.ndarray]
     held: Mapping[str, sparse.csr_array]
+    agreed: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
 def resolved_units(
@@ -245,6 +247,12 @@ def constraints_of_shard(
             others = -summed(public.released[relation.name][rows, None])
         name = constraint_name(relation.name)
         found.append(Constraint(name, relation.sign, geocode, others))
+    for name, limits in public.agreed.items():
+        signs = (("_lb", ">="), ("_ub", "<="))
+        for (ending, sign), values in zip(signs, limits, strict=True):
+            found.append(
+                Constraint(constraint_name(name, ending), sign, geocode, summed(values[rows]))
+            )
     for name, answers in public.held.items():
         where = (geounit, rows)
         into = sparse.csr_array((np.ones(rows.size, np.int64), where), (n, answers.shape[0]))

@@ -41,6 +41,7 @@ from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards
 from ..workload.settled_types import SETTLED, settled_labels, settling
+from .agreements import agreement
 from .constraints import (
     WHOLE,
     LevelUnits,
@@ -66,7 +67,9 @@ def public_answers(
     """
     declared, public = settings.compiled_census.universes[universe], read_public(run)
     if HOUSING_UNITS in public:
-        return _addresses(run, declared, spine, public)
+        found = _addresses(run, declared, spine, public)
+        agreed = agreed_answers(run, settings, declared, spine.n_blocks, found.exact)
+        return replace(found, agreed=agreed)
     multiples = frame_multiples(declared, public)
     units = units_of_run(run, settings.compiled_census, spine)
     totals = read_declared_totals(state_totals_file(run))[universe]
@@ -79,6 +82,7 @@ def public_answers(
         exact,
         released_sums(run, settings, declared, spine.n_blocks),
         read_held(run, settings, universe, spine.n_blocks),
+        agreed_answers(run, settings, declared, spine.n_blocks, exact),
     )
 
 
@@ -254,6 +258,33 @@ def released_sums(
             n_cells = settings.schema_of(side.universe).n_cells
             sums = area_counts(run, side.universe, n_cells, n_areas) @ side.weights
             found[relation.name] = found[relation.name] + sums if relation.name in found else sums
+    return found
+
+
+def agreed_answers(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    universe: Universe,
+    n_areas: int,
+    exact: Mapping[str, UnitAnswers],
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By agreement, least and most `(n_areas, n_rows)` of its query's answers; see `agreement`.
+
+    They follow from released counts and from exact totals, so that they cost nothing. The earlier
+    universes must have been estimated.
+    """
+    found = {}
+    schema = settings.schema_of(universe.name)
+    for one in universe.agreements:
+        told = settings.schema_of(one.universe)
+        counts = area_counts(run, one.universe, told.n_cells, n_areas)
+        released = counts @ told.cells_where(one.of).astype(np.int64)
+        (invariant,) = universe.invariants
+        query = marginal_query(schema, one.query)
+        agrees = np.zeros(query.n_rows, dtype=bool)
+        agrees[query.row_of_cell[schema.cells_where(one.where)]] = True
+        total = exact[invariant.name].of_areas[:, 0]
+        found[one.name] = agreement(released, total, one.at_most, agrees)
     return found
 
 

@@ -81,6 +81,8 @@ class RunSettings(RunnerSettings):
     """Left out, all that have a budget, in the order in which the census declares them."""
     estimator: Estimator = "topdown"
     """How noisy measurements become counts; see `tasks.topdown.estimation.estimators`."""
+    coherent: bool = False
+    """Whether universes agree with released ones where the census declares so (`agree`)."""
 
     @field_validator("universes")
     @classmethod
@@ -227,8 +229,10 @@ class TopdownSections(ProductSettings):
     def compiled_census(self) -> Census:
         """The census that the settings declare or name."""
         if isinstance(self.census, str):
-            return preset_census(self.census)
-        return compiled(self.census)
+            census = preset_census(self.census)
+        else:
+            census = compiled(self.census)
+        return census if self.run.coherent else census.without_agreements
 
     @property
     def has_block_rules(self) -> bool:

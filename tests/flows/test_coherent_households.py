@@ -1,0 +1,114 @@
+"""Redistricting runs of a generated county whose housing units agree with persons, and not."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+from spineflow.flows.running import prepare, run_stages_here
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.product import TOPDOWN
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = """
+preset = "pl94_2020_us"
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+confidential = false
+[privacy]
+dataset = "county"
+{privacy}
+[release]
+margins = false
+[run]
+{run}
+"""
+CODES = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
+RUNS = {
+    "apart": ("seed = 7", "coherent = false"),
+    "coherent": ("seed = 7", "coherent = true"),
+    "truth": ("infinite = true", "coherent = true"),
+    "true apart": ("infinite = true", "coherent = false"),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> dict[str, RunDirectory]:
+    """Runs of the same tables."""
+    folder = tmp_path_factory.mktemp("county")
+    generate_county(folder, persons=1500, seed=3, state="35")
+    runs = {}
+    for name, (privacy, run) in RUNS.items():
+        (folder / "settings.toml").write_text(SETTINGS.format(privacy=privacy, run=run))
+        settings = TOPDOWN.load(folder / "settings.toml")
+        runs[name] = prepare(settings, folder / name)
+        run_stages_here(TOPDOWN, runs[name], settings)
+    return runs
+
+
+def blocks(run: RunDirectory) -> pd.DataFrame:
+    """Persons in households, and occupied units, of every block with either."""
+    persons = pd.read_parquet(run.release / "mdf_persons.parquet").astype(str)
+    units = pd.read_parquet(run.release / "mdf_units.parquet").astype(str)
+    counts = {
+        "persons": persons[persons["RTYPE"] == "3"].groupby(CODES).size(),
+        "occupied": units[units["HH_STATUS"] == "1"].groupby(CODES).size(),
+    }
+    return pd.DataFrame(counts).fillna(0).astype(int)
+
+
+def test_households_are_possible_in_every_block(finished) -> None:
+    found = blocks(finished["coherent"])
+    assert (found["occupied"] <= found["persons"]).all()
+    assert ((found["occupied"] > 0) == (found["persons"] > 0)).all()
+
+
+def test_they_are_not_where_units_are_estimated_apart(finished) -> None:
+    found = blocks(finished["apart"])
+    is_impossible = (found["occupied"] > found["persons"]) | (found["occupied"] == 0)
+    assert is_impossible.any()
+
+
+def test_persons_are_the_same_and_so_are_occupied_units_of_the_county(finished) -> None:
+    apart, coherent = finished["apart"], finished["coherent"]
+    names = [run.release / "mdf_persons.parquet" for run in (apart, coherent)]
+    pd.testing.assert_frame_equal(*map(pd.read_parquet, names))
+    assert blocks(apart)["occupied"].sum() == blocks(coherent)["occupied"].sum()
+
+
+def test_without_noise_the_truth_is_released(finished) -> None:
+    for name in ("mdf_persons.parquet", "mdf_units.parquet"):
+        files = [finished[run].release / name for run in ("truth", "true apart")]
+        pd.testing.assert_frame_equal(*map(pd.read_parquet, files))
+
+
+def test_the_check_is_among_those_of_coherent_runs_alone(finished) -> None:
+    names = {}
+    for name, run in finished.items():
+        told = json.loads((run.root / "validation/checks.json").read_text())
+        assert told["passed"]
+        names[name] = {check["name"] for check in told["checks"]}
+    assert "released_universes_agree" in names["coherent"]
+    assert "released_universes_agree" not in names["apart"]
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        ('estimator = "block_by_block"\ncoherent = true', "run.coherent carries"),
+        ('universes = ["units"]\ncoherent = true', "add them to run.universes"),
+        ('universes = ["persons"]\ncoherent = true', "run.coherent does nothing"),
+    ],
+)
+def test_what_cannot_agree_is_refused(tmp_path, run, reason) -> None:
+    generate_county(tmp_path, persons=600, seed=3, state="35")
+    file = tmp_path / "settings.toml"
+    file.write_text(SETTINGS.format(privacy="seed = 7", run=run))
+    with pytest.raises(InputRefused, match=reason):
+        TOPDOWN.load(file)
