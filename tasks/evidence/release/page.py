@@ -200,11 +200,9 @@ def _pictures(
     errors = figures[is_own].fillna({"strength": ""})
     error_of = errors.groupby(["method", "strength"])["value"].mean()
     for name in settings.evidence.attacks:
-        rows = figures[figures["measure"].str.startswith(f"{name}: ")]
-        if rows.empty:
+        own = _first_that_differs(figures, name)
+        if own is None:
             continue
-        first = rows[["level", "measure", "group"]].iloc[0]
-        own = rows[(rows[list(first.index)] == first).all(axis=1)].fillna({"strength": ""})
         found = own.groupby(["method", "strength"])["value"].mean()
         series = {}
         for method in settings.methods:
@@ -214,6 +212,7 @@ def _pictures(
                 xs, ys = zip(*points, strict=True)
                 series[_in_words(method)] = (xs, ys)
         if series:
+            first = own.iloc[0]
             words = _column(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
             svg = line_chart(
                 series,
@@ -225,6 +224,16 @@ def _pictures(
             yield Section(_in_words(name).capitalize(), (Figure(svg, caption),))
 
 
+def _first_that_differs(figures: pd.DataFrame, attack: str) -> pd.DataFrame | None:
+    """The rows of the first figure of an attack that is not the same for all releases."""
+    rows = figures[figures["measure"].str.startswith(f"{attack}: ")].fillna({"strength": ""})
+    for _, own in rows.groupby(["level", "measure", "group"], sort=False):
+        releases = own[~own["method"].isin([BASELINE, CEILING])]
+        if releases["value"].nunique() > 1:
+            return own
+    return None
+
+
 def strengths_table(figures: pd.DataFrame, settings: EvidenceSettings) -> Table:
     """Errors of the smallest level, and the first figure of every attack, for the command line."""
     errors = figures[_is_error(figures) & figures["group"].eq(ALL)]
@@ -233,10 +242,9 @@ def strengths_table(figures: pd.DataFrame, settings: EvidenceSettings) -> Table:
     own = errors[errors["level"] == level]
     parts = [own]
     for name in settings.evidence.attacks:
-        rows = figures[figures["measure"].str.startswith(f"{name}: ")]
-        if not rows.empty:
-            first = rows[["level", "measure", "group"]].iloc[0]
-            parts.append(rows[(rows[list(first.index)] == first).all(axis=1)])
-            columns.append((str(first["measure"]), str(first["group"])))
+        found = _first_that_differs(figures, name)
+        if found is not None:
+            parts.append(found)
+            columns.append((str(found["measure"].iloc[0]), str(found["group"].iloc[0])))
     headers = ("method", "strength", *(_column(*column) for column in columns))
     return Table(headers, tuple(_rows(pd.concat(parts), settings, columns)))
