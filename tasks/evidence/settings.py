@@ -289,6 +289,8 @@ class Comparison(Section):
     regions: tuple[str, ...] = ()
     """Levels of areas between which households are swapped, from large to small; left out, those
     of the tables but the smallest."""
+    note: str = ""
+    """A sentence for the page, such as which columns of the data are imputed."""
     draws: int = Field(default=2, ge=1)
     """Releases of every random method."""
     seed: int = 1

@@ -62,6 +62,7 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
             "the release; the ceiling is the same attack on the true tables. An attack on what a "
             "method leaves as it is succeeds by design, so that methods with other invariants do "
             "not compare by one figure.",
+            *filter(None, [settings.evidence.note]),
         ),
         (
             _methods(figures, settings),
