@@ -9,8 +9,11 @@ import pytest
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.product import TOPDOWN
+from spineflow.tasks.topdown.published.export import export_measurements
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +99,20 @@ def test_the_check_is_among_those_of_coherent_runs_alone(finished) -> None:
         names[name] = {check["name"] for check in told["checks"]}
     assert "released_universes_agree" in names["coherent"]
     assert "released_universes_agree" not in names["apart"]
+
+
+def test_measurements_are_exported_as_those_of_any_run(finished, tmp_path) -> None:
+    files = {}
+    for name in ("apart", "coherent"):
+        run = finished[name]
+        settings = frozen_settings(TopdownSettings, run.settings)
+        export_measurements(run, settings, tmp_path / name)
+        folder = tmp_path / name
+        found = {str(path.relative_to(folder)): path for path in folder.rglob("*.parquet")}
+        files[name] = {path: pd.read_parquet(file) for path, file in found.items()}
+    assert files["apart"].keys() == files["coherent"].keys()
+    for path, frame in files["apart"].items():
+        pd.testing.assert_frame_equal(frame, files["coherent"][path])
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY
 from ...runs.settings_files import settings_tree
 from ...runs.stamps import stamp_at
+from ..measurement.constraints import constraint_name
 from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
@@ -131,12 +132,16 @@ def _write_universe(
     digits = len(states[0]) if states else 0
     stamp = None if settings.is_private else NOT_PRIVATE
     codes = published_geocodes(spine)
+    # The layout has no constraints that follow from the released counts of another universe.
+    unpublished = {STATE_TOTAL}
+    for agreement in settings.compiled_census.universes[universe].agreements:
+        unpublished |= {constraint_name(agreement.name, side) for side in ("_lb", "_ub")}
     for level in own.universes[universe]:
         state_digits = 0 if level.geolevel == "US" else digits
         at = target / f"{level.geolevel}.parquet"
         for kind, files, is_written in (
             (MEASUREMENTS, level.measurements, lambda name: True),
-            (CONSTRAINTS, level.constraints, lambda name: name != STATE_TOTAL),
+            (CONSTRAINTS, level.constraints, lambda name: name not in unpublished),
         ):
             layout = _Layout.of(schema, kind)
             renamed = _Renamed.of(spine, level.geolevel, codes[level.geolevel])
