@@ -8,6 +8,7 @@ that the certificate is shown itself, and files are named by their paths.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -27,12 +28,21 @@ DIGITS = 3
 """Significant digits of figures in tables."""
 
 
+def key_of(text: str) -> str:
+    """`text` as Prefect allows keys of artifacts: lowercase letters a to z, digits and dashes.
+
+    >>> key_of("budget-Personen über 15"), key_of("budget-人")
+    ('budget-personen-ber-15', 'budget')
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower()))
+
+
 def show_table(table: Table, *, key: str, description: str) -> None:
     """Show a table; numbers that are not whole are rounded."""
     rows = [[_rounded(cell) for cell in row] for row in table.rows]
     create_table_artifact(
         [dict(zip(table.headers, row, strict=True)) for row in rows],
-        key=key,
+        key=key_of(key),
         description=description,
     )
 

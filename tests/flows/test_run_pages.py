@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from spineflow.flows.progress import bars
+from spineflow.flows.results import key_of
 from spineflow.tasks.ledger.caps import set_default_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
@@ -118,3 +119,11 @@ def test_cancelling_in_the_ui_stops_the_command(
     resumed = spineflow("resume", str(run.root), folder=tmp_path, **real_server.environment)
     assert resumed.ended()[0] == 0
     assert run.read_manifest()["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("budget-persons", "budget-persons"), ("budget-Ältere über 15", "budget-ltere-ber-15")],
+)
+def test_keys_of_tables_are_such_as_the_server_takes(text: str, key: str) -> None:
+    assert key_of(text) == key

@@ -137,11 +137,13 @@ def solve(problem: DualProblem) -> DualSolution:
     slope_size = _largest_slope(problem)
     centre, slack = fill, np.clip(np.zeros(rows.bounded.size), rows.lower, rows.upper)
     y = held = np.zeros(rows.target.size)
-    size = 1.0 if problem.parent is None else float(problem.parent.max(initial=1.0))
-    gradient_at_end = TIGHT + 1e-15 * max(size, float(np.abs(rows.target).max(initial=0.0)))
+    size = float(np.abs(rows.target).max(initial=1.0))
+    if problem.parent is not None:
+        size = max(size, float(problem.parent.max(initial=1.0)))
+    gradient_at_end = TIGHT + 1e-15 * size
     still = max(STILL, 1e-14 * size)
     iterations, converged = 0, False
-    gamma, accuracy = FIRST_GAMMA, LOOSE
+    gamma, least_gamma, accuracy = FIRST_GAMMA, LEAST_GAMMA, LOOSE
     primal = dual = gap = np.inf
     for _ in range(ROUNDS):
         target = rows.target + np.where(is_held, SOFTNESS * held, 0.0)
@@ -168,9 +170,13 @@ def solve(problem: DualProblem) -> DualSolution:
             break
         accuracy = max(min(LOOSE, RELATIVE * largest), gradient_at_end)
         if not is_done:
+            if one.remainder <= LOOSE:
+                # Small gamma make rounding errors of multipliers large ones of cells, and large
+                # counts make them larger: no round below this one would come nearer.
+                least_gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
             gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
         elif steps <= EASY_STEPS:
-            gamma = max(LEAST_GAMMA, gamma / GAMMA_STEP)
+            gamma = max(least_gamma, gamma / GAMMA_STEP)
     objective = _objective(problem, centre)
     x = np.ascontiguousarray(centre.T)
     return DualSolution(x, objective, iterations, converged, primal, dual, gap)
@@ -231,8 +237,10 @@ class _Round:
             direction = self._newton(gradient)
             slope = float(gradient @ direction)
             length, found = 1.0, self._at(y + direction)
-            # Armijo's rule, which rounding errors must not keep from taking the last steps.
-            while found[0] < value + 1e-4 * length * slope - 1e-12 * abs(value):
+            # Armijo's rule, which rounding errors must not keep from taking the last steps: they
+            # are those of the sum's terms, which are far larger than the sum where counts are.
+            error = max(1e-12 * abs(value), 1e-15 * float(np.abs(y * self.target).sum()))
+            while found[0] < value + 1e-4 * length * slope - error:
                 length *= 0.5
                 if length < 1e-9:
                     return y, step, False

@@ -5,13 +5,15 @@ the rows of nested queries, leaves its cells with a fractional part; a node that
 a convex function of n. Each cell's leaves of all children meet in one vertex, which must receive
 exactly what the parent leaves over; the totals of children in a common group leave from another.
 
-Only those outer vertices can be out of balance. Every child starts at its own optimum, found from
-the sorted marginal costs of its leaves, merged up the tree. Then the primal-dual algorithm
-([NetworkFlows1993], chapter 9) works on prices of the outer vertices: the least cost of moving
-a one from a vertex with too many to each other vertex gives the new prices, and ones are moved
-along every path that costs exactly the difference of the prices at its ends, for as long as that
-holds. What a move within one child costs is read off its tree: up from the leaf that loses a one
-and down to the leaf that gets it.
+Only those outer vertices can be out of balance. Every child starts at its own optimum for given
+prices of the cells, found from the sorted marginal costs of its leaves, merged up the tree
+(`flow_trees`): prices of 0, or those of `flow_prices` where there are many leaves. Then the
+primal-dual algorithm ([NetworkFlows1993], chapter 9) works on prices of the outer vertices: the
+least cost of moving a one from a vertex with too many to each other vertex gives the new prices,
+and ones are moved along every path that costs exactly the difference of the prices at its ends,
+for as long as that holds. What a move within one child costs is read off its tree: up from the
+leaf that loses a one and down to the leaf that gets it. A child that no shorter way enters is
+passed over.
 
 Costs are integers in units of 1 / UNIT, so the optimum is exact and does not depend on the machine.
 """
@@ -23,10 +25,20 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-UNIT = 1 << 24
-"""Resolution of fractional parts and of costs."""
-FORBIDDEN = 1 << 42
-"""Cost of leaving a node's bounds: above any sum of real costs."""
+from .flow_prices import MANY_LEAVES, first_prices
+from .flow_trees import (
+    FORBIDDEN,
+    Network,
+    State,
+    Trees,
+    choose,
+    first_state,
+    grow,
+    price_node,
+    sums_of_nodes,
+)
+from .flow_trees import UNIT as UNIT
+
 HOPS = 1 << 12
 """Above the number of moves of any way, so that a length and a number of moves make one key."""
 NO_PATH = 1 << 60
@@ -36,70 +48,6 @@ LONGEST = FORBIDDEN // 2 * HOPS
 OPTIMAL, INFEASIBLE = 0, 1
 
 
-class Network(NamedTuple):
-    """A rounding pass as a network.
-
-    fraction : (c, k) fractional parts in units of 1 / UNIT; a cell with 0 stays 0.
-    labels : (n_levels, k) nested labellings, coarsest first: the node of each cell.
-    level_starts : (n_levels + 1,) number of a level's first node; node of child i and label r at
-        level l is level_starts[l] + i * (size of the level) + r.
-    counted : (n_levels,) whether the level belongs to the objective.
-    low, high : bounds on the number of ones in every node.
-    order : (k,) the cells ordered so that those of one node are neighbours at every level.
-    residual : (k,) number of ones in each cell over all children; empty without a parent.
-    group_of_child, group_residual : (c,) group of each child or -1, number of ones in each group.
-    """
-
-    fraction: np.ndarray
-    labels: np.ndarray
-    level_starts: np.ndarray
-    counted: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    order: np.ndarray
-    residual: np.ndarray
-    group_of_child: np.ndarray
-    group_residual: np.ndarray
-
-
-class _Trees(NamedTuple):
-    """The children's trees, without nodes that hold the same leaves as the node above.
-
-    first_leaf, first_node : (c + 1,) offsets of each child's leaves and nodes. The first node is
-        the root, and every node comes after its parent.
-    cell, leaf_parent, leaf_cost : (n_leaves,) cell, node above, and cost of a one in the leaf over
-        all levels at which it is alone.
-    parent, start, stop : (n_nodes,) node above, -1 for a root, and the leaves below.
-    first_part, part : nodes of the network that a node stands for: part[first_part[v]] up to
-        part[first_part[v + 1]].
-    leaf_of : (c, k) leaf of each cell, -1 for none.
-    wanted, level : sum of the fractional parts, and level, of each node of the network.
-    """
-
-    first_leaf: np.ndarray
-    first_node: np.ndarray
-    cell: np.ndarray
-    leaf_parent: np.ndarray
-    leaf_cost: np.ndarray
-    parent: np.ndarray
-    start: np.ndarray
-    stop: np.ndarray
-    first_part: np.ndarray
-    part: np.ndarray
-    leaf_of: np.ndarray
-    wanted: np.ndarray
-    level: np.ndarray
-
-
-class _State(NamedTuple):
-    """Chosen leaves; ones in every node, and the costs of one more and of one less there."""
-
-    chosen: np.ndarray
-    ones: np.ndarray
-    more: np.ndarray
-    fewer: np.ndarray
-
-
 class _Ways(NamedTuple):
     """Shortest ways to the outer vertices: the cells, then the groups.
 
@@ -107,6 +55,7 @@ class _Ways(NamedTuple):
     origin, via : (n_vertices,) vertex before and child of the last move; -1 where the way begins.
     here, source : scratch for the nodes of one tree: length of the way to each, and the vertex by
         which it enters the tree.
+    changed : (n_vertices,) time at which the way to each was last shortened; -1 without a way.
     """
 
     length: np.ndarray
@@ -114,231 +63,25 @@ class _Ways(NamedTuple):
     via: np.ndarray
     here: np.ndarray
     source: np.ndarray
+    changed: np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def marginal(n: int, wanted: int, counted: bool, low: int, high: int) -> int:
-    """Cost of the step from n to n + 1 ones in a node.
-
-    |wanted - n| interpolated between the integers has slopes -1 up to floor(wanted), 1 - 2 frac
-    for one step, and +1 beyond.
-    """
-    cost = 0
-    if counted:
-        whole = wanted // UNIT
-        if n < whole:
-            cost = -UNIT
-        elif n == whole:
-            cost = UNIT - 2 * (wanted - whole * UNIT)
-        else:
-            cost = UNIT
-    if n < low:
-        cost -= FORBIDDEN
-    if n >= high:
-        cost += FORBIDDEN
-    return cost
+def _begins_since(
+    network: Network, trees: Trees, state: State, ways: _Ways, i: int, time: int
+) -> bool:
+    """Whether a way by which one can enter child i was shortened after `time`."""
+    group = network.group_of_child[i]
+    if group >= 0 and ways.changed[network.residual.size + group] > time:
+        return True
+    for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):  # noqa: SIM110  as above
+        if state.chosen[a] and ways.changed[trees.cell[a]] > time:
+            return True
+    return False
 
 
 @njit(cache=True, nogil=True)
-def _node(network: Network, level: int, i: int, j: int) -> int:
-    """Node of the network that holds cell j of child i at a level."""
-    start, stop = network.level_starts[level], network.level_starts[level + 1]
-    return start + i * ((stop - start) // network.fraction.shape[0]) + network.labels[level, j]
-
-
-@njit(cache=True, nogil=True)
-def _sums(network: Network, values: np.ndarray) -> np.ndarray:
-    """Sum over the cells of every node of the network of `values` (c, k)."""
-    c, k = values.shape
-    sums = np.zeros(network.low.size, dtype=np.int64)
-    for level in range(network.labels.shape[0]):
-        for i in range(c):
-            first = _node(network, level, i, 0) - network.labels[level, 0]
-            for j in range(k):
-                sums[first + network.labels[level, j]] += values[i, j]
-    return sums
-
-
-@njit(cache=True, nogil=True)
-def _grow(network: Network) -> _Trees:
-    """The trees of the network's children."""
-    c, k = network.fraction.shape
-    n_levels = network.labels.shape[0]
-    n_leaves = 0
-    for i in range(c):
-        for j in range(k):
-            n_leaves += network.fraction[i, j] != 0
-    wanted, level_of = _sums(network, network.fraction), np.empty(network.low.size, dtype=np.int64)
-    for level in range(n_levels):
-        for v in range(network.level_starts[level], network.level_starts[level + 1]):
-            level_of[v] = level
-    first_leaf, first_node = np.zeros(c + 1, dtype=np.int64), np.zeros(c + 1, dtype=np.int64)
-    cell = np.empty(n_leaves, dtype=np.int64)
-    leaf_parent = np.empty(n_leaves, dtype=np.int64)
-    leaf_cost = np.zeros(n_leaves, dtype=np.int64)
-    leaf_of = np.full((c, k), -1, dtype=np.int64)
-    # Each node but a root splits its parent's leaves, so that there are fewer than leaves.
-    parent = np.empty(n_leaves + c, dtype=np.int64)
-    start, stop = np.empty(n_leaves + c, dtype=np.int64), np.empty(n_leaves + c, dtype=np.int64)
-    first_part = np.zeros(n_leaves + c + 1, dtype=np.int64)
-    part = np.empty((n_leaves + c) * n_levels, dtype=np.int64)
-    # Runs of leaves that will be nodes: first leaf, last leaf but one, level, parent.
-    waiting = np.empty((k + 1, 4), dtype=np.int64)
-    n, n_nodes, n_parts = 0, 0, 0
-    for i in range(c):
-        first = n
-        for position in range(k):
-            j = network.order[position]
-            if network.fraction[i, j] > 0:
-                cell[n] = j
-                leaf_of[i, j] = n
-                n += 1
-        n_waiting = 0
-        if n > first:
-            waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3] = first, n, 0, -1
-            n_waiting = 1
-        while n_waiting > 0:
-            n_waiting -= 1
-            a, b, level = waiting[n_waiting, 0], waiting[n_waiting, 1], waiting[n_waiting, 2]
-            v = n_nodes
-            parent[v], start[v], stop[v] = waiting[n_waiting, 3], a, b
-            # Leaves of one node are neighbours, so the first and the last tell for all.
-            while level < n_levels:
-                if network.labels[level, cell[a]] != network.labels[level, cell[b - 1]]:
-                    break
-                part[n_parts] = _node(network, level, i, cell[a])
-                n_parts += 1
-                level += 1
-            n_nodes += 1
-            first_part[n_nodes] = n_parts
-            while a < b:
-                end = a + 1
-                if level < n_levels:
-                    label = network.labels[level, cell[a]]
-                    while end < b and network.labels[level, cell[end]] == label:
-                        end += 1
-                if end == a + 1:
-                    leaf_parent[a] = v
-                    for deeper in range(level, n_levels):
-                        node = _node(network, deeper, i, cell[a])
-                        counted = network.counted[deeper]
-                        leaf_cost[a] += marginal(
-                            0, wanted[node], counted, network.low[node], network.high[node]
-                        )
-                else:
-                    waiting[n_waiting, 0], waiting[n_waiting, 1] = a, end
-                    waiting[n_waiting, 2], waiting[n_waiting, 3] = level, v
-                    n_waiting += 1
-                a = end
-        first_leaf[i + 1], first_node[i + 1] = n, n_nodes
-    return _Trees(
-        first_leaf,
-        first_node,
-        cell,
-        leaf_parent,
-        leaf_cost,
-        parent[:n_nodes],
-        start[:n_nodes],
-        stop[:n_nodes],
-        first_part[: n_nodes + 1],
-        part[:n_parts],
-        leaf_of,
-        wanted,
-        level_of,
-    )
-
-
-@njit(cache=True, nogil=True)
-def _step(network: Network, trees: _Trees, v: int, n: int) -> int:
-    """Cost of the step from n to n + 1 ones in node v of the network."""
-    counted = network.counted[trees.level[v]]
-    return marginal(n, trees.wanted[v], counted, network.low[v], network.high[v])
-
-
-@njit(cache=True, nogil=True)
-def _sort(
-    cost: np.ndarray, share: np.ndarray, leaf: np.ndarray, start: int, stop: int, spare: np.ndarray
-) -> None:
-    """Sort leaves `start` to `stop` by cost, then from large to small share: a merge sort."""
-    width = 1
-    while width < stop - start:
-        a = start
-        while a + width < stop:
-            middle, end = a + width, min(a + 2 * width, stop)
-            left, right, to = a, middle, a
-            while to < end:
-                takes_left = left < middle
-                if takes_left and right < end:
-                    x, y = leaf[left], leaf[right]
-                    takes_left = cost[x] < cost[y] or (cost[x] == cost[y] and share[x] >= share[y])
-                if takes_left:
-                    spare[to] = leaf[left]
-                    left += 1
-                else:
-                    spare[to] = leaf[right]
-                    right += 1
-                to += 1
-            while a < end:
-                leaf[a] = spare[a]
-                a += 1
-        width *= 2
-
-
-@njit(cache=True, nogil=True)
-def _choose(network: Network, trees: _Trees) -> np.ndarray:
-    """The leaves that hold a one where every child is at its own optimum.
-
-    The leaves below a node, in the order in which they get ones as their number grows, are those
-    of its children's orders merged by marginal cost: costs are convex, and trees are nested.
-    """
-    n_leaves = trees.cell.size
-    cost, share = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
-    leaf, spare = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
-    chosen = np.zeros(n_leaves, dtype=np.bool_)
-    for a in range(n_leaves):
-        cost[a], leaf[a] = trees.leaf_cost[a], a
-    for i in range(network.fraction.shape[0]):
-        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
-            share[a] = network.fraction[i, trees.cell[a]]
-        for v in range(trees.first_node[i + 1] - 1, trees.first_node[i] - 1, -1):
-            _sort(cost, share, leaf, trees.start[v], trees.stop[v], spare)
-            for p in range(trees.first_part[v], trees.first_part[v + 1]):
-                for n in range(trees.stop[v] - trees.start[v]):
-                    cost[leaf[trees.start[v] + n]] += _step(network, trees, trees.part[p], n)
-        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
-            chosen[leaf[a]] = cost[leaf[a]] < 0
-    return chosen
-
-
-@njit(cache=True, nogil=True)
-def _price(network: Network, trees: _Trees, state: _State, v: int) -> None:
-    """Bring the costs of one more and one less in node v up to date with its ones."""
-    more, fewer = 0, 0
-    for p in range(trees.first_part[v], trees.first_part[v + 1]):
-        more += _step(network, trees, trees.part[p], state.ones[v])
-        fewer -= _step(network, trees, trees.part[p], state.ones[v] - 1)
-    state.more[v] = more
-    state.fewer[v] = fewer
-
-
-@njit(cache=True, nogil=True)
-def _first_state(network: Network, trees: _Trees, chosen: np.ndarray) -> _State:
-    """Ones and costs of all nodes for the chosen leaves."""
-    n_nodes = trees.parent.size
-    ones = np.empty(n_nodes, dtype=np.int64)
-    state = _State(
-        chosen, ones, np.empty(n_nodes, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
-    )
-    for v in range(n_nodes):
-        ones[v] = 0
-        for a in range(trees.start[v], trees.stop[v]):
-            ones[v] += chosen[a]
-        _price(network, trees, state, v)
-    return state
-
-
-@njit(cache=True, nogil=True)
-def _relax(network: Network, trees: _Trees, state: _State, ways: _Ways, i: int) -> bool:
+def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int, time: int) -> bool:
     """Shorten the ways to vertices by moves within child i; tells whether any is shorter.
 
     Ways climb from the leaves that hold a one, and then descend to those that hold none.
@@ -369,6 +112,7 @@ def _relax(network: Network, trees: _Trees, state: _State, ways: _Ways, i: int) 
         way = here[0] + state.fewer[first] * HOPS + 1
         if way < length[g] and way < LONGEST:
             length[g] = way
+            ways.changed[g] = time
             ways.origin[g] = source[0]
             ways.via[g] = i
             is_shorter = True
@@ -389,6 +133,7 @@ def _relax(network: Network, trees: _Trees, state: _State, ways: _Ways, i: int) 
             w = trees.cell[a]
             if way < length[w] and way < LONGEST:
                 length[w] = way
+                ways.changed[w] = time
                 ways.origin[w] = source[v]
                 ways.via[w] = i
                 is_shorter = True
@@ -396,7 +141,7 @@ def _relax(network: Network, trees: _Trees, state: _State, ways: _Ways, i: int) 
 
 
 @njit(cache=True, nogil=True)
-def _cost_of_move(trees: _Trees, state: _State, a: int, b: int) -> int:
+def _cost_of_move(trees: Trees, state: State, a: int, b: int) -> int:
     """Cost of taking the one out of leaf a and putting it into leaf b of one tree; -1 stands for
     the outside above the root."""
     cost = 0
@@ -419,7 +164,7 @@ def _cost_of_move(trees: _Trees, state: _State, a: int, b: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _move(network: Network, trees: _Trees, state: _State, a: int, b: int) -> None:
+def _move(network: Network, trees: Trees, state: State, a: int, b: int) -> None:
     """Take the one out of leaf a and put it into leaf b of one tree; -1 for the outside."""
     v, w = -1, -1
     if a >= 0:
@@ -431,16 +176,16 @@ def _move(network: Network, trees: _Trees, state: _State, a: int, b: int) -> Non
     while v != w:
         if v > w:
             state.ones[v] -= 1
-            _price(network, trees, state, v)
+            price_node(network, trees, state, v)
             v = trees.parent[v]
         else:
             state.ones[w] += 1
-            _price(network, trees, state, w)
+            price_node(network, trees, state, w)
             w = trees.parent[w]
 
 
 @njit(cache=True, nogil=True)
-def _last_move(network: Network, trees: _Trees, ways: _Ways, w: int) -> tuple[int, int, int]:
+def _last_move(network: Network, trees: Trees, ways: _Ways, w: int) -> tuple[int, int, int]:
     """Vertex before w on the way to it, and the leaves that lose and get a one."""
     v, i, n_cells = ways.origin[w], ways.via[w], network.residual.size
     return v, trees.leaf_of[i, v] if v < n_cells else -1, trees.leaf_of[i, w] if w < n_cells else -1
@@ -449,8 +194,8 @@ def _last_move(network: Network, trees: _Trees, ways: _Ways, w: int) -> tuple[in
 @njit(cache=True, nogil=True)
 def _send(
     network: Network,
-    trees: _Trees,
-    state: _State,
+    trees: Trees,
+    state: State,
     ways: _Ways,
     goal: int,
     excess: np.ndarray,
@@ -485,7 +230,7 @@ def _send(
 
 
 @njit(cache=True, nogil=True)
-def _is_any(values: np.ndarray) -> bool:
+def is_any(values: np.ndarray) -> bool:
     """Whether any value (n,) is not zero."""
     for v in range(values.size):  # noqa: SIM110  numba compiles no such expression
         if values[v] != 0:
@@ -494,33 +239,42 @@ def _is_any(values: np.ndarray) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _balance(network: Network, trees: _Trees, state: _State, excess: np.ndarray) -> int:
+def _balance(
+    network: Network, trees: Trees, state: State, excess: np.ndarray, price: np.ndarray
+) -> int:
     """Move ones until no vertex has too many or too few; the number moved, -1 if that cannot be.
 
     Prices stay such that no move within a child lowers its cost by more than they differ, so that
-    the state is optimal for the vertices' balances at every step.
+    the state is optimal for the vertices' balances at every step. `price` (n_vertices,) are those
+    of the state's choice, and are updated.
     """
-    n_vertices = excess.size
-    price = np.zeros(n_vertices, dtype=np.int64)
+    n_vertices, c = excess.size, network.fraction.shape[0]
     path = np.empty(n_vertices, dtype=np.int64)
     widest = 0
-    for i in range(network.fraction.shape[0]):
+    for i in range(c):
         widest = max(widest, trees.first_node[i + 1] - trees.first_node[i])
     length, origin = np.empty(n_vertices, dtype=np.int64), np.empty(n_vertices, dtype=np.int64)
     via = np.empty(n_vertices, dtype=np.int64)
     here, source = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
-    ways = _Ways(length, origin, via, here, source)
+    ways = _Ways(length, origin, via, here, source, np.empty(n_vertices, dtype=np.int64))
+    relaxed = np.empty(c, dtype=np.int64)
     n_moved = 0
-    while _is_any(excess):
+    while is_any(excess):
         for v in range(n_vertices):
             origin[v] = -1
             length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
-        is_shorter = True
+            ways.changed[v] = 0 if excess[v] > 0 else -1
+        relaxed[:] = -1
+        time, is_shorter = 0, True
         while is_shorter:
             is_shorter = False
-            for i in range(network.fraction.shape[0]):
-                if _relax(network, trees, state, ways, i):
-                    is_shorter = True
+            for i in range(c):
+                # What starts no way that is shorter than before shortens none.
+                if _begins_since(network, trees, state, ways, i, relaxed[i]):
+                    time += 1
+                    relaxed[i] = time
+                    if _relax(network, trees, state, ways, i, time):
+                        is_shorter = True
         farthest = 0
         for v in range(n_vertices):
             if excess[v] < 0:
@@ -536,7 +290,7 @@ def _balance(network: Network, trees: _Trees, state: _State, excess: np.ndarray)
 
 
 @njit(cache=True, nogil=True)
-def _objective(network: Network, trees: _Trees, held: np.ndarray) -> int:
+def _objective(network: Network, trees: Trees, held: np.ndarray) -> int:
     """Cost of `held` ones in every node of the network, less that of none."""
     objective = 0
     for v in range(held.size):
@@ -550,7 +304,7 @@ def _objective(network: Network, trees: _Trees, held: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _values(network: Network, trees: _Trees, chosen: np.ndarray) -> np.ndarray:
+def _values(network: Network, trees: Trees, chosen: np.ndarray) -> np.ndarray:
     """Ones (c, k) of the chosen leaves."""
     y = np.zeros(network.fraction.shape, dtype=np.int64)
     for i in range(network.fraction.shape[0]):
@@ -565,15 +319,18 @@ def solve(network: Network) -> tuple[int, np.ndarray, int, int]:
 
     Returns (status, ones of shape (c, k), objective in units of 1 / UNIT, ones moved).
     """
-    trees = _grow(network)
-    state = _first_state(network, trees, _choose(network, trees))
+    trees = grow(network)
+    n_cells = network.residual.size
+    price = np.zeros(network.fraction.shape[1] + network.group_residual.size, dtype=np.int64)
+    if n_cells > 0 and trees.cell.size >= MANY_LEAVES:
+        price[:n_cells] = first_prices(network, trees)
+    state = first_state(network, trees, choose(network, trees, price))
     y = _values(network, trees, state.chosen)
-    held = _sums(network, y)
+    held = sums_of_nodes(network, y)
     for v in range(held.size):
         if held[v] < network.low[v] or held[v] > network.high[v]:
             return INFEASIBLE, y, 0, 0
 
-    n_cells = network.residual.size
     excess = np.empty(n_cells + network.group_residual.size, dtype=np.int64)
     for j in range(n_cells):
         excess[j] = -network.residual[j]
@@ -591,10 +348,10 @@ def solve(network: Network) -> tuple[int, np.ndarray, int, int]:
         total += excess[v]
     if total != 0:
         return INFEASIBLE, y, 0, 0
-    if _is_any(excess):
-        n_moved = _balance(network, trees, state, excess)
+    if is_any(excess):
+        n_moved = _balance(network, trees, state, excess, price)
         if n_moved < 0:
             return INFEASIBLE, y, 0, 0
         y = _values(network, trees, state.chosen)
-        held = _sums(network, y)
+        held = sums_of_nodes(network, y)
     return OPTIMAL, y, _objective(network, trees, held), n_moved

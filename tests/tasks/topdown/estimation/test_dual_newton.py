@@ -148,6 +148,39 @@ LARGEST_ROOTS = 75_000
 """Cells above which a root that is drawn has 100,000, and 650 rows of queries."""
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_persons", [10**6, 10**7])
+def test_roots_of_millions_come_to_their_end(n_persons, seed):
+    """The dual function's terms are then so large that rounding errors hide what a step gains."""
+    rng = np.random.default_rng(seed)
+    shape = (2, 23, 2, 7)
+    parts = [rng.dirichlet(np.full(size, 0.7)) for size in shape]
+    chance = np.multiply.outer(np.outer(parts[0], parts[1]), np.outer(parts[2], parts[3])).ravel()
+    truth = rng.multinomial(n_persons, chance)[None]
+    problem = SiblingProblem(
+        ["0"],
+        np.arange(truth.size),
+        np.zeros(truth.size, dtype=np.int64),
+        None,
+        np.zeros((1, 1), dtype=np.int64),
+        np.full((1, 1), NO_BOUND),
+        np.zeros(1, dtype=np.int64),
+        np.array([n_persons]),
+    )
+    asked, labels = [], []
+    for kept in ((1,), (0, 2), (2, 3)):
+        query = marginal(shape, kept)
+        labels.append(query.row_of_cell)
+        answers = np.bincount(labels[-1], truth[0], query.n_rows)[None]
+        noise = np.rint(rng.normal(0, 1.7, answers.shape))
+        asked.append(QueryMeasurement(query, answers + noise, np.ones(1)))
+    x, record = PassProblem.build(problem, asked, labels, Pins()).solve()
+    assert record.solver == "dual newton"
+    assert record.status == SolveStatus.OPTIMAL
+    assert record.iterations < 500
+    assert x.sum() == pytest.approx(n_persons, abs=2e-6)
+
+
 def drawn_pass(seed):
     """A pass of random sizes, larger with the seed: up to 40 children, 100,000 cells and 650 rows
     of queries, or where one of them asks for every cell, as many more. A third are roots."""

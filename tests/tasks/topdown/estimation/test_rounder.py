@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import SolveStatus
-from spineflow.tasks.topdown.estimation import least_squares, network_flow, rounder
+from spineflow.tasks.topdown.estimation import flow_trees, least_squares, network_flow, rounder
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, SiblingProblem, sum_rows
 from spineflow.tasks.topdown.estimation.rounder import (
     RoundingPass,
@@ -118,6 +118,45 @@ def test_flow_matches_brute_force(seed):
     assert set(np.unique(result.x - np.floor(target))) <= {0, 1}
     found = interpolated_distance(target, result.x, labels)
     assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_optimum_is_the_same_from_prices_of_many_leaves(monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    c, k = int(rng.integers(2, 12)), int(rng.integers(3, 60))
+    groups = [None, np.zeros(c, dtype=np.int64), np.arange(c)][seed % 3]
+    problem, target = feasible_target(rng, c, k, groups=groups)
+    labels = nested_labels(rng, problem.type_of_cell)
+    network = rounder.as_network(RoundingPass(problem, target, labels))
+    expected = network_flow.solve(network)
+    monkeypatch.setattr(network_flow, "MANY_LEAVES", 0)
+    begun = network_flow.solve.py_func(network)
+    assert begun[0] == expected[0]
+    assert begun[2] == expected[2]
+    if begun[0] == network_flow.OPTIMAL:
+        assert is_feasible(problem, np.floor(target) + begun[1])
+
+
+def test_prices_leave_few_ones_to_be_moved(monkeypatch):
+    rng = np.random.default_rng(7)
+    c, k = 12, 1500
+    counts = rng.multinomial(40_000, rng.dirichlet(np.full(k, 0.3)))
+    shares = rng.dirichlet(np.full(c, 3.0), k) * counts[:, None]
+    problem = SiblingProblem(
+        [str(child) for child in range(c)],
+        np.arange(k),
+        np.zeros(k, dtype=np.int64),
+        counts,
+        np.zeros((c, 1), dtype=np.int64),
+        np.full((c, 1), NO_BOUND),
+    )
+    labels = [np.zeros(k, dtype=np.int64), np.arange(k)]
+    network = rounder.as_network(RoundingPass(problem, on_grid(shares.T), labels))
+    expected = network_flow.solve(network)
+    monkeypatch.setattr(network_flow, "MANY_LEAVES", 0)
+    begun = network_flow.solve.py_func(network)
+    assert begun[2] == expected[2]
+    assert begun[3] <= 2 * c < expected[3] / 10
 
 
 def test_classes_have_the_optimum_of_the_cells_where_these_can_have_their_answers():
@@ -312,7 +351,7 @@ def test_conserves(seed, c, k):
 
 def test_marginal_costs_are_slopes_of_the_interpolated_distance():
     wanted = int(2.75 * network_flow.UNIT)
-    costs = [network_flow.marginal(n, wanted, True, 0, 5) / network_flow.UNIT for n in range(6)]
+    costs = [flow_trees.marginal(n, wanted, True, 0, 5) / network_flow.UNIT for n in range(6)]
     distance = [abs(2.75 - n) for n in range(6)]
     assert costs[:5] == [distance[n + 1] - distance[n] for n in range(5)]
-    assert costs[5] == 1 + network_flow.FORBIDDEN / network_flow.UNIT
+    assert costs[5] == 1 + flow_trees.FORBIDDEN / network_flow.UNIT

@@ -1,0 +1,307 @@
+"""The network of a rounding pass, compiled: the trees of its children and their own optima.
+
+Costs are integers in units of 1 / UNIT. A node that holds n ones costs a convex function of n, so
+the leaves below it get ones in an order that is found by merging from the leaves up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+UNIT = 1 << 24
+"""Resolution of fractional parts and of costs."""
+FORBIDDEN = 1 << 42
+"""Cost of leaving a node's bounds: above any sum of real costs."""
+
+
+class Network(NamedTuple):
+    """A rounding pass as a network.
+
+    fraction : (c, k) fractional parts in units of 1 / UNIT; a cell with 0 stays 0.
+    labels : (n_levels, k) nested labellings, coarsest first: the node of each cell.
+    level_starts : (n_levels + 1,) number of a level's first node; node of child i and label r at
+        level l is level_starts[l] + i * (size of the level) + r.
+    counted : (n_levels,) whether the level belongs to the objective.
+    low, high : bounds on the number of ones in every node.
+    order : (k,) the cells ordered so that those of one node are neighbours at every level.
+    residual : (k,) number of ones in each cell over all children; empty without a parent.
+    group_of_child, group_residual : (c,) group of each child or -1, number of ones in each group.
+    """
+
+    fraction: np.ndarray
+    labels: np.ndarray
+    level_starts: np.ndarray
+    counted: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    order: np.ndarray
+    residual: np.ndarray
+    group_of_child: np.ndarray
+    group_residual: np.ndarray
+
+
+class Trees(NamedTuple):
+    """The children's trees, without nodes that hold the same leaves as the node above.
+
+    first_leaf, first_node : (c + 1,) offsets of each child's leaves and nodes. The first node is
+        the root, and every node comes after its parent.
+    cell, leaf_parent, leaf_cost : (n_leaves,) cell, node above, and cost of a one in the leaf over
+        all levels at which it is alone.
+    parent, start, stop : (n_nodes,) node above, -1 for a root, and the leaves below.
+    first_part, part : nodes of the network that a node stands for: part[first_part[v]] up to
+        part[first_part[v + 1]].
+    leaf_of : (c, k) leaf of each cell, -1 for none.
+    wanted, level : sum of the fractional parts, and level, of each node of the network.
+    """
+
+    first_leaf: np.ndarray
+    first_node: np.ndarray
+    cell: np.ndarray
+    leaf_parent: np.ndarray
+    leaf_cost: np.ndarray
+    parent: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    first_part: np.ndarray
+    part: np.ndarray
+    leaf_of: np.ndarray
+    wanted: np.ndarray
+    level: np.ndarray
+
+
+class State(NamedTuple):
+    """Chosen leaves; ones in every node, and the costs of one more and of one less there."""
+
+    chosen: np.ndarray
+    ones: np.ndarray
+    more: np.ndarray
+    fewer: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def marginal(n: int, wanted: int, counted: bool, low: int, high: int) -> int:
+    """Cost of the step from n to n + 1 ones in a node.
+
+    |wanted - n| interpolated between the integers has slopes -1 up to floor(wanted), 1 - 2 frac
+    for one step, and +1 beyond.
+    """
+    cost = 0
+    if counted:
+        whole = wanted // UNIT
+        if n < whole:
+            cost = -UNIT
+        elif n == whole:
+            cost = UNIT - 2 * (wanted - whole * UNIT)
+        else:
+            cost = UNIT
+    if n < low:
+        cost -= FORBIDDEN
+    if n >= high:
+        cost += FORBIDDEN
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def node_of(network: Network, level: int, i: int, j: int) -> int:
+    """Node of the network that holds cell j of child i at a level."""
+    start, stop = network.level_starts[level], network.level_starts[level + 1]
+    return start + i * ((stop - start) // network.fraction.shape[0]) + network.labels[level, j]
+
+
+@njit(cache=True, nogil=True)
+def sums_of_nodes(network: Network, values: np.ndarray) -> np.ndarray:
+    """Sum over the cells of every node of the network of `values` (c, k)."""
+    c, k = values.shape
+    sums = np.zeros(network.low.size, dtype=np.int64)
+    for level in range(network.labels.shape[0]):
+        for i in range(c):
+            first = node_of(network, level, i, 0) - network.labels[level, 0]
+            for j in range(k):
+                sums[first + network.labels[level, j]] += values[i, j]
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def grow(network: Network) -> Trees:
+    """The trees of the network's children."""
+    c, k = network.fraction.shape
+    n_levels = network.labels.shape[0]
+    n_leaves = 0
+    for i in range(c):
+        for j in range(k):
+            n_leaves += network.fraction[i, j] != 0
+    wanted, level_of = (
+        sums_of_nodes(network, network.fraction),
+        np.empty(network.low.size, dtype=np.int64),
+    )
+    for level in range(n_levels):
+        for v in range(network.level_starts[level], network.level_starts[level + 1]):
+            level_of[v] = level
+    first_leaf, first_node = np.zeros(c + 1, dtype=np.int64), np.zeros(c + 1, dtype=np.int64)
+    cell = np.empty(n_leaves, dtype=np.int64)
+    leaf_parent = np.empty(n_leaves, dtype=np.int64)
+    leaf_cost = np.zeros(n_leaves, dtype=np.int64)
+    leaf_of = np.full((c, k), -1, dtype=np.int64)
+    # Each node but a root splits its parent's leaves, so that there are fewer than leaves.
+    parent = np.empty(n_leaves + c, dtype=np.int64)
+    start, stop = np.empty(n_leaves + c, dtype=np.int64), np.empty(n_leaves + c, dtype=np.int64)
+    first_part = np.zeros(n_leaves + c + 1, dtype=np.int64)
+    part = np.empty((n_leaves + c) * n_levels, dtype=np.int64)
+    # Runs of leaves that will be nodes: first leaf, last leaf but one, level, parent.
+    waiting = np.empty((k + 1, 4), dtype=np.int64)
+    n, n_nodes, n_parts = 0, 0, 0
+    for i in range(c):
+        first = n
+        for position in range(k):
+            j = network.order[position]
+            if network.fraction[i, j] > 0:
+                cell[n] = j
+                leaf_of[i, j] = n
+                n += 1
+        n_waiting = 0
+        if n > first:
+            waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3] = first, n, 0, -1
+            n_waiting = 1
+        while n_waiting > 0:
+            n_waiting -= 1
+            a, b, level = waiting[n_waiting, 0], waiting[n_waiting, 1], waiting[n_waiting, 2]
+            v = n_nodes
+            parent[v], start[v], stop[v] = waiting[n_waiting, 3], a, b
+            # Leaves of one node are neighbours, so the first and the last tell for all.
+            while level < n_levels:
+                if network.labels[level, cell[a]] != network.labels[level, cell[b - 1]]:
+                    break
+                part[n_parts] = node_of(network, level, i, cell[a])
+                n_parts += 1
+                level += 1
+            n_nodes += 1
+            first_part[n_nodes] = n_parts
+            while a < b:
+                end = a + 1
+                if level < n_levels:
+                    label = network.labels[level, cell[a]]
+                    while end < b and network.labels[level, cell[end]] == label:
+                        end += 1
+                if end == a + 1:
+                    leaf_parent[a] = v
+                    for deeper in range(level, n_levels):
+                        node = node_of(network, deeper, i, cell[a])
+                        counted = network.counted[deeper]
+                        leaf_cost[a] += marginal(
+                            0, wanted[node], counted, network.low[node], network.high[node]
+                        )
+                else:
+                    waiting[n_waiting, 0], waiting[n_waiting, 1] = a, end
+                    waiting[n_waiting, 2], waiting[n_waiting, 3] = level, v
+                    n_waiting += 1
+                a = end
+        first_leaf[i + 1], first_node[i + 1] = n, n_nodes
+    return Trees(
+        first_leaf,
+        first_node,
+        cell,
+        leaf_parent,
+        leaf_cost,
+        parent[:n_nodes],
+        start[:n_nodes],
+        stop[:n_nodes],
+        first_part[: n_nodes + 1],
+        part[:n_parts],
+        leaf_of,
+        wanted,
+        level_of,
+    )
+
+
+@njit(cache=True, nogil=True)
+def step(network: Network, trees: Trees, v: int, n: int) -> int:
+    """Cost of the step from n to n + 1 ones in node v of the network."""
+    counted = network.counted[trees.level[v]]
+    return marginal(n, trees.wanted[v], counted, network.low[v], network.high[v])
+
+
+@njit(cache=True, nogil=True)
+def _sort(
+    cost: np.ndarray, share: np.ndarray, leaf: np.ndarray, start: int, stop: int, spare: np.ndarray
+) -> None:
+    """Sort leaves `start` to `stop` by cost, then from large to small share: a merge sort."""
+    width = 1
+    while width < stop - start:
+        a = start
+        while a + width < stop:
+            middle, end = a + width, min(a + 2 * width, stop)
+            left, right, to = a, middle, a
+            while to < end:
+                takes_left = left < middle
+                if takes_left and right < end:
+                    x, y = leaf[left], leaf[right]
+                    takes_left = cost[x] < cost[y] or (cost[x] == cost[y] and share[x] >= share[y])
+                if takes_left:
+                    spare[to] = leaf[left]
+                    left += 1
+                else:
+                    spare[to] = leaf[right]
+                    right += 1
+                to += 1
+            while a < end:
+                leaf[a] = spare[a]
+                a += 1
+        width *= 2
+
+
+@njit(cache=True, nogil=True)
+def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
+    """The leaves that hold a one where every child is at its own optimum for the cells' prices.
+
+    price : what a one of each cell brings; the groups' prices follow and are not read.
+
+    The leaves below a node, in the order in which they get ones as their number grows, are those
+    of its children's orders merged by marginal cost: costs are convex, and trees are nested.
+    """
+    n_leaves = trees.cell.size
+    cost, share = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
+    leaf, spare = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
+    chosen = np.zeros(n_leaves, dtype=np.bool_)
+    for a in range(n_leaves):
+        cost[a], leaf[a] = trees.leaf_cost[a] - price[trees.cell[a]], a
+    for i in range(network.fraction.shape[0]):
+        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
+            share[a] = network.fraction[i, trees.cell[a]]
+        for v in range(trees.first_node[i + 1] - 1, trees.first_node[i] - 1, -1):
+            _sort(cost, share, leaf, trees.start[v], trees.stop[v], spare)
+            for p in range(trees.first_part[v], trees.first_part[v + 1]):
+                for n in range(trees.stop[v] - trees.start[v]):
+                    cost[leaf[trees.start[v] + n]] += step(network, trees, trees.part[p], n)
+        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
+            chosen[leaf[a]] = cost[leaf[a]] < 0
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def price_node(network: Network, trees: Trees, state: State, v: int) -> None:
+    """Bring the costs of one more and one less in node v up to date with its ones."""
+    more, fewer = 0, 0
+    for p in range(trees.first_part[v], trees.first_part[v + 1]):
+        more += step(network, trees, trees.part[p], state.ones[v])
+        fewer -= step(network, trees, trees.part[p], state.ones[v] - 1)
+    state.more[v] = more
+    state.fewer[v] = fewer
+
+
+@njit(cache=True, nogil=True)
+def first_state(network: Network, trees: Trees, chosen: np.ndarray) -> State:
+    """Ones and costs of all nodes for the chosen leaves."""
+    n_nodes = trees.parent.size
+    ones = np.empty(n_nodes, dtype=np.int64)
+    state = State(
+        chosen, ones, np.empty(n_nodes, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
+    )
+    for v in range(n_nodes):
+        ones[v] = 0
+        for a in range(trees.start[v], trees.stop[v]):
+            ones[v] += chosen[a]
+        price_node(network, trees, state, v)
+    return state
