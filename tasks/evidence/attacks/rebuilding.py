@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .agreement import agreement
-from .reconstruction import BlockStatus, Effort, reconstruct
+from .reconstruction import BlockStatus, Effort, Reconstruction, reconstruct
 from .reidentification import (
     Guesses,
     composition,
@@ -65,7 +65,20 @@ def rebuild(release: Release) -> Iterator[Row]:
         yield level, f"{NAME}: people in areas with one solution", ALL, float(unique[at].mean())
         certain = float(found.certain.sum() / max(found.persons.sum(), 1))
         yield level, f"{NAME}: rebuilt people who are in every solution", ALL, certain
+        yield level, f"{NAME}: rebuilt people who can differ", ALL, *_can_differ(found)
         yield from _who_is_who(release, unique, rebuilt_at, rebuilt_kind)
+
+
+def _can_differ(found: Reconstruction) -> tuple[float, float, float]:
+    """The share of the rebuilt people in which another population that fits may differ: what is
+    proven, and as bounds what was found and what is proven; half the L1 distance over all persons.
+    """
+    persons = max(found.persons.sum(), 1)
+    low, high = (
+        float(np.minimum(distance / 2, found.persons).sum() / persons)
+        for distance in (found.distance_found, found.distance_bound)
+    )
+    return high, low, high
 
 
 def _by_size(persons: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

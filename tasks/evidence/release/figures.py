@@ -12,7 +12,7 @@ import pandas as pd
 
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ..methods.files import draws_of, read_figures
+from ..methods.files import ACCURACY, draws_of, read_figures
 from ..paths import evidence_file, figures_file
 from ..settings import EvidenceSettings
 
@@ -46,8 +46,6 @@ def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
 
 def found_of(settings: EvidenceSettings) -> tuple[str, ...]:
     """What is found of every release: its accuracy, and the outcome of every attack."""
-    from ..methods.files import ACCURACY
-
     return (ACCURACY, *settings.evidence.attacks)
 
 
