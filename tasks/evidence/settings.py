@@ -390,6 +390,13 @@ class EvidenceSettings(ProductSettings):
                     refuse(f"evidence.{name}: {error}")
         if bool(self.evidence.known) != bool(self.evidence.learned):
             refuse("evidence.known and evidence.learned go together; give both or neither")
+        levels = self.CENSUS.levels(own)
+        for level in self.evidence.regions:
+            if level not in levels:
+                refuse(
+                    f"evidence.regions names {level!r}{did_you_mean(level, levels)}; the census "
+                    f"has {', '.join(levels)}"
+                )
         known = [table.name for table in self.declared_tables]
         for name in self.evidence.tables:
             if name not in known:

@@ -47,6 +47,12 @@ class TopdownCensus:
         """The tables that the census declares."""
         return settings.compiled_census.tables
 
+    def levels(self, settings: TopdownSettings) -> tuple[str, ...]:
+        """Geolevels, and the columns of areas that declared tables are by."""
+        census = settings.compiled_census
+        of_tables = (level for table in census.tables for level in table.levels)
+        return tuple(dict.fromkeys([*census.geolevels, *of_tables]))
+
     def read(self, settings: TopdownSettings, universe: str, folder: Path) -> People:
         """Read and check the input, keep it in a folder for `release`, and list the people.
 
@@ -62,14 +68,9 @@ class TopdownCensus:
     def entities(
         self, settings: TopdownSettings, folder: Path, level: str
     ) -> tuple[np.ndarray, list[str]]:
-        """Each area's entity of a level, -1 for none, and the entities' codes; raises KeyError for
-        a level that there is not.
-        """
-        census = settings.compiled_census
+        """Each area's entity of one of the `levels`, -1 for none, and the entities' codes."""
         frame = read_geography(geography_file(RunDirectory(folder)))
-        if level not in (*census.geolevels, *frame.columns):
-            raise KeyError(level)
-        number, codes = entities(frame, census.geolevels, level)
+        number, codes = entities(frame, settings.compiled_census.geolevels, level)
         return number, [str(code) for code in codes]
 
     def spending(

@@ -103,6 +103,7 @@ def test_the_same_seed_gives_the_same_figures(finished, settings_file):
         ('evidence.tables=["P99"]', "evidence.tables names 'P99'"),
         ("evidence.learned=hue", "evidence.learned"),
         ("evidence.known=", "go together"),
+        ('evidence.regions=["Counties"]', "evidence.regions names 'Counties'"),
         ('methods.nothing={kind="rounding"}', 'of kind "nothing"'),
         ('methods.keys={kind="cell_keys",threshold=2,variances=["1"]}', "turns a count of 1"),
         ('methods.swapping={kind="swapping",rates=["3/2"]}', "above 0 and at most 1"),

@@ -11,7 +11,6 @@ from ...census.people import People
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused
 from ...runs.files import replacing
 from ..paths import dataset_folder, people_file
 from ..settings import EvidenceSettings
@@ -22,19 +21,13 @@ from ..workload.tables import AskedTable, Places
 def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
     """Read the people and the entities of every level that the settings name, and keep them.
 
-    Raises InputRefused for input that breaks a rule, and for levels that there are not.
+    Raises InputRefused for input that breaks a rule.
     """
     own, folder = settings.product_settings, dataset_folder(run)
     people = settings.CENSUS.read(own, settings.evidence.universe, folder)
     arrays = {"area": people.area, "cell": people.cell, "household": people.household}
     for level in levels_of(settings):
-        try:
-            entity, codes = settings.CENSUS.entities(own, folder, level)
-        except KeyError:
-            raise InputRefused(
-                f"The census has no level {level!r}, which tables or evidence.regions name; give "
-                "a geolevel, or a column of the table of areas."
-            ) from None
+        entity, codes = settings.CENSUS.entities(own, folder, level)
         arrays[f"entity {level}"] = np.asarray(entity, dtype=np.int64)
         arrays[f"codes {level}"] = np.array(list(codes), dtype=np.str_)
     path = people_file(run)

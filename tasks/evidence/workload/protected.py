@@ -36,12 +36,14 @@ class ProtectedCensus(Protocol):
     def tables(self, settings: Any) -> Sequence[TableDeclaration]:
         """The tables that the census declares."""
 
+    def levels(self, settings: Any) -> Sequence[str]:
+        """The levels whose entities are known: geolevels, and columns that tables are by."""
+
     def read(self, settings: Any, universe: str, folder: Path) -> People:
         """Read and check the input, keep it in a folder for `release`, and list the people."""
 
     def entities(self, settings: Any, folder: Path, level: str) -> tuple[np.ndarray, Sequence[str]]:
-        """Each area's entity of a level, -1 for none, and the entities' codes; raises KeyError for
-        a level that there is not."""
+        """Each area's entity of one of the `levels`, -1 for none, and the entities' codes."""
 
     def spending(self, settings: Any, universe: str, rho: Fraction | None, estimator: Any) -> Any:
         """Settings of a run of one universe that spends rho, by default its own."""
