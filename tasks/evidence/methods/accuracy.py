@@ -25,8 +25,8 @@ CLASSES: Sequence[tuple[str, int, int]] = (
 )
 """Classes of true counts: label, first and last."""
 ALL = "all"
-FAR = 0.05
-"""Areas whose total is off by more than this share are counted."""
+FAR, FAR_OFF = 0.05, "totals off by more than 5 %"
+"""Totals of areas that are off by more than this share are counted."""
 
 
 def accuracy(population: Population, published: Tables) -> Iterator[Figure]:
@@ -38,7 +38,10 @@ def accuracy(population: Population, published: Tables) -> Iterator[Figure]:
         value = np.concatenate([published[table.key].value.ravel() for table in tables])
         for measure, group, figure in _of_counts(truth, value):
             yield level, measure, group, figure
-        yield level, "areas off by more than 5 %", ALL, _far(population, published, tables)
+        yield from (
+            (level, FAR_OFF, group, share)
+            for group, share in _far_off(population, published, tables)
+        )
     for level, gap in _gaps(population.tables, published):
         yield level, "largest gap between areas and their sum", ALL, gap
 
@@ -63,14 +66,19 @@ def _of_counts(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str,
         yield "false positives", ALL, float((value[zero & is_told] > 0).sum() / zero.sum())
 
 
-def _far(population: Population, published: Tables, tables: Sequence[AskedTable]) -> float:
-    """Share of entities with a table whose total is off by more than 5 %; withheld ones are."""
-    is_far = np.zeros(len(tables[0].places), dtype=bool)
-    for table in tables:
-        truth = population.truth[table.key].sum(axis=1)
-        value = published[table.key].value.sum(axis=1)
-        is_far |= ~(np.abs(value - truth) <= FAR * truth)
-    return float(is_far.mean())
+def _far_off(
+    population: Population, published: Tables, tables: Sequence[AskedTable]
+) -> Iterator[tuple[str, float]]:
+    """Share of the totals of tables over areas that are off by more than 5 %, by class of the true
+    total; a total with a withheld count is.
+    """
+    truth = np.concatenate([population.truth[table.key].sum(axis=1) for table in tables])
+    value = np.concatenate([published[table.key].value.sum(axis=1) for table in tables])
+    is_off = ~(np.abs(value - truth) <= FAR * truth)
+    for label, low, high in CLASSES[1:]:
+        inside = (truth >= low) & (truth <= high)
+        if inside.any():
+            yield label, float(is_off[inside].mean())
 
 
 def _gaps(tables: Sequence[AskedTable], published: Tables) -> Iterator[tuple[str, float]]:

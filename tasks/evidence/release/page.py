@@ -17,7 +17,7 @@ from ...pages.figures import line_chart
 from ...products.reports import provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
-from ..methods.accuracy import ALL
+from ..methods.accuracy import ALL, FAR_OFF
 from ..methods.files import draws_of
 from ..paths import evidence_file
 from ..settings import EvidenceSettings
@@ -35,7 +35,8 @@ _ACCURACY = (
     ("99th percentile of error", ALL),
     (ERROR, "1-2"),
     (ERROR, "100 and over"),
-    ("areas off by more than 5 %", ALL),
+    (FAR_OFF, "10-99"),
+    (FAR_OFF, "100 and over"),
     ("largest gap between areas and their sum", ALL),
     ("false zeros", ALL),
     ("false positives", ALL),
@@ -144,7 +145,7 @@ def _accuracy(
     headers = ("method", "strength", *(_column(measure, group) for measure, group in _ACCURACY))
     yield (
         "Errors are of published counts from true ones, over all tables of a level; a withheld "
-        "count has none, and makes its area's total one that is off."
+        "count has none, and makes the total of its table and area one that is off."
     )
     for level in levels:
         own = figures[figures["level"] == level]
