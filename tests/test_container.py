@@ -49,7 +49,7 @@ def test_the_steps_of_the_containerfile_install_the_command(tmp_path: Path) -> N
     ran = []
     for word, rest in instructions():
         if word == "FROM":
-            wanted = re.search(r'requires-python = ">=([\d.]+)"', read("pyproject.toml"))
+            wanted = re.search(r'requires-python = ">=([\d.]+),', read("pyproject.toml"))
             assert wanted is not None and f"python:{wanted.group(1)}" in rest
         elif word == "WORKDIR":
             folder = tmp_path / rest.lstrip("/")

@@ -161,6 +161,7 @@ def topdown_made(folder: Path, settings: Any) -> str:
         spine = spines_of(settings).spine(universe, geography, invariants)
         found.append([universe, repr(settings.budget_of(universe))])
         found.append(repr(settings.zeros_of(universe)))
+        found.append(repr(settings.compiled_census.universes[universe].agreements))
         found.append([settings.schema_of(universe).attributes, settings.is_on_demand(universe)])
         for level in spine.geolevels:
             if not settings.blocks_only or level is spine.geolevels[-1]:
@@ -247,7 +248,6 @@ TOPDOWN_SEARCH = Search(
         "geography.categories": "the categories that are there anyway may be named",
         "geography.spine": "may be the one there is",
         "run.estimator": "may be the one there is",
-        "run.coherent": "units may agree with persons anyway",
         "budget.persons.mechanism": "may be the one there is",
         "workload.persons.attributes": "may be those of the census",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +26,18 @@ def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
     """
     own, folder = settings.product_settings, dataset_folder(run)
     people = settings.CENSUS.read(own, settings.evidence.universe, folder)
-    arrays = {"area": people.area, "cell": people.cell, "household": people.household}
+    arrays: dict[str, Any] = {
+        "area": people.area,
+        "cell": people.cell,
+        "household": people.household,
+    }
     for level in levels_of(settings):
         entity, codes = settings.CENSUS.entities(own, folder, level)
         arrays[f"entity {level}"] = np.asarray(entity, dtype=np.int64)
         arrays[f"codes {level}"] = np.array(list(codes), dtype=np.str_)
     path = people_file(run)
     with replacing(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        np.savez_compressed(file, **arrays)
     return path
 
 

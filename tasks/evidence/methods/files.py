@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def _tables(
 
 def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> None:
     """Keep published tables; bounds only where they are not the values."""
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for number, table in enumerate(asked):
         own = tables[table.key]
         arrays[f"value {number}"] = own.value
@@ -78,7 +79,7 @@ def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> Non
             arrays[f"low {number}"], arrays[f"high {number}"] = own.low, own.high
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        np.savez_compressed(file, **arrays)
 
 
 def read_tables(path: Path, asked: Sequence[AskedTable]) -> Tables:
