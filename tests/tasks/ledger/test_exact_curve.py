@@ -188,7 +188,8 @@ def test_the_exact_epsilon_is_within_the_conversion_of_rho(changed, digits: int)
     upper, lower = curve.epsilon_upper(delta), curve.epsilon_lower(delta)
     assert lower <= upper <= epsilon_tight(curve.rho, delta) + 1e-9
     assert upper <= curve.largest_loss
-    assert curve.delta_upper(upper) <= float(delta) * (1 + 1e-9)
+    # Delta falls by no more than epsilon rises, so that it is told to the spacing of doubles there.
+    assert curve.delta_upper(upper) <= float(delta) * (1 + 1e-9) + 4 * math.ulp(upper)
 
 
 @pytest.mark.parametrize("sigma_squared", ["1000", "10000"])
