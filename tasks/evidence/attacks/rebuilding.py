@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..methods.accuracy import ALL
 from .agreement import agreement
 from .reconstruction import BlockStatus, Effort, Reconstruction, reconstruct
 from .reidentification import (
@@ -27,7 +28,6 @@ from .release import SIZES, Release, Row
 from .weighing import most_likely
 
 NAME = "reconstruction"
-ALL = "all"
 
 
 def rebuild(release: Release) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...census.people import People
+from ..methods.accuracy import ALL
 from ..methods.publish import generator_of, publish, swapped_by
 from ..settings import DifferentialPrivacy, Swapping
 from ..workload.population import Population
@@ -22,7 +23,6 @@ DRAWS = 200
 FEW = 2_000
 """People of the areas on which it is measured: enough for areas of every size."""
 FALSE_POSITIVE_RATE = 0.01
-ALL = "all"
 
 
 def detect_swaps(release: Release) -> Iterator[Row]:

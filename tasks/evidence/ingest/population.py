@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...census.people import People
-from ...census.queries import MarginalQuery, marginal_query
-from ...census.schema import Schema
+from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ..paths import dataset_folder, people_file
@@ -57,17 +56,13 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
             level: (kept[f"entity {level}"], tuple(kept[f"codes {level}"].tolist()))
             for level in levels_of(settings)
         }
-    if comparison.households:
-        people = people.in_households(schema.cells_where(comparison.households))
-    else:
-        people = people.in_households(np.ones(schema.n_cells, dtype=bool))
+    people = people.in_households(schema.cells_where(comparison.households))
     places = _with_parents(found)
     tables = [
         AskedTable(
             table.name,
-            query := marginal_query(schema, table.query),
+            marginal_query(schema, table.query),
             schema.cells_where(table.where),
-            labels_of(schema, query),
             places[level],
         )
         for table in settings.published_tables
@@ -105,23 +100,3 @@ def _with_parents(found: dict[str, tuple[np.ndarray, tuple[str, ...]]]) -> dict[
                 placed[level] = replace(own, parent_level=other.level, parent=parent)
                 break
     return placed
-
-
-def labels_of(schema: Schema, query: MarginalQuery) -> tuple[tuple[str, ...], ...]:
-    """For each answer of a query, the label of every attribute that it names."""
-    if query.n_rows == 1:
-        return ((),)
-    first = np.zeros(query.n_rows, dtype=np.int64)
-    first[query.row_of_cell[::-1]] = np.arange(schema.n_cells)[::-1]
-    named = [part for part in query.name.split(" * ") if part != "detailed"]
-    if query.name == "detailed":
-        named = list(schema.attributes)
-    columns = []
-    for name in named:
-        coarsening = schema.coarsening(name)
-        attribute = coarsening.attribute if coarsening else name
-        level = schema.levels(attribute)[first]
-        labels = coarsening.levels if coarsening else schema.labels(attribute)
-        at = np.asarray(coarsening.groups)[level] if coarsening else level
-        columns.append([labels[int(position)] for position in at])
-    return tuple(zip(*columns, strict=True))

@@ -40,13 +40,11 @@ class AskedTable:
     """A table: answers to a marginal query about some of the records, for all entities of a level.
 
     counted : (n_cells,) mask of the cells of the records that it counts.
-    labels : for each answer, a label of every attribute that the query names.
     """
 
     name: str
     query: MarginalQuery
     counted: np.ndarray
-    labels: tuple[tuple[str, ...], ...]
     places: Places
 
     @property

@@ -11,7 +11,6 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.evidence.attacks.release import Release
 from spineflow.tasks.evidence.attacks.tried import ATTACKS
-from spineflow.tasks.evidence.ingest.population import labels_of
 from spineflow.tasks.evidence.methods.publish import generator_of, publish
 from spineflow.tasks.evidence.paths import Draw
 from spineflow.tasks.evidence.settings import (
@@ -72,7 +71,7 @@ def population(seed=1, n_households=400):
     for name, text, where, level in asked:
         query = marginal_query(SCHEMA, text)
         mask = SCHEMA.cells_where(where) if where else whole
-        tables.append(AskedTable(name, query, mask, labels_of(SCHEMA, query), places[level]))
+        tables.append(AskedTable(name, query, mask, places[level]))
     risk = marginal_query(SCHEMA, "kind").row_of_cell[people.cell]
     agree = np.zeros(len(people), dtype=bool)
     persons = {level: own.sums(area) for level, own in places.items()}

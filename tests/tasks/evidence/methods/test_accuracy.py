@@ -26,7 +26,7 @@ def population():
         Places("block", np.arange(3), ("0", "1", "2"), "tract", tract),
     )
     query, whole = marginal_query(SCHEMA, "sex"), np.ones(2, dtype=bool)
-    tables = [AskedTable("SEX", query, whole, (("f",), ("m",)), own) for own in places]
+    tables = [AskedTable("SEX", query, whole, own) for own in places]
     nobody = np.zeros(len(area), dtype=bool)
     return Population(people, tables, [places[0]], cell, nobody, {})
 
