@@ -490,7 +490,7 @@ def _norm(values: np.ndarray) -> float:
 
 
 def _power_of_two(number: float) -> int:
-    return 1 << math.ceil(math.log2(number))
+    return 1 << max(0, math.ceil(math.log2(number)))
 
 
 def _tilt(kinds: _Kinds, numbers: np.ndarray, epsilon: float) -> float:

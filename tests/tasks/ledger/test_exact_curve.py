@@ -115,6 +115,12 @@ def test_an_upper_bound_with_an_error_is_one_and_no_further_away(epsilon: float,
         assert coarse.points <= fine.points
 
 
+def test_an_error_wider_than_all_losses_still_gives_a_bound() -> None:
+    curve = PrivacyCurve({laplace("1/20"): 1})
+    exact = (math.exp(0.05) - math.exp(0.03)) / (1 + math.exp(0.05))
+    assert exact <= curve.delta_upper(0.03, error=0.01)
+
+
 def by_cells(changed: dict[ChangedCount, int], epsilon: str) -> float:
     """delta by the sums of each kind's draws, in doubles."""
     sums = []
