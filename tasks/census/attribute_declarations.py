@@ -57,7 +57,8 @@ Codes = Annotated[tuple[str | CodeRange, ...], BeforeValidator(_as_list)]
 
 Levels = Annotated[tuple[str | int | CodeRange, ...], BeforeValidator(_as_list)]
 """Levels by their labels or positions; a range, also as "0-14", stands for the labels that are
-numbers, or ranges of numbers, within it. One may stand without its list."""
+numbers, or ranges of numbers, within it, and a pattern such as "couple; *" for those that fit it.
+One may stand without its list."""
 
 Where = dict[str, Levels]
 """Levels that attributes or coarsenings may take; others may take any."""
@@ -239,5 +240,6 @@ class CoarseningDeclaration(Part):
     """Attribute whose levels are put together."""
     levels: dict[str, Codes] = Field(min_length=1)
     """Labels of the attribute's levels, by the label of the coarse level; each stands once, and a
-    range, also as "0-14", stands for the labels that are numbers, or ranges of numbers, within it.
-    One list may be empty, for the rest."""
+    range, also as "0-14", stands for the labels that are numbers, or ranges of numbers, within it,
+    and a pattern such as "couple; *" for those that fit it. Of several patterns that a level fits
+    the longest counts, and its own label before all. One list may be empty, for the rest."""

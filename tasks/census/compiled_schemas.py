@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from .attribute_declarations import CoarseningDeclaration
 from .declarations import CensusDeclaration, EntityColumns, TableDeclaration, UniverseDeclaration
 from .queries import marginal_query
 from .recodes import Recode
-from .schema import Coarsening, Schema, positions_of
+from .schema import Coarsening, Schema, is_pattern, positions_of
 from .table_variables import table_cells
+
+EXACT = math.inf
+"""What a label counts beside the lengths of patterns."""
 
 
 def compiled_coarsening(
@@ -20,16 +24,20 @@ def compiled_coarsening(
         raise ValueError(f"coarsening {name!r} is of {declared.attribute!r}, which is no attribute")
     labels = recodes[declared.attribute].levels
     group_of: dict[str, int] = {}
+    named_by: dict[str, float] = {}
     for group, members in enumerate(declared.levels.values()):
         for member in members:
             try:
                 positions = positions_of(declared.attribute, member, labels)
             except ValueError as error:
                 raise ValueError(f"coarsening {name!r}: attribute {error}") from None
+            # Of several patterns that a level fits the longest has it, and a label before all.
+            length = len(str(member)) if is_pattern(member, labels) else EXACT
             for label in (labels[at] for at in positions):
-                if label in group_of:
+                if named_by.get(label) == length and (length == EXACT or group_of[label] != group):
                     raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
-                group_of[label] = group
+                if named_by.get(label, 0) < length:
+                    group_of[label], named_by[label] = group, length
     missing = [label for label in labels if label not in group_of]
     rest = [group for group, members in enumerate(declared.levels.values()) if not members]
     if len(rest) > 1 or (rest and not missing):

@@ -8,6 +8,7 @@ and know the labels of their levels and the coarsenings that queries may name.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from .attribute_declarations import CodeRange
+
+ANYTHING = "*"
+"""In a pattern, what stands for any text."""
 
 
 @dataclass(frozen=True)
@@ -152,22 +156,37 @@ class Schema:
 
 
 def positions_of(name: str, level: str | int | CodeRange, labels: Sequence[str]) -> list[int]:
-    """Positions of a level that is given by its label or its position, or of those of a range.
+    """Positions of a level that is given by its label or its position, or of those of a range or a
+    pattern, in which each * stands for any text.
 
-    Raises ValueError for a level that `name` does not have, and a range that has no level, or part
-    of one.
+    Raises ValueError for a level that `name` does not have, a range or pattern that has no level,
+    and a range that has part of one.
 
     >>> positions_of("age", "0-9", ["0-4", "5-9", "10-14"])
     [0, 1]
+    >>> positions_of("household", "couple; *", ["alone", "couple; size 2", "couple; size 3"])
+    [1, 2]
     """
     if isinstance(level, int):
         return [level]
     if level in labels:
         return [labels.index(level)]
+    if is_pattern(level, labels):
+        texts = [re.escape(text) for text in str(level).split(ANYTHING)]
+        fits = re.compile(".*".join(texts), re.DOTALL).fullmatch
+        found = [at for at, label in enumerate(labels) if fits(label)]
+        if not found:
+            raise ValueError(f"{name!r} has no level that fits {level!r}")
+        return found
     numbers = level if isinstance(level, CodeRange) else _range_in(level)
     if numbers is None:
         raise ValueError(f"{name!r} has no level {level!r}; it has {', '.join(map(repr, labels))}")
     return _within(name, numbers, labels)
+
+
+def is_pattern(level: str | int | CodeRange, labels: Sequence[str]) -> bool:
+    """Whether a level stands for all labels that fit it, rather than for the one it is."""
+    return isinstance(level, str) and ANYTHING in level and level not in labels
 
 
 def _range_in(label: str) -> CodeRange | None:
