@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.csv
 import pyarrow.parquet as pq
-from scipy.special import log_ndtr
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
@@ -43,7 +42,7 @@ CHECKS: Mapping[str, str] = {
     "the settings say",
     "layout": "every row of every table of every region and iteration once, Parquet and text alike",
     "faithfulness": "noisy values are sums and quotients of the measurements; estimated counts are "
-    "the means of normal distributions from 0 on",
+    "the means of normal laws on what is possible, and their intervals have 90 % of these",
     "possibility": "counts are not negative, averages between 1, or 2 in families, and 10, and "
     "every estimate is within its interval",
 }
@@ -88,7 +87,7 @@ least possible average."""
 PARTS_OF_AGES = ("PH1", "PH5")
 """Tables whose second and third cell are parts of the first, divided by the same households."""
 
-LARGEST = 10
+LARGEST, PROBABILITY = 10, 0.9
 ROUNDED = 1.001e-4
 """What rounding to four decimals changes at most."""
 
@@ -192,10 +191,14 @@ def check_faithful(root: Path, rows: pd.DataFrame, failures: Failures) -> None:
             own = noisy[*place, measure, row.iteration][list(cells[row.cell - 1])]
             value: float = float(own.sum())
             sigma = sigmas[measure, row.level, row.iteration]
-            mean = value if sigma is None else _mean(value, sigma * math.sqrt(len(own)))
-            # Counts are whole numbers, so that the normal's mean is off by a part of one.
-            if abs(row.estimate - mean) > 0.75:
+            mean, share = value, 1.0
+            if sigma is not None:
+                wide = sigma * math.sqrt(len(own))
+                mean, share = _moments(value, wide, row.low, row.high)
+            if abs(row.estimate - mean) > ROUNDED + 1e-9 * abs(mean):
                 failures.add(f"an estimate of {row.table} is not that of its noisy counts")
+            if share < PROBABILITY - 1e-6:
+                failures.add(f"an interval of {row.table} has a smaller probability than 90 %")
         else:
             persons, households, parts, _ = AVERAGES[row.table]
             counted, of = parts[row.cell - 1]
@@ -242,7 +245,11 @@ def _sigmas(root: Path) -> dict[tuple[str, str, str], float | None]:
     return found
 
 
-def _mean(noisy: float, sigma: float) -> float:
-    """The mean of a normal distribution about a noisy count, from 0 on."""
-    at = noisy / sigma
-    return noisy + sigma * math.exp(-(at**2) / 2 - float(log_ndtr(at))) / math.sqrt(2 * math.pi)
+def _moments(noisy: float, sigma: float, low: float, high: float) -> tuple[float, float]:
+    """Mean of a normal law about a noisy count on 0, 1, 2, ..., and its share from low to high."""
+    top = max(noisy, 0.0)
+    counts = np.arange(max(0.0, math.floor(top - 12 * sigma)), math.ceil(top + 12 * sigma) + 1)
+    logarithm = -((counts - noisy) ** 2 - (top - noisy) ** 2) / (2 * sigma**2)
+    weight = np.exp(logarithm)
+    inside = weight[(counts >= low) & (counts <= high)].sum()
+    return float((counts * weight).sum() / weight.sum()), float(inside / weight.sum())
