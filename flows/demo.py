@@ -35,6 +35,9 @@ PRODUCTS = Path(__file__).parent / "demos" / "products.toml"
 HOUSEHOLDS = Path(__file__).parent / "demos" / "households.toml"
 """Settings of the products that count persons and households of a generated county."""
 
+SUPPLEMENTAL_DHC = Path(__file__).parent / "demos" / "supplemental_dhc.toml"
+"""Settings of the tables of people in households of a generated county."""
+
 SEARCH = Path(__file__).parent / "demos" / "tune.toml"
 """Settings of a search on a small generated county."""
 
@@ -125,6 +128,11 @@ def _generate_households(folder: Path, seed: int, generate: Callable[..., object
     with TemporaryDirectory(dir=folder) as raw:
         generate(raw, seed=seed)
         rehouse(raw, folder / "input", seed=seed)
+
+
+def _supplemental_dhc(folder: Path, seed: int) -> None:
+    _generate_households(folder, seed, generate_county)
+    shutil.copyfile(SUPPLEMENTAL_DHC, folder / "settings.toml")
 
 
 def _tune(folder: Path, seed: int) -> None:
@@ -223,6 +231,12 @@ GENERATED = {
             "spineflow-estimate",
             _estimate,
             spends=False,
+        ),
+        Demo(
+            "supplemental-dhc",
+            "county of 30,000 persons in households that fit together",
+            "spineflow-supplemental-dhc",
+            _supplemental_dhc,
         ),
         Demo("trips", "country of 500,000 commuters in 400 towns", "spineflow-trips", _trips),
     )

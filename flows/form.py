@@ -21,7 +21,12 @@ from pydantic import (
 from ..tasks.products.presets import PRESETS
 from ..tasks.runs.exact_types import ExactTypes
 
-PRESET_NAMES = tuple(sorted(file.stem for file in PRESETS.glob("*.toml")))
+SUPPLEMENTAL = "supplemental_dhc"
+"""How the names of the presets of the supplemental tables begin."""
+
+_PRESETS = sorted(file.stem for file in PRESETS.glob("*.toml"))
+PRESET_NAMES = tuple(name for name in _PRESETS if not name.startswith(SUPPLEMENTAL))
+SUPPLEMENTAL_PRESETS = tuple(name for name in _PRESETS if name.startswith(SUPPLEMENTAL))
 
 FULL_PATH = r"^(/|[a-z][a-z0-9+.-]*://)"
 """A worker has a working directory of its own, so that paths in a form must be full ones."""
@@ -124,6 +129,7 @@ class CensusForm(SettingsForm):
 
 
 Preset = Literal[PRESET_NAMES]  # type: ignore[valid-type]
+SupplementalPreset = Literal[SUPPLEMENTAL_PRESETS]  # type: ignore[valid-type]
 
 
 class TopdownForm(CensusForm):
@@ -209,6 +215,17 @@ class TripsForm(SettingsForm):
     epsilon: str | None = fraction("privacy.epsilon", "epsilon", "Budget, together with delta.")
     delta: str | None = fraction("privacy.delta", "delta", "Below one over the number of persons.")
     rho: str | None = fraction("privacy.rho", "rho", "Budget of zero-concentrated privacy instead.")
+
+
+class SupplementalDhcForm(CensusForm):
+    """The settings of the supplemental tables that are changed most."""
+
+    preset: SupplementalPreset | None = setting(
+        "preset", "Preset", "Budgets of the 2020 production run."
+    )
+    levels: list[str] | None = setting(
+        "geography.levels", "Levels", "Areas that are tabulated, such as US and State."
+    )
 
 
 class DesignForm(CensusForm):

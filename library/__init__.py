@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from spineflow.ledgers import make_ledger as make_ledger
     from spineflow.mechanisms import detailed_groups as detailed_groups
     from spineflow.mechanisms import group_sizes as group_sizes
+    from spineflow.mechanisms import supplemental_dhc as supplemental_dhc
     from spineflow.mechanisms import topdown as topdown
     from spineflow.mechanisms import trips as trips
     from spineflow.plots import plot_budget as plot_budget
@@ -55,6 +56,7 @@ __all__ = [
     "plot_trade_off",
     "privacy_curve",
     "read_table",
+    "supplemental_dhc",
     "topdown",
     "trade_off",
     "trips",
@@ -77,6 +79,7 @@ _MODULES = {
     "plot_trade_off": "plots",
     "privacy_curve": "budgets",
     "read_table": "stamped",
+    "supplemental_dhc": "mechanisms",
     "topdown": "mechanisms",
     "trade_off": "budgets",
     "trips": "mechanisms",

@@ -329,6 +329,41 @@ def _groups_decoded(
     )
 
 
+def _households_places(run: RunDirectory, kind: str) -> list[Place]:
+    from spineflow.tasks.supplemental_dhc.ingest.files import read_plan
+    from spineflow.tasks.supplemental_dhc.paths import estimates_file, measurement_file
+
+    file = measurement_file if kind == "measured" else estimates_file
+    found = [Place(file(run, name).parent, {"geolevel": name}) for name in read_plan(run).levels]
+    return [place for place in found if place.folder.is_dir()]
+
+
+def _households_decoded(
+    run: RunDirectory, settings: Any, universe: str, table: pa.Table
+) -> pd.DataFrame:
+    from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES
+
+    if "estimate" in table.column_names:
+        return table.drop_columns(["level"]).replace_schema_metadata().to_pandas()
+    row, value = _exploded(table)
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    names = [name.removesuffix(DPQUERY_SUFFIX) for name in table["query_name"].to_pylist()]
+    measures = np.array([name.partition(" ")[0] for name in names], dtype=object)
+    codes = [ITERATIONS[name.partition(" ")[2]] for name in names]
+    n_cells = np.array([MEASURES[measure].n_cells for measure in measures])[row]
+    iteration = [codes[i][j] for i, j in zip(row, place // n_cells, strict=True)]
+    return pd.DataFrame(
+        {
+            "region": table["geocode"].to_pandas().to_numpy()[row],
+            "measure": measures[row],
+            "iteration": iteration,
+            "cell": place % n_cells,
+            "value": value,
+        }
+        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
+    )
+
+
 def _first_age(label: str) -> int:
     return int(label.partition("-")[0].rstrip("+"))
 
@@ -355,6 +390,12 @@ ANSWERS: Mapping[str, Answers] = {
         lambda run, settings, universe: _sizes_places(run, "measured"),
         lambda run, settings, universe: _sizes_places(run, "estimated"),
         _sizes_decoded,
+    ),
+    "supplemental-dhc": Answers(
+        lambda run, settings: ("people_in_households",),
+        lambda run, settings, universe: _households_places(run, "measured"),
+        lambda run, settings, universe: _households_places(run, "estimated"),
+        _households_decoded,
     ),
     "trips": Answers(
         lambda run, settings: ("trips",),

@@ -104,6 +104,23 @@ def group_sizes(
     return _run("group-sizes", tables, settings, run_dir, dataset, ledger, privacy)
 
 
+def supplemental_dhc(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
+    """Release people joined with their households: average sizes, relationships, with intervals.
+
+    `tables` has `persons`, `units` and `geography` of the Census Edited File layout. Otherwise as
+    `topdown`.
+    """
+    return _run("supplemental-dhc", tables, settings, run_dir, dataset, ledger, privacy)
+
+
 def trips(
     tables: Tables,
     settings: Source,

@@ -48,9 +48,9 @@ def completed_units(
         keys.add(batch[key])
         is_home.append(columns[KIND].lookup(lambda value: value == HOUSING_UNIT, bool))
         for name, values in told.items():
-            values.append(_numbers(columns[name]))
+            values.append(whole_numbers(columns[name]))
     index, home = KeyIndex(keys), np.concatenate(is_home)
-    members, n_apart = _members(persons, key, index, home)
+    members, n_apart = read_members(persons, key, index, home)
     findings = list(_findings(units[0], persons[0], index, members, n_apart, len(home)))
     if findings:
         return tuple(findings)
@@ -73,7 +73,7 @@ def _columns(file: InputFile) -> tuple[str, ...]:
     return ()
 
 
-def _numbers(column: CodedColumn) -> np.ndarray:
+def whole_numbers(column: CodedColumn) -> np.ndarray:
     """Whole numbers; blanks are 0, and what is no whole number is `UNKNOWN`."""
 
     def number(value: str | None) -> int:
@@ -83,7 +83,7 @@ def _numbers(column: CodedColumn) -> np.ndarray:
     return column.lookup(number, np.int32)
 
 
-def _members(
+def read_members(
     persons: Sequence[InputFile], key: str, index: KeyIndex, home: np.ndarray
 ) -> tuple[Members, int]:
     """The persons in housing units, and how many persons have no unit at all."""
@@ -93,7 +93,7 @@ def _members(
         row = index.positions(batch[key])
         n_apart += int((row < 0).sum())
         inside = (row >= 0) & home[row]
-        values = [row, *(_numbers(columns[name]) for name in OF_MEMBERS)]
+        values = [row, *(whole_numbers(columns[name]) for name in OF_MEMBERS)]
         for part, value in zip(parts, values, strict=True):
             part.append(value[inside])
     return Members(*(np.concatenate(part) for part in parts)), n_apart

@@ -20,6 +20,7 @@ PRODUCTS: Mapping[str, str] = {
     "detailed-groups": "tasks.detailed_groups.product:DETAILED_GROUPS",
     "group-sizes": "tasks.group_sizes.product:GROUP_SIZES",
     "trips": "tasks.trips.product:TRIPS",
+    "supplemental-dhc": "tasks.supplemental_dhc.product:SUPPLEMENTAL",
     "products": "flows.products:PRODUCT",
     "design": "flows.design:PRODUCT",
     "tune": "flows.tune:PRODUCT",
@@ -27,7 +28,14 @@ PRODUCTS: Mapping[str, str] = {
 }
 """Module and name of every product within the package."""
 
-OF_ONE_INPUT = ("topdown", "estimate", "detailed-groups", "group-sizes", "trips")
+OF_ONE_INPUT = (
+    "topdown",
+    "estimate",
+    "detailed-groups",
+    "group-sizes",
+    "trips",
+    "supplemental-dhc",
+)
 """Products that release something of one input."""
 
 TOGETHER = {
@@ -36,6 +44,7 @@ TOGETHER = {
     "dhc-persons": "topdown",
     "detailed-groups": "detailed-groups",
     "group-sizes": "group-sizes",
+    "supplemental-dhc": "supplemental-dhc",
 }
 """Products of the census tables, which `products` can run on one dataset, in this order, by the
 names that they have there, with the product of each."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....validation.group_sizes.input_rules import REGION_RULES
+from ...census.levels import NATION, codes_of_level
 from ...runs.errors import InputRefused
 from ...runs.names import is_file_name
 from ...runs.stamps import write_parquet
@@ -25,16 +26,6 @@ from ...tables.tally import RuleTally
 from ..workload.regions import RegionHierarchy, RegionLevel
 
 COLUMNS = ("level", "region", "parent")
-NATION = "US"
-GEOCODE_DIGITS = {
-    NATION: 0,
-    "State": 2,
-    "County": 5,
-    "Tract": 11,
-    "Block_Group": 12,
-    "Block": 16,
-}
-"""Levels of the block geocode, by the digits of it that name a region."""
 
 
 def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | None:
@@ -104,25 +95,16 @@ def hierarchy_of_geography(
 ) -> tuple[RegionHierarchy, np.ndarray]:
     """The hierarchy of levels of a geography frame, and the finest region of every block.
 
-    A level is one of `GEOCODE_DIGITS` or a column of the frame. Regions have the codes of their
-    level; where a code occurs in several regions of the level above, all of the level have that
-    region's code and a hyphen before their own. The nation's code is 0.
+    A level is as of `codes_of_level`. Regions have the codes of their level; where a code occurs in
+    several regions of the level above, all of the level have that region's code and a hyphen before
+    their own.
 
-    Raises InputRefused for a name that is neither, and unless the first level has one region.
+    Raises InputRefused as `codes_of_level`, and unless the first level has one region.
     """
-    geocode = geography["block_geocode"].astype(str)
     above = pd.Series("", index=geography.index)
     rows = []
     for name in names:
-        if name in GEOCODE_DIGITS:
-            code = geocode.str[: GEOCODE_DIGITS[name]] if GEOCODE_DIGITS[name] else "0"
-        elif name in geography.columns and is_file_name(name):
-            code = geography[name].astype(str)
-        else:
-            known = [*GEOCODE_DIGITS, *(c for c in geography.columns if c != "block_geocode")]
-            raise InputRefused(
-                f"{file}: geography.levels names {name!r}, but there are {', '.join(known)}."
-            )
+        code = codes_of_level(geography, name, file)
         own = pd.DataFrame({"level": name, "region": code, "parent": above})
         links = own.drop_duplicates()
         if links["region"].duplicated().any():

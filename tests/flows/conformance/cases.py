@@ -20,6 +20,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 from tests.flows.gallery import DECLARATIONS, GALLERY
@@ -43,7 +44,7 @@ class Case:
     facts : what the certificate says of the run.
     holds : asserts what must be true of the release, given the folder of the input.
     budget : rho of the parts of the run, as `spineflow budget --json` tells it.
-    judged : a file of counts that the checks compare with others.
+    judged : a file of counts that the checks compare with others, and `damaged` the column of them.
     """
 
     product: str
@@ -56,6 +57,7 @@ class Case:
     holds: Callable[[RunDirectory, Path], None]
     budget: Mapping[str, str] = field(default_factory=dict)
     judged: str = "estimates/*/*/*.parquet"
+    damaged: str = "count"
 
 
 def write_settings(folder: Path, text: str) -> Path:
@@ -103,6 +105,17 @@ def write_commuters(folder: Path) -> Path:
     return write_settings(folder, file.read_text().replace("confidential = false\n", ""))
 
 
+def write_people_in_households(folder: Path) -> Path:
+    """A county whose households fit together."""
+    generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=1)
+    rehouse(folder / "raw", folder, seed=1)
+    return write_settings(
+        folder,
+        'preset = "supplemental_dhc_2020_us"\n[input]\npersons = "persons.parquet"\n'
+        'units = "units.parquet"\ngeography = "grfc.txt"\n[privacy]\ndataset = "people"\n',
+    )
+
+
 def write_declared(folder: Path, *, name: str) -> Path:
     """A census of the gallery, beside tables that it fits."""
     GALLERY[name](folder)
@@ -141,6 +154,17 @@ def holds_trips(run: RunDirectory, source: Path) -> None:
     table = pd.read_csv(run.release / "trips.csv")
     assert list(table) == ["origin", "destination", "count"]
     assert table["count"].sum() == COMMUTERS
+
+
+def holds_supplemental_dhc(run: RunDirectory, source: Path) -> None:
+    """All tables of both levels, and no impossible value among them."""
+    rows = pd.read_parquet(run.release / "supplemental_dhc.parquet")
+    assert set(rows["table"]) == {f"PH{number}" for number in range(1, 9)}
+    # Three tables of averages, and PH3, PH4 and PH7, in ten iterations; PH2 and PH6 in one.
+    assert len(rows) == 2 * (10 * (3 * 3 + 10 + 3 + 4) + 13 + 21)
+    assert rows["low"].min() >= 0 and not rows["estimate"].isna().any()
+    sizes = rows[rows["table"].isin(["PH1", "PH8"]) & (rows["cell"] == 1)]
+    assert sizes["low"].min() >= 1 and sizes["high"].max() <= 10
 
 
 def holds_census(run: RunDirectory, source: Path) -> None:
@@ -221,6 +245,19 @@ CASES: dict[str, Case] = {
         n_checks=7,
         facts=("1e-8",),
         holds=holds_trips,
+    ),
+    "supplemental dhc": Case(
+        product="supplemental-dhc",
+        write=write_people_in_households,
+        released=("supplemental_dhc.csv", "supplemental_dhc.parquet"),
+        tables=("persons", "units"),
+        charged=("1257281/1000000",),
+        n_checks=4,
+        facts=("1257281/1000000", "2 tau + 2"),
+        holds=holds_supplemental_dhc,
+        budget={"people_in_households": "1257281/250000"},
+        judged="release-unchecked/supplemental_dhc.parquet",
+        damaged="noisy",
     ),
     "register": Case(
         product="topdown",

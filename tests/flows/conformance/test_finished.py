@@ -135,9 +135,9 @@ def test_a_release_that_fails_a_check_is_withheld(
     (copied.checks / "checks.json").unlink()
     path = sorted(copied.root.glob(finished.case.judged))[0]
     table = pq.read_table(path)
-    counts = table["count"].to_numpy().copy()
+    counts = table[finished.case.damaged].to_numpy().copy()
     counts[0] += 1
-    place = table.schema.get_field_index("count")
+    place = table.schema.get_field_index(finished.case.damaged)
     pq.write_table(table.set_column(place, table.schema.field(place), [counts]), path)
     record_anew(
         copied, path.relative_to(copied.root).parts[0]

@@ -110,6 +110,20 @@ MOMENTS: dict[str, list[Moment]] = {
         ("after", "os:replace", "release-unchecked/trips.parquet"),
         ("before", "os:rename", "release-unchecked"),
     ],
+    "supplemental dhc": [
+        ("after", "os:replace", "histograms/people_in_households.parquet"),
+        ("before", "os:replace", "geography/areas.parquet"),
+        ("after", "os:replace", "geography/plan.json"),
+        ("before", CHARGE, "supplemental-dhc"),
+        ("after", CHARGE, "supplemental-dhc"),
+        ("before", "os:link", f"{MEASURED}/people_in_households/US/dpqueries"),
+        ("after", RECORD, "people_in_households/State/dpqueries"),
+        ("after", "os:link", f"{MEASURED}/people_in_households/State/dpqueries"),
+        ("before", "os:replace", "estimates/people_in_households/State"),
+        ("after", "os:replace", "release-unchecked/supplemental_dhc.csv"),
+        ("before", "os:rename", "release-unchecked"),
+        ("after", "os:rename", "release-unchecked"),
+    ],
 }
 """A command dies before or after a call with words among its arguments; see `DEADLY`."""
 

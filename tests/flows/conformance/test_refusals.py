@@ -60,10 +60,57 @@ def with_first(name: str, column: str, value: float | str) -> Change:
     return change
 
 
+def with_rows(name: str, column: str, change: Callable[[pd.Series], pd.Series]) -> Change:
+    """Other values in a column of a Parquet file."""
+
+    def changed(folder: Path) -> None:
+        table = pd.read_parquet(folder / name)
+        table.assign(**{column: change(table[column])}).to_parquet(folder / name)
+
+    return changed
+
+
 BLOCKS, PARAMETERS = "data/GRF-C.txt", "params/config.json"
 SETTINGS = "settings.toml"
 
 REFUSED: dict[str, dict[str, tuple[Change, str]]] = {
+    "supplemental dhc": {
+        "two spouses": (
+            with_rows("persons.parquet", "RELSHIP", lambda own: own.replace({"25": "21", 25: 21})),
+            "a household must have no more than one spouse or partner",
+        ),
+        "no tenure": (
+            with_rows("units.parquet", "TEN", lambda own: own.where(own.isna(), 0)),
+            "TEN of a housing unit in which people live must be 1, 2, 3 or 4",
+        ),
+        "another type of household": (
+            with_rows("units.parquet", "HHT", lambda own: own.astype(int) % 7 + 1),
+            "HHT of a housing unit must be what its members in persons.parquet tell",
+        ),
+        "unknown table": (
+            replaced(SETTINGS, "[privacy]", '[mechanism.budgets.PH9.US]\n"*" = "1"\n[privacy]'),
+            "mechanism.budgets.PH9: there are PH1_num",
+        ),
+        "unknown iterations": (
+            replaced(SETTINGS, "[privacy]", '[mechanism.budgets.PH2.US]\nH = "1"\n[privacy]'),
+            "it is counted by",
+        ),
+        "a level without a budget": (
+            replaced(
+                SETTINGS, "[privacy]", '[geography]\nlevels = ["US", "State", "County"]\n[privacy]'
+            ),
+            "nothing is measured at the level County",
+        ),
+        "unknown level": (
+            replaced(
+                SETTINGS,
+                "[privacy]",
+                '[geography]\nlevels = ["US", "State", "WARD"]\n'
+                '[mechanism.budgets.PH2.WARD]\n"*" = "1"\n[privacy]',
+            ),
+            "geography.levels names 'WARD'",
+        ),
+    },
     "group sizes": {
         "no size": (with_first("sizes.parquet", "size", 0), "size must be a whole number of at"),
         "half a size": (with_first("sizes.parquet", "size", 1.5), "size must be a whole number"),

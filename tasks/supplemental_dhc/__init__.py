@@ -1,0 +1,1 @@
+"""Supplemental demographic and housing characteristics: people joined with their households."""

@@ -1,0 +1,1 @@
+"""Errors of a release against the confidential truth."""

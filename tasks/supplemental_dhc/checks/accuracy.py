@@ -1,0 +1,88 @@
+"""Errors of the released rows against the confidential truth; the result is confidential too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...runs.directory import RunDirectory
+from ...runs.stamps import write_parquet
+from ..estimation.estimate import estimated, noisy_counts
+from ..ingest.files import read_areas, read_plan, true_counts
+from ..paths import UNIVERSE
+from ..release.tables import released_rows
+from ..workload.measures import ITERATION_NAMES
+from ..workload.plan import Plan
+from ..workload.rows import ROWS
+
+ACCURACY = "accuracy.parquet"
+"""Errors of a run, in its confidential folder."""
+
+
+def has_truth(run: RunDirectory) -> bool:
+    """Whether the confidential counts are still there to compare with."""
+    return run.histogram(UNIVERSE).exists()
+
+
+def write_accuracy(run: RunDirectory) -> None:
+    """Write the errors by table, level and iteration to the confidential folder of the run.
+
+    True values are those of the measured counts, after truncation. Averages over no households are
+    left out. Columns: table, level, iteration, kind ("count" or "average"), rows, rmse, rmse_noisy
+    (of the noisy values themselves, where there are any), covered (share within the interval).
+    """
+    rows = released_rows(run).to_pandas()
+    rows["truth"] = true_values(run, rows)
+    rows["kind"] = np.where(rows["table"].isin(_averages()), "average", "count")
+    rows = rows[rows["truth"].notna() & rows["estimate"].notna()]
+    error, noisy = rows["estimate"] - rows["truth"], rows["noisy"] - rows["truth"]
+    slack = 1e-3
+    inside = (rows["low"] - slack <= rows["truth"]) & (rows["truth"] <= rows["high"] + slack)
+    frame = rows.assign(square=error**2, square_noisy=noisy**2, covered=inside)
+    keys = ["table", "level", "iteration", "kind"]
+    found = frame.groupby(keys, sort=False).agg(
+        rows=("square", "size"),
+        rmse=("square", lambda values: float(np.sqrt(values.mean()))),
+        rmse_noisy=("square_noisy", lambda values: float(np.sqrt(values.mean()))),
+        covered=("covered", "mean"),
+    )
+    table = pa.Table.from_pandas(found.reset_index(), preserve_index=False)
+    write_parquet(run.confidential / ACCURACY, table)
+
+
+def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
+    """What `write_accuracy` wrote, None if it is gone."""
+    path = run.confidential / ACCURACY
+    return pq.read_table(path).to_pandas() if path.exists() else None
+
+
+def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
+    """The true value of every released row, NaN for an average over no households."""
+    plan, areas = read_plan(run), read_areas(run)
+    found: dict[tuple[str, str, str, str, int], float] = {}
+    for level, regions in areas.regions.items():
+        counts = true_counts(run, areas, level)
+        values = {q.query_name: counts[:, q.columns] for q in plan.of_level(level)}
+        without_noise = _without_noise(plan, level)
+        for place, region in enumerate(regions):
+            for code in ITERATION_NAMES:
+                own = noisy_counts(without_noise, values, place, code)
+                for row in ROWS:
+                    if set(row.measures) <= set(own.values):
+                        value, _ = estimated(row, own)
+                        key = (row.table, level, str(region), code, row.number)
+                        found[key] = np.nan if value is None else value
+    keys = rows[["table", "level", "region", "iteration", "cell"]].itertuples(index=False)
+    return np.array([found[tuple(key)] for key in keys], dtype=float)
+
+
+def _without_noise(plan: Plan, level: str) -> tuple:
+    from dataclasses import replace
+
+    return tuple(replace(query, sigma_squared=None) for query in plan.of_level(level))
+
+
+def _averages() -> set[str]:
+    return {row.table for row in ROWS if row.of is not None}

@@ -1,0 +1,1 @@
+"""Posterior means and intervals of counts and averages, from noisy counts alone."""

@@ -1,0 +1,1 @@
+"""From persons and units to counts of people in households of every area."""

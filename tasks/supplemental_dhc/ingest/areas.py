@@ -1,0 +1,106 @@
+"""The areas of a run: blocks in the same regions of every level, and these regions; public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...census.levels import GEOCODE_DIGITS, codes_of_level
+from ...runs.stamps import write_parquet
+
+OUTSIDE = -1
+"""The region of an area that lies in none of a level."""
+
+
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """The regions of areas, by level in the order of the settings.
+
+    regions : codes of the regions of every level, ascending.
+    region_of_area : by level, the position of every area's region, `(n_areas,)`; `OUTSIDE` for
+        none.
+    """
+
+    regions: dict[str, np.ndarray]
+    region_of_area: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.region_of_area.values())))
+
+    @property
+    def names(self) -> np.ndarray:
+        """Names of the areas in files, ascending."""
+        return np.array([f"{number:08d}" for number in range(len(self))], dtype=object)
+
+    @property
+    def n_regions(self) -> dict[str, int]:
+        """The number of regions of every level."""
+        return {name: len(own) for name, own in self.regions.items()}
+
+    def summed(self, level: str, counts: np.ndarray) -> np.ndarray:
+        """Counts of the regions of a level `(n_regions, n)`, from those of areas `(n_areas, n)`."""
+        region = self.region_of_area[level]
+        is_inside = region >= 0
+        found = np.zeros((len(self.regions[level]), counts.shape[1]), dtype=np.int64)
+        np.add.at(found, region[is_inside], counts[is_inside])
+        return found
+
+
+def areas_of(
+    geography: pd.DataFrame, levels: Sequence[str], file: str = "geography"
+) -> tuple[Areas, np.ndarray]:
+    """The areas of a geography frame, and the area of every block.
+
+    Codes of a column that stand in several states are told apart by the state's code and a hyphen
+    before them. Raises InputRefused as `codes_of_level`.
+    """
+    state = codes_of_level(geography, "State")
+    columns: dict[str, pd.Series] = {}
+    for name in levels:
+        code = codes_of_level(geography, name, file)
+        if name not in GEOCODE_DIGITS:
+            is_blank = geography[name].isna() | (code.str.strip() == "")
+            states = pd.DataFrame({"code": code, "state": state})[~is_blank].drop_duplicates()
+            if states["code"].duplicated().any():
+                code = state + "-" + code
+            code = code.mask(is_blank, None)
+        columns[name] = code
+    frame = pd.DataFrame(columns).astype(object)
+    distinct = frame.drop_duplicates().sort_values(list(levels), na_position="first")
+    distinct = distinct.reset_index(drop=True)
+    filled = distinct.fillna("")
+    place = pd.MultiIndex.from_frame(filled)
+    area = place.get_indexer(pd.MultiIndex.from_frame(frame.fillna("")))
+    return _areas(distinct), area.astype(np.int64)
+
+
+def write_areas(path: Path, areas: Areas) -> None:
+    """Write one row an area, with its regions by level; null where it lies in none."""
+    columns = {
+        name: pa.array([*areas.regions[name], None], pa.string()).take(
+            pa.array(region % (len(areas.regions[name]) + 1))
+        )
+        for name, region in areas.region_of_area.items()
+    }
+    write_parquet(path, pa.table(columns))
+
+
+def stored_areas(path: Path) -> Areas:
+    """Read what `write_areas` wrote."""
+    return _areas(pq.read_table(path).to_pandas().astype(object))
+
+
+def _areas(distinct: pd.DataFrame) -> Areas:
+    regions, of_area = {}, {}
+    for name in distinct:
+        found = pd.Index(sorted(distinct[name].dropna().unique()), dtype=object)
+        regions[str(name)] = found.to_numpy()
+        position = found.get_indexer(distinct[name])
+        of_area[str(name)] = np.where(distinct[name].isna(), OUTSIDE, position).astype(np.int64)
+    return Areas(regions, of_area)

@@ -1,0 +1,35 @@
+"""Where a run of the supplemental tables keeps its areas, its plan and its confidential counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...census.histograms import read_histogram
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..paths import UNIVERSE, areas_file, plan_file
+from ..workload.measures import N_COLUMNS
+from ..workload.plan import Plan
+from .areas import Areas, stored_areas
+
+
+def read_areas(run: RunDirectory) -> Areas:
+    """The areas of a run."""
+    return stored_areas(areas_file(run))
+
+
+def read_plan(run: RunDirectory) -> Plan:
+    """The plan of a run."""
+    return Plan.from_json(plan_file(run).read_text(encoding="utf-8"))
+
+
+def write_plan(run: RunDirectory, plan: Plan) -> None:
+    """Write the plan in one step."""
+    with replacing(plan_file(run)) as part:
+        part.write_text(plan.to_json(), encoding="utf-8")
+
+
+def true_counts(run: RunDirectory, areas: Areas, level: str) -> np.ndarray:
+    """Confidential counts `(n_regions, N_COLUMNS)` of the regions of a level, after truncation."""
+    found = read_histogram(run.histogram(UNIVERSE), areas.names, n_cells=N_COLUMNS)
+    return areas.summed(level, found.toarray())

@@ -1,0 +1,31 @@
+"""Ingest of a run of the supplemental tables: from the tables to the run directory's artifacts."""
+
+from __future__ import annotations
+
+from ...census.histograms import write_histogram
+from ...ledger.identity import store_identity
+from ...runs.directory import RunDirectory
+from ...tables.outcomes import write_input_outcomes
+from ..paths import UNIVERSE, areas_file
+from ..settings import SupplementalDhcSettings
+from .areas import write_areas
+from .files import write_plan
+from .read import check_households, plan_of
+
+
+def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> None:
+    """Write the public areas and plan, and the confidential counts of a run.
+
+    The plan comes last: where it is, all is. Raises InputRefused for input that breaks a rule; its
+    counts are then in `confidential/findings.json`, and for input that is not confidential in the
+    message too.
+    """
+    check = check_households(settings, run.confidential)
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
+    accepted = check.accepted(with_counts=not settings.input.confidential)
+    store_identity(run, settings, accepted.digests)
+    run.histogram(UNIVERSE).parent.mkdir(parents=True, exist_ok=True)
+    write_histogram(run.histogram(UNIVERSE), accepted.counts, accepted.areas.names)
+    areas_file(run).parent.mkdir(parents=True, exist_ok=True)
+    write_areas(areas_file(run), accepted.areas)
+    write_plan(run, plan_of(settings, accepted.areas))

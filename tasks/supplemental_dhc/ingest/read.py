@@ -1,0 +1,132 @@
+"""The input of a run of the supplemental tables: read, checked, and turned into counts by area."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from scipy import sparse
+
+from ....validation.outcome import Outcome
+from ....validation.supplemental_dhc.input_rules import TENURE_RULE
+from ...census.cef_2020 import UNITS
+from ...census.evidence import EvidenceTally
+from ...census.identity import input_digests
+from ...census.inputs import IngestResult, check_inputs, table_files
+from ...census.members import completed_units
+from ...census.tables import UNIT_KEY, load_geography
+from ...ledger.digests import InputDigest
+from ...products.privacy_curves import with_exact
+from ...tables.findings import InputCheck, UnreadableInput, refusal
+from ...tables.sources import input_files
+from ...tables.tally import RuleTally
+from ..paths import UNIVERSE
+from ..settings import SupplementalDhcSettings
+from ..workload.costs import budget_report, exact_curve
+from ..workload.plan import Plan, make_plan
+from .areas import Areas, areas_of
+from .counts import count_people
+from .households import read_households
+
+MEMBERS_AGREE = "households_and_members_agree"
+COMPLETED = "units_with_members.parquet"
+
+
+@dataclass(frozen=True)
+class SupplementalInput:
+    """What a run needs of its input: areas, confidential counts of them, and the census tables."""
+
+    areas: Areas
+    counts: sparse.csr_array
+    census: IngestResult
+
+    def digests(self, key: bytes) -> Mapping[str, InputDigest]:
+        """Keyed digests by which the ledger recognises these people, as of every product."""
+        return input_digests(self.census, key)
+
+
+def check_households(
+    settings: SupplementalDhcSettings, scratch: Path | None = None
+) -> InputCheck[SupplementalInput]:
+    """Read the census tables, and check them against every rule.
+
+    Columns of units that the members tell are made where a table lacks them, in a file of the
+    folder `scratch`, by default the system's, that is removed at the end; where they are there,
+    they must say what the members do.
+    """
+    paths = settings.input.paths()
+    names = {table: path.rpartition("/")[2] for table, path in paths.items()}
+    check = check_inputs(
+        persons=paths["persons"],
+        units=paths["units"],
+        geography=paths["geography"],
+        person_schema=None,
+        unit_schema=UNITS,
+        names=names,
+        scratch=scratch,
+    )
+    if check.result is None:
+        return InputCheck(check.outcomes, check.findings, None)
+    result, files = check.result, table_files(paths, names)
+    areas, area_of_block = areas_of(result.geography, settings.geography.levels, names["geography"])
+    with TemporaryDirectory(dir=scratch) as folder:
+        target = Path(folder) / COMPLETED
+        try:
+            findings = completed_units(files["units"], files["persons"], UNIT_KEY, target)
+            outcomes = (*check.outcomes, Outcome(MEMBERS_AGREE, "units", not findings))
+            if findings:
+                return InputCheck(outcomes, findings, None)
+            units = files["units"]
+            if target.exists():
+                units = (replace(units[0], path=str(target), format=None),)
+            households, members = read_households(units, files["persons"])
+        except UnreadableInput as error:
+            return InputCheck(check.outcomes, (error.finding,), None)
+    tally = RuleTally(names)
+    tally.add(TENURE_RULE, households.n_of_unknown_tenure)
+    outcomes = (*outcomes, *tally.outcomes())
+    if findings := tally.findings(outcomes):
+        return InputCheck(outcomes, findings, None)
+    counts = count_people(
+        households,
+        members,
+        area_of_block[result.unit_block],
+        settings.mechanism.taus,
+        len(areas),
+    )
+    return InputCheck(outcomes, (), SupplementalInput(areas, counts, result))
+
+
+def public_areas(settings: SupplementalDhcSettings) -> Areas:
+    """The areas alone, from the geography table; raises InputRefused."""
+    path = settings.input.geography
+    name = path.rpartition("/")[2]
+    try:
+        blocks = load_geography(input_files("geography", path, name), EvidenceTally())
+    except UnreadableInput as error:
+        raise refusal([error.finding]) from None
+    return areas_of(blocks.frame, settings.geography.levels, name)[0]
+
+
+def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> Plan:
+    """The plan of a run."""
+    return make_plan(
+        settings.rhos,
+        settings.mechanism.taus,
+        areas.n_regions,
+        infinite=settings.privacy.infinite,
+    )
+
+
+def public_plan(settings: SupplementalDhcSettings) -> Plan:
+    """The plan by settings and public geography alone; raises InputRefused."""
+    return plan_of(settings, public_areas(settings))
+
+
+def costs(settings: SupplementalDhcSettings) -> dict[str, Any]:
+    """What a run would cost: `budget_report`, and the exact epsilon."""
+    plan = public_plan(settings)
+    return {UNIVERSE: with_exact(budget_report(plan), exact_curve(plan))}

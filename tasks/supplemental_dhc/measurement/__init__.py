@@ -1,0 +1,1 @@
+"""Noisy counts of people in households, level by level."""

@@ -1,0 +1,87 @@
+"""The supplemental tables as a product: people joined with their households, PH1 to PH8."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from pyarrow import parquet
+
+from ...validation.supplemental_dhc.run_checks import run_checks
+from ..pages.document import Block
+from ..products.order import INGEST, Order
+from ..products.privacy_curves import exactly, with_exact
+from ..products.product import Accuracy, Figures, Product, Shown
+from ..runs.directory import RunDirectory
+from .checks.accuracy import has_truth, read_accuracy, write_accuracy
+from .checks.comparison import FIGURES, KEYS, facts_of_run
+from .ingest.files import read_plan
+from .ingest.read import check_households, costs, public_plan
+from .measurement.charge import charge_of, measurement_files
+from .release.certificate import facts_of, statement_of
+from .release.noise import noise_table
+from .release.report import NEIGHBORS, loss_text, report
+from .release.tables import SUPPLEMENTAL_DHC
+from .settings import SupplementalDhcSettings
+from .workload.costs import budget_report, curves_of, exact_curve, needed_budget
+from .workload.promise import promise_of
+
+
+def order(run: RunDirectory, settings: SupplementalDhcSettings) -> Order:
+    """The steps of a run."""
+    from .order import order as steps
+
+    return steps(run, settings)
+
+
+def costs_in_words(settings: SupplementalDhcSettings) -> tuple[Block, ...]:
+    """The costs in a sentence and a table."""
+    plan = public_plan(settings)
+    cost = with_exact(budget_report(plan), exact_curve(plan))
+    return (
+        f"{loss_text(plan)} ({NEIGHBORS}); rho {cost['rho']} of bounded zCDP in the ledger",
+        *exactly(cost),
+        noise_table(plan),
+    )
+
+
+def summary(run: RunDirectory, settings: SupplementalDhcSettings) -> tuple[str, ...]:
+    """What is in the release, and what it cost."""
+    plan = read_plan(run)
+    rows = parquet.read_metadata(run.release / f"{SUPPLEMENTAL_DHC}.parquet").num_rows
+    regions = ", ".join(f"{number:,} {level}" for level, number in plan.levels.items())
+    return (f"{rows:,} rows of PH1 to PH8; {regions}", f"{loss_text(plan)}, {NEIGHBORS}")
+
+
+def shown(
+    run: RunDirectory, _settings: SupplementalDhcSettings, stages: Collection[str]
+) -> Iterator[Shown]:
+    """The noise of every query, once the plan is made."""
+    if INGEST in stages:
+        yield Shown("supplemental-noise", "Every query", noise_table(read_plan(run)))
+
+
+SUPPLEMENTAL: Product = Product(
+    settings=SupplementalDhcSettings,
+    costs=costs,
+    costs_in_words=costs_in_words,
+    check_input=check_households,
+    needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
+    curves=lambda settings: curves_of(public_plan(settings)),
+    order=order,
+    charge=charge_of,
+    measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),
+    checks=lambda run, settings: run_checks(
+        run.root, promise_of(settings), run.unchecked_release, is_private=settings.is_private
+    ),
+    statement=lambda run, settings: statement_of(settings, read_plan(run)),
+    facts=lambda run, settings: facts_of(settings, read_plan(run)),
+    accuracy=Accuracy(
+        read_accuracy,
+        lambda run, settings: write_accuracy(run),
+        lambda run, settings: has_truth(run),
+    ),
+    document=report,
+    summary=summary,
+    shown=shown,
+    figures=Figures(KEYS, FIGURES, facts_of_run),
+)

@@ -1,0 +1,1 @@
+"""The released tables, and what report and certificate say of them."""

@@ -1,0 +1,56 @@
+"""What the certificate of the supplemental tables says: public content only, true of its plan."""
+
+from __future__ import annotations
+
+from ...pages.document import Block
+from ...products.certificate import BLURRED, Exact, Facts
+from ...products.privacy_curves import exact_figures
+from ...products.statement import Statement
+from ..settings import SupplementalDhcSettings
+from ..workload.costs import curves_of, noise_plan
+from ..workload.plan import Plan
+from .noise import noise_section
+
+
+def facts_of(settings: SupplementalDhcSettings, plan: Plan) -> Facts:
+    """What was protected, against which change, with which noise, and what is exact."""
+    noise = "without noise" if settings.privacy.infinite else "with random noise"
+    curves = curves_of(plan) if settings.is_private else None
+    return Facts(
+        made=(
+            "from records of persons that were joined with those of their households: people in "
+            f"households, and households, were counted {noise}, and posterior means and intervals "
+            "were computed from the noisy counts alone"
+        ),
+        public=(
+            f"{BLURRED} How many people live in the households of a small group is mostly noise, "
+            "as the intervals beside the estimates tell."
+        ),
+        statement=statement_of(settings, plan, exact_figures(curves)),
+        exact=EXACT,
+        sections=(noise_section(plan),),
+    )
+
+
+def statement_of(
+    settings: SupplementalDhcSettings, plan: Plan, figures: tuple[Block, ...] = ()
+) -> Statement:
+    """The guarantee for one person, who is counted or not; `figures` stand beside its own."""
+    if not settings.is_private:
+        return Statement(settings.why_not_private, (), (), ())
+    return Statement(
+        None,
+        ("Protected is every person: whether there is one, and who lives with whom.",),
+        (
+            "The guarantee compares two censuses that differ in this: one record of a person is "
+            "there or not, and with it up to two records of housing units come or go, a record "
+            "that changes being one that goes and one that comes. A person who moves or is changed "
+            "is one who goes and one who comes.",
+        ),
+        (noise_plan(plan).stated,),
+        further=figures,
+    )
+
+
+EXACT = (Exact("areas", "which areas there are"),)
+"""The declared facts that the release rests on."""

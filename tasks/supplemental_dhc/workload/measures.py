@@ -1,0 +1,125 @@
+"""The counts of which the tables PH1 to PH8 are made: their cells, whom they count, how often.
+
+Each is a count of persons in households, or of households, by the cells of one table and by race
+and origin, as PHSafe measures them for the supplemental file of the 2020 Census. Persons are joined
+with the record of their unit; of a household no more than tau persons of the universe are joined.
+
+*Stability.* Neighbours differ by one person's record, and by up to two records of units: one unit
+whose record changes has one record fewer and one more. A record of a unit that comes or goes moves
+at most tau rows of the join. A person who comes or goes moves one row, and where the household has
+more than tau, one that takes the place of another moves two. So persons' counts move by at most
+2 tau + 2 in all, and numbers of households by at most 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+EVERYBODY, RACES, ORIGINS = "*", "A-G", "H,I"
+ITERATIONS: Mapping[str, tuple[str, ...]] = {
+    EVERYBODY: ("*",),
+    RACES: tuple("ABCDEFG"),
+    ORIGINS: ("H", "I"),
+}
+"""Iterations that are measured together, since a record is in at most one of them: all; one race
+alone from A (White) to F (some other race) and two or more races G; Hispanic H and White alone, not
+Hispanic I."""
+
+ITERATION_NAMES: Mapping[str, str] = {
+    "*": "total",
+    "A": "White alone",
+    "B": "Black or African American alone",
+    "C": "American Indian and Alaska Native alone",
+    "D": "Asian alone",
+    "E": "Native Hawaiian and other Pacific Islander alone",
+    "F": "some other race alone",
+    "G": "two or more races",
+    "H": "Hispanic or Latino",
+    "I": "White alone, not Hispanic or Latino",
+}
+"""What the iterations are called, in the order of the release."""
+
+PERSONS, HOUSEHOLDS = "persons", "households"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Counts of one table by its cells.
+
+    counted : `PERSONS` or `HOUSEHOLDS`.
+    n_cells : cells into which a record falls, one at most.
+    iterations : keys of `ITERATIONS` by which it is counted.
+    is_by_person : whether race and origin are the person's own, rather than the householder's.
+    tau : the most persons of a household who are joined; 0 for households.
+    """
+
+    name: str
+    counted: str
+    n_cells: int
+    iterations: tuple[str, ...] = tuple(ITERATIONS)
+    is_by_person: bool = False
+    tau: int = 0
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of its iterations."""
+        return tuple(code for key in self.iterations for code in ITERATIONS[key])
+
+    @property
+    def n_columns(self) -> int:
+        """Counts of an area: those of every cell in every iteration."""
+        return len(self.codes) * self.n_cells
+
+
+def stability_of(measure: Measure, tau: int) -> int:
+    """The most by which all counts of a measure, in iterations that exclude each other, move.
+
+    >>> stability_of(MEASURES["PH3"], 6), stability_of(MEASURES["PH5_denom"], 0)
+    (14, 2)
+    """
+    return 2 * tau + 2 if measure.counted == PERSONS else 2
+
+
+MEASURES: Mapping[str, Measure] = {
+    measure.name: measure
+    for measure in (
+        Measure("PH1_num", PERSONS, 2, tau=10),
+        Measure("PH1_denom", HOUSEHOLDS, 1),
+        Measure("PH2", PERSONS, 8, (EVERYBODY,), tau=10),
+        Measure("PH3", PERSONS, 7, is_by_person=True, tau=6),
+        Measure("PH4", PERSONS, 2, tau=10),
+        Measure("PH5_denom", HOUSEHOLDS, 1),
+        Measure("PH6", PERSONS, 16, (EVERYBODY,), tau=6),
+        Measure("PH7", PERSONS, 3, tau=10),
+        Measure("PH8_denom", HOUSEHOLDS, 2),
+    )
+}
+"""By name, in the order of their columns. PH5 and PH8 divide the counts of PH4 and PH7."""
+
+TRUNCATION: Mapping[str, int] = {
+    name: measure.tau for name, measure in MEASURES.items() if measure.counted == PERSONS
+}
+"""tau of the counts of persons, as in production."""
+
+
+def first_columns() -> dict[str, int]:
+    """The first column of every measure, in a row with the counts of all."""
+    found, first = {}, 0
+    for name, measure in MEASURES.items():
+        found[name] = first
+        first += measure.n_columns
+    return found
+
+
+FIRST_COLUMNS: Mapping[str, int] = first_columns()
+N_COLUMNS = sum(measure.n_columns for measure in MEASURES.values())
+"""Counts of an area in all measures."""
+
+
+def columns_of(name: str, iterations: str) -> slice:
+    """The columns of a measure's counts in some iterations, by code and cell."""
+    measure = MEASURES[name]
+    before = measure.iterations[: measure.iterations.index(iterations)]
+    first = FIRST_COLUMNS[name] + measure.n_cells * sum(len(ITERATIONS[key]) for key in before)
+    return slice(first, first + measure.n_cells * len(ITERATIONS[iterations]))

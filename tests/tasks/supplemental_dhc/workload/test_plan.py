@@ -1,0 +1,189 @@
+"""Budgets, variances and margins of the supplemental tables, against those of production."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
+from spineflow.tasks.supplemental_dhc.workload.costs import (
+    exact_curve,
+    margin_at,
+    needed_budget,
+    noise_plan,
+)
+from spineflow.tasks.supplemental_dhc.workload.margins import margin_of, rho_for_margin
+from spineflow.tasks.supplemental_dhc.workload.measures import (
+    ITERATIONS,
+    MEASURES,
+    N_COLUMNS,
+    columns_of,
+)
+from spineflow.tasks.supplemental_dhc.workload.plan import Plan, make_plan
+
+INPUT = {"persons": "p", "units": "u", "geography": "g"}
+TOTALS = {"us": "1.257281", "pr": "1.226649"}
+"""rho of the two production runs."""
+TABLES = {
+    "PH1_num": "0.182221",
+    "PH1_denom": "0.001506",
+    "PH2": "0.018990",
+    "PH3": "0.679419",
+    "PH4": "0.182221",
+    "PH5_denom": "0.001506",
+    "PH6": "0.007691",
+    "PH7": "0.182221",
+    "PH8_denom": "0.001506",
+}
+"""rho of every table in the run of the United States."""
+MARGINS = {"US": 500, "State": 200}
+OF_RACES = {"PH3": 20}
+
+
+def settings_of(**own: object) -> SupplementalDhcSettings:
+    tree = {"input": INPUT, "privacy": {"dataset": "d"}, **own}
+    return load_settings(SupplementalDhcSettings, tree, presets=PRESETS).settled()
+
+
+def margin_wanted(measure: str, level: str, iterations: str) -> int:
+    if level == "State" and iterations == "A-G":
+        return OF_RACES.get(measure, 68)
+    return MARGINS[level]
+
+
+def preset_plan(run: str) -> Plan:
+    settings = settings_of(preset=f"supplemental_dhc_2020_{run}")
+    numbers = {level: {"US": 1, "State": 51}[level] for level in settings.geography.levels}
+    return make_plan(settings.rhos, settings.mechanism.taus, numbers)
+
+
+@pytest.mark.parametrize("run", TOTALS)
+def test_the_presets_cost_what_production_cost(run: str) -> None:
+    plan = preset_plan(run)
+    assert plan.rho == Fraction(TOTALS[run])
+    if run == "us":
+        for name, total in TABLES.items():
+            own = sum(query.rho for query in plan.queries if query.measure == name)
+            assert own == Fraction(total), name
+
+
+@pytest.mark.parametrize("run", TOTALS)
+def test_margins_give_the_budgets_of_production(run: str) -> None:
+    """Every one of them, to six decimals; and the noise has those margins."""
+    for query in preset_plan(run).queries:
+        wanted = margin_wanted(query.measure, query.level, query.iterations)
+        assert query.rho == rho_for_margin(query.stability, wanted)
+        # A rho of two significant digits is off by some percent.
+        assert margin_at(query) == pytest.approx(wanted, rel=0.02)
+
+
+def test_stabilities_and_variances_are_those_of_production() -> None:
+    found = {query.measure: query.stability for query in preset_plan("us").queries}
+    persons = {"PH1_num": 22, "PH2": 22, "PH3": 14, "PH4": 22, "PH6": 14, "PH7": 22}
+    assert found == persons | dict.fromkeys(("PH1_denom", "PH5_denom", "PH8_denom"), 2)
+    for query in preset_plan("us").queries:
+        assert query.sigma_squared == Fraction(query.stability**2) / (2 * query.rho)
+
+
+def test_the_ledger_is_charged_for_a_person_who_is_changed() -> None:
+    plan = preset_plan("us")
+    assert noise_plan(plan).promised.bounded_rho == 4 * plan.rho
+    curve, changed = exact_curve(plan), exact_curve(plan, is_bounded=True)
+    assert curve is not None and curve.rho == plan.rho
+    assert changed is not None and changed.rho == 4 * plan.rho
+    assert curve.epsilon_upper(1e-10) < noise_plan(plan).epsilons()["tight"]
+
+
+def test_a_plan_is_stored_whole() -> None:
+    plan = preset_plan("us")
+    assert Plan.from_json(plan.to_json()) == plan
+    without = make_plan({("PH2", "US", "*"): Fraction(1)}, {"PH2": 3}, {"US": 1}, infinite=True)
+    assert Plan.from_json(without.to_json()) == without and not without.is_noisy
+    assert exact_curve(without) is None and noise_plan(without).guarantee is None
+
+
+def test_every_count_has_a_column_of_its_own() -> None:
+    columns = [
+        column
+        for name, measure in MEASURES.items()
+        for key in measure.iterations
+        for column in range(N_COLUMNS)[columns_of(name, key)]
+    ]
+    assert sorted(columns) == list(range(N_COLUMNS)) and len(set(columns)) == len(columns)
+    assert sum(len(codes) for codes in ITERATIONS.values()) == 10
+
+
+@given(st.integers(2, 2002), st.integers(1, 1000))
+def test_a_budget_is_the_least_that_has_the_margin(stability: int, margin: int) -> None:
+    try:
+        rho = rho_for_margin(stability, margin)
+    except ValueError:
+        assert stability / margin < 1e-2
+        return
+    exact = stability**2 * 1.645**2 / (2 * margin**2)
+    assert abs(float(rho) - exact) <= 5.01e-7
+    assert margin_of(stability**2 / (2 * exact)) == pytest.approx(margin)
+
+
+def test_margins_stand_for_budgets_and_replace_those_of_a_preset() -> None:
+    margins = {"PH3": {"State": {"A-G": 20}}, "PH2": {"US": {"*": 500}}}
+    for preset in ({}, {"preset": "supplemental_dhc_2020_us"}):
+        settings = settings_of(mechanism={"margins": margins}, **preset)
+        assert settings.rhos == {
+            ("PH2", "US", "*"): Fraction("0.002619"),
+            ("PH3", "State", "A-G"): Fraction("0.662976"),
+        }
+    less = settings_of(mechanism={"margins": margins, "confidence": "19/20"})
+    assert less.rhos["PH2", "US", "*"] > settings.rhos["PH2", "US", "*"]
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"geography": {"levels": ["US"]}}, "geography.levels has US"),
+        ({"mechanism": {"truncation": {"PH1_denom": 4}}}, "persons are joined"),
+        ({"mechanism": {"truncation": {"PH2": 1001}}}, "at most 1000"),
+        ({"mechanism": {"confidence": "1/2"}}, "does nothing without mechanism.margins"),
+        ({"mechanism": {"budgets": {"PH9": {"US": {"*": "1"}}}}}, "there are PH1_num"),
+        ({"mechanism": {"budgets": {"PH6": {"US": {"A-G": "1"}}}}}, "it is counted by"),
+        ({"mechanism": {"budgets": {"PH6": {"US": {"*": "-1"}}}}}, "positive fraction"),
+        ({"geography": {"levels": ["US", "State", "US"]}}, "none twice"),
+        ({"geography": {"levels": ["US", "State", "County"]}}, "nothing is measured"),
+        (
+            {"mechanism": {"margins": {"PH2": {"US": {"*": 100_000}}}}},
+            "wider than any budget makes it",
+        ),
+        (
+            {
+                "mechanism": {
+                    "margins": {"PH2": {"US": {"*": 5}}},
+                    "budgets": {"PH2": {"US": {"*": "1"}}},
+                }
+            },
+            "both a budget and a margin",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(own: dict[str, object], words: str) -> None:
+    with pytest.raises(InputRefused, match=words):
+        settings_of(preset="supplemental_dhc_2020_us", **own)
+
+
+def test_truncation_of_what_is_not_measured_does_nothing() -> None:
+    mechanism = {"truncation": {"PH3": 4}, "budgets": {"PH2": {"US": {"*": "1"}}}}
+    with pytest.raises(InputRefused, match="truncation.PH3 does nothing"):
+        settings_of(mechanism=mechanism, geography={"levels": ["US"]})
+
+
+def test_a_target_tells_its_budget(tmp_path: Path) -> None:
+    plan = preset_plan("us")
+    assert "0.662976" in needed_budget(plan, "PH3:State:A-G", 20)
+    assert "now 0.662976" in needed_budget(plan, "PH3:State:A-G", 30)
+    with pytest.raises(InputRefused, match="name a measured query"):
+        needed_budget(plan, "PH3:State", 20)

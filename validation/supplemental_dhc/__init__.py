@@ -1,0 +1,1 @@
+"""Rules on the input of the supplemental-dhc flow, and checks of what it releases."""
