@@ -14,11 +14,12 @@ from .registry import DEMOS, MODULES, REPLICATED
 
 EPILOG = """\
 flows: topdown, microdata and redistricting tables; estimate, the same from published noisy
-measurements alone; detailed-groups, tables for detailed race and ethnicity groups; group-sizes,
-households of every size by region; trips, origin/destination tables and other trees; products,
-several of these on one dataset; design, the best split of a budget compared with others on public
-data; tune, budgets tried on public data; evidence, other protection methods and attacks beside
-these on public data.
+measurements alone; detailed-groups, tables for detailed race and ethnicity groups;
+detailed-households, households by type and tenure for the same groups; group-sizes, households of
+every size by region; trips, origin/destination tables and other trees; products, several of these
+on one dataset; design, the best split of a budget compared with others on public data; tune,
+budgets tried on public data; evidence, other protection methods and attacks beside these on public
+data.
 
 exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 privacy-loss cap reached
 or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.

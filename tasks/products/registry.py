@@ -18,6 +18,7 @@ PRODUCTS: Mapping[str, str] = {
     "topdown": "tasks.topdown.product:TOPDOWN",
     "estimate": "tasks.topdown.product:ESTIMATE",
     "detailed-groups": "tasks.detailed_groups.product:DETAILED_GROUPS",
+    "detailed-households": "tasks.detailed_groups.product:DETAILED_HOUSEHOLDS",
     "group-sizes": "tasks.group_sizes.product:GROUP_SIZES",
     "trips": "tasks.trips.product:TRIPS",
     "products": "flows.products:PRODUCT",
@@ -27,7 +28,14 @@ PRODUCTS: Mapping[str, str] = {
 }
 """Module and name of every product within the package."""
 
-OF_ONE_INPUT = ("topdown", "estimate", "detailed-groups", "group-sizes", "trips")
+OF_ONE_INPUT = (
+    "topdown",
+    "estimate",
+    "detailed-groups",
+    "detailed-households",
+    "group-sizes",
+    "trips",
+)
 """Products that release something of one input."""
 
 TOGETHER = {
@@ -35,6 +43,7 @@ TOGETHER = {
     "dhc-units": "topdown",
     "dhc-persons": "topdown",
     "detailed-groups": "detailed-groups",
+    "detailed-households": "detailed-households",
     "group-sizes": "group-sizes",
 }
 """Products of the census tables, which `products` can run on one dataset, in this order, by the
