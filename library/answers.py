@@ -329,6 +329,46 @@ def _groups_decoded(
     )
 
 
+def _households_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    from spineflow.tasks.detailed_groups.paths import household_folder, read_shards
+
+    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
+    folders = {level: household_folder(run, universe, *level) for level in levels}
+    return [
+        Place(folder, {"geolevel": level[0]})
+        for level, folder in folders.items()
+        if folder.is_dir()
+    ]
+
+
+def _households_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    raise InputRefused(
+        "Households have no estimates beside their release; read table('detailed_households')."
+    )
+
+
+def _households_decoded(
+    run: RunDirectory, settings: Any, universe: str, table: pa.Table
+) -> pd.DataFrame:
+    from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABULATIONS
+
+    tabulation = HOUSEHOLD_TABULATIONS[universe]
+    row, value = _exploded(table)
+    kind = table["table"].to_numpy()[row]
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    code = np.zeros(len(row), dtype=np.int64)
+    for number in range(len(tabulation.names)):
+        measured = np.array([category.code for category in tabulation.measured(number)])
+        code[kind == number] = measured[place[kind == number]]
+    names = [category.name for category in tabulation.categories]
+    keys = ("region_id", "iteration_code", "table")
+    return pd.DataFrame(
+        {name: table[name].to_pandas().to_numpy()[row] for name in keys}
+        | {"category": _labelled(names, code), "value": value}
+        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
+    )
+
+
 def _first_age(label: str) -> int:
     return int(label.partition("-")[0].rstrip("+"))
 
@@ -349,6 +389,12 @@ ANSWERS: Mapping[str, Answers] = {
         _groups_measured,
         _groups_estimated,
         _groups_decoded,
+    ),
+    "detailed-households": Answers(
+        lambda run, settings: ("t3", "t4"),
+        _households_measured,
+        _households_estimated,
+        _households_decoded,
     ),
     "group-sizes": Answers(
         lambda run, settings: ("groups",),

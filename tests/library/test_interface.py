@@ -78,7 +78,9 @@ def test_what_a_product_is_needs_no_prefect() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", ["topdown", "detailed_groups", "group_sizes", "trips"])
+@pytest.mark.parametrize(
+    "name", ["topdown", "detailed_groups", "detailed_households", "group_sizes", "trips"]
+)
 def test_what_a_ledger_needs_is_in_the_signature(name: str) -> None:
     parameters = inspect.signature(getattr(spineflow, name)).parameters
     for keyword in ("dataset", "ledger"):
