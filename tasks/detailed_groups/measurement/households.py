@@ -49,6 +49,19 @@ def measured_shards(run: RunDirectory, parameters: HouseholdParameters) -> list[
     ]
 
 
+def tables_of(
+    run: RunDirectory, parameters: HouseholdParameters, name: str, shard: Shard
+) -> np.ndarray:
+    """The table of each group of a shard, by the totals that are kept with the run."""
+    return chosen_tables(
+        run_totals(run),
+        shard,
+        run_regions(run, shard.region_type),
+        run_universe(run, shard.region_type, shard.level),
+        parameters.of[name].thresholds[shard.region_type, shard.level],
+    )
+
+
 def noise_of(
     run: RunDirectory,
     settings: DetailedHouseholdsSettings,
@@ -91,8 +104,14 @@ def charge_of(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Charge
                     f"budget of {item.budget}; no noise was drawn, so report this as an error of "
                     "the program"
                 )
+            n_answers = sum(
+                int(HOUSEHOLD_TABULATIONS[name].tabulation.offsets(table)[-1])
+                for shard in read_shards(run)
+                if (shard.region_type, shard.level) == (item.region_type, item.level)
+                for table in [tables_of(run, parameters, name, shard)]
+            )
             share = noise.loss / own.total
-            levels.append(MeasuredLevel(noise.part, noise.part, share, noise.noise))
+            levels.append(MeasuredLevel(noise.part, noise.part, share, noise.noise, n_answers))
         curve = None if settings.privacy.infinite else curve_of_change(own, specification)
         draws.append(tabulation_plan(parameters, name, tuple(levels)).draw(curve))
     kept = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
@@ -113,11 +132,9 @@ def measure_once(
     path = household_file(run, name, shard)
     parameters = run_parameters(run, settings)
     noise = noise_of(run, settings, parameters, name, shard.region_type, shard.level)
-    thresholds = parameters.of[name].thresholds[shard.region_type, shard.level]
-    regions = run_regions(run, shard.region_type)
+    table = tables_of(run, parameters, name, shard)
     universe = run_universe(run, shard.region_type, shard.level)
-    table = chosen_tables(run_totals(run), shard, regions, universe, thresholds)
-    ids = regions.ids[shard.start : shard.stop]
+    ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
     counted = counts_file(run, shard.region_type, shard.level)
     groups = ShardGroups(
         shard.start,

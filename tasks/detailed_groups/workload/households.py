@@ -1,11 +1,12 @@
-"""SafeTab-H, households by detailed group of the householder: its parameters and its guarantee.
+"""Households by detailed group of the householder: their parameters and their guarantee.
 
+The mechanism is that of [SafeTabH2025], and of the code that the Census Bureau released with it.
 One household is in as many groups of a level as its householder, in one region of every type; in
 each of these it moves one cell of the tables by type and one of those by tenure. The table of a
-group is chosen by the noisy total of persons that a finished run has published, at no loss, and
-the noise of a level with budget b and stability s is the discrete Gaussian with sigma^2 = s / (2 b)
-in every cell, or under pure DP the two-sided geometric with scale s / b. So a household that is
-added or removed costs the budgets of both tabulations at all levels of a pass.
+group is chosen by the noisy total of persons that a finished run has published, at no loss, and the
+noise of a level with budget b and stability s is the discrete Gaussian with sigma^2 = s / (2 b) in
+every cell, or under pure DP the two-sided geometric with scale s / b. So a household that is added
+or removed costs the budgets of both tabulations at all levels of a pass.
 
 A household that is changed leaves s counts of a level and joins s, which costs twice that rho as in
 Theorem 2 of [SafeTabP2025]. Who moves from one household to another changes both. Two records may
