@@ -14,8 +14,9 @@ from .registry import DEMOS, MODULES, REPLICATED
 
 EPILOG = """\
 flows: topdown, microdata and redistricting tables; estimate, the same from published noisy
-measurements alone; detailed-groups, tables for detailed race and ethnicity groups; group-sizes,
-households of every size by region; supplemental-dhc, people joined with their households; trips,
+measurements alone; detailed-groups, tables for detailed race and ethnicity groups;
+detailed-households, households by type and tenure for the same groups; group-sizes, households of
+every size by region; supplemental-dhc, people joined with their households; trips,
 origin/destination tables and other trees; products, several of these on one dataset; design, the
 best split of a budget compared with others on public data; tune, budgets tried on public data;
 evidence, other protection methods and attacks beside these on public data.

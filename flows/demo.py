@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
+import tomli_w
+
 from ..tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
+    give_detailed_codes,
 )
 from ..tasks.detailed_groups.workload.parameters import read_specification
 from ..tasks.group_sizes.ingest.generate import census_like, write_dataset
+from ..tasks.products.registry import product
 from ..tasks.topdown.ingest.generate import generate_county
 from ..tasks.topdown.ingest.generate_country import generate_country
 from ..tasks.topdown.ingest.generate_households import rehouse
@@ -28,6 +33,9 @@ COUNTRY = Path(__file__).parent / "demos" / "country.toml"
 
 DETAILED_GROUPS = Path(__file__).parent / "demos" / "detailed_groups.toml"
 """Settings of the generated persons in the production layout of detailed groups."""
+
+DETAILED_HOUSEHOLDS = Path(__file__).parent / "demos" / "detailed_households.toml"
+"""Settings of the households of a generated county, beside the finished run of its groups."""
 
 PRODUCTS = Path(__file__).parent / "demos" / "products.toml"
 """Settings of several products of the generated county."""
@@ -74,6 +82,9 @@ workers = 2
 
 DEMO_CAP = "10"
 """Cap of what may be spent on what was generated: one run of a demonstration at least."""
+
+HOUSEHOLDS_CAP = "30"
+"""The same where the groups of persons are released first, and then those of households."""
 
 STATES = ("44", "09")
 """States of the generated persons of detailed groups."""
@@ -180,6 +191,30 @@ def _detailed_groups(folder: Path, seed: int) -> None:
     shutil.copyfile(DETAILED_GROUPS, folder / "settings.toml")
 
 
+def _detailed_households(folder: Path, seed: int) -> None:
+    """The groups of the county's persons are released first, under the same ledger."""
+    from .ledger import WrittenCaps, init_ledger
+    from .order import run_in_process
+    from .running import prepare
+
+    state = STATES[0]
+    _generate_households(folder, seed, partial(generate_county, state=state))
+    generate_specification(folder / "params", states=(state,), households=True)
+    codes = tuple(read_specification(str(folder / "params")).names)
+    give_detailed_codes(folder / "input" / "persons.parquet", codes, seed=seed)
+    shutil.copyfile(DETAILED_HOUSEHOLDS, folder / "settings.toml")
+    init_ledger(folder / "ledger.db", WrittenCaps(rho=[HOUSEHOLDS_CAP]), is_listed=False)
+    tables = tomllib.loads(DETAILED_HOUSEHOLDS.read_text(encoding="utf-8"))
+    del tables["input"]["groups"]
+    file = folder / "groups.toml"
+    file.write_text(tomli_w.dumps(tables), encoding="utf-8")
+    groups = product("detailed-groups")
+    settings = groups.load(file)
+    run = prepare(settings, folder / "groups")
+    assert groups.order is not None
+    run_in_process(run, groups.order(run, settings))
+
+
 def _group_sizes(folder: Path, seed: int) -> None:
     write_dataset(folder, census_like(groups=2_000_000, counties=60, states=6, seed=seed))
 
@@ -209,6 +244,13 @@ GENERATED = {
             "population of 60,000 persons in two states",
             "spineflow-detailed-groups",
             _detailed_groups,
+        ),
+        Demo(
+            "detailed-households",
+            "county of 30,000 persons in households that fit together",
+            "spineflow-detailed-households",
+            _detailed_households,
+            cap=HOUSEHOLDS_CAP,
         ),
         Demo(
             "group-sizes",

@@ -181,6 +181,20 @@ class DetailedGroupsForm(CensusForm):
     )
 
 
+class DetailedHouseholdsForm(CensusForm):
+    """The settings of households by detailed group that are changed most."""
+
+    parameters: str | None = path(
+        "input.parameters", "Parameters", "Folder with config.json and the specification files."
+    )
+    groups: str | None = path(
+        "input.groups", "Groups", "Folder of the finished run of detailed groups."
+    )
+    definition: Literal["zcdp", "puredp"] | None = setting(
+        "mechanism.definition", "Privacy definition", "Overrides that of config.json."
+    )
+
+
 class GroupSizesForm(CensusForm):
     """The settings of group sizes that are changed most."""
 

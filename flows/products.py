@@ -25,7 +25,6 @@ from ..tasks.runs.handles import Artifact
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.timing import stopwatch
-from ..tasks.topdown.settings import TopdownSettings
 from .console import check_input
 from .entry import settings_flow
 from .form import CensusForm
@@ -68,12 +67,12 @@ def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Pa
 
 
 def _with_earlier(settings: ProductSettings, run: RunDirectory) -> ProductSettings:
-    """Settings that name the folders of the earlier products that they are held to."""
-    if not isinstance(settings, TopdownSettings) or not settings.input.awaited:
+    """Settings that name the folders of the earlier products whose releases they read."""
+    awaited = settings.input.awaited
+    if not awaited:
         return settings
-    folders = {name: str(run.root / part) for name, part in settings.input.awaited.items()}
-    tables = settings.input.model_validate({**settings.input.model_dump(), **folders})
-    return settings.model_copy(update={"input": tables})
+    folders = {name: str(run.root / part) for name, part in awaited.items()}
+    return settings.model_copy(update={"input": settings.input.with_releases(folders)})
 
 
 def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) -> None:

@@ -33,7 +33,6 @@ from ..tasks.runs.settings import (
     refuse_within,
     table_of,
 )
-from ..tasks.topdown.settings import TopdownSettings
 
 SHARED = ("input", "privacy", "release", "run")
 """Tables that stand once for all products; a product's own keys in them win."""
@@ -139,14 +138,13 @@ class ProductsSettings(ProductSettings):
                     "calibration by itself"
                 )
             settings.refuse_what_does_not_fit(refuse_within(where, refuse))
-            if isinstance(settings, TopdownSettings):
-                earlier = list(self.products.chosen())[: list(self.products.chosen()).index(name)]
-                for release in settings.input.awaited.values():
-                    if release not in earlier:
-                        refuse(
-                            f"{where} is held to {release!r}, which is no product that runs before "
-                            f"it; there are {', '.join(earlier) or 'none'}"
-                        )
+            earlier = list(self.products.chosen())[: list(self.products.chosen()).index(name)]
+            for release in settings.input.awaited.values():
+                if release not in earlier:
+                    refuse(
+                        f"{where} is held to {release!r}, which is no product that runs before "
+                        f"it; there are {', '.join(earlier) or 'none'}"
+                    )
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse what does nothing in a product's settings, and shared keys that all replace."""

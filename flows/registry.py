@@ -12,6 +12,7 @@ MODULES = {
     "topdown": "spineflow.flows.topdown",
     "estimate": "spineflow.flows.estimate",
     "detailed-groups": "spineflow.flows.detailed_groups",
+    "detailed-households": "spineflow.flows.detailed_households",
     "group-sizes": "spineflow.flows.group_sizes",
     "trips": "spineflow.flows.trips",
     "supplemental-dhc": "spineflow.flows.supplemental_dhc",
@@ -25,6 +26,7 @@ MODULES = {
 TITLES = {
     "topdown": "Census microdata",
     "detailed-groups": "Detailed population groups",
+    "detailed-households": "Households by detailed group",
     "group-sizes": "Sizes of groups",
     "trips": "Trips",
     "supplemental-dhc": "People in households",

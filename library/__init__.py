@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spineflow.ledgers import ledger as ledger
     from spineflow.ledgers import make_ledger as make_ledger
     from spineflow.mechanisms import detailed_groups as detailed_groups
+    from spineflow.mechanisms import detailed_households as detailed_households
     from spineflow.mechanisms import group_sizes as group_sizes
     from spineflow.mechanisms import supplemental_dhc as supplemental_dhc
     from spineflow.mechanisms import topdown as topdown
@@ -44,6 +45,7 @@ __all__ = [
     "SpineflowError",
     "budget",
     "detailed_groups",
+    "detailed_households",
     "group_sizes",
     "guarantee",
     "ledger",
@@ -67,6 +69,7 @@ _MODULES = {
     "SpineflowError": "tasks.runs.errors",
     "budget": "budgets",
     "detailed_groups": "mechanisms",
+    "detailed_households": "mechanisms",
     "group_sizes": "mechanisms",
     "guarantee": "budgets",
     "ledger": "ledgers",

@@ -329,7 +329,47 @@ def _groups_decoded(
     )
 
 
-def _households_places(run: RunDirectory, kind: str) -> list[Place]:
+def _households_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    from spineflow.tasks.detailed_groups.paths import household_folder, read_shards
+
+    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
+    folders = {level: household_folder(run, universe, *level) for level in levels}
+    return [
+        Place(folder, {"geolevel": level[0]})
+        for level, folder in folders.items()
+        if folder.is_dir()
+    ]
+
+
+def _households_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    raise InputRefused(
+        "Households have no estimates beside their release; read table('detailed_households')."
+    )
+
+
+def _households_decoded(
+    run: RunDirectory, settings: Any, universe: str, table: pa.Table
+) -> pd.DataFrame:
+    from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABULATIONS
+
+    tabulation = HOUSEHOLD_TABULATIONS[universe]
+    row, value = _exploded(table)
+    kind = table["table"].to_numpy()[row]
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    code = np.zeros(len(row), dtype=np.int64)
+    for number in range(len(tabulation.names)):
+        measured = np.array([category.code for category in tabulation.measured(number)])
+        code[kind == number] = measured[place[kind == number]]
+    names = [category.name for category in tabulation.categories]
+    keys = ("region_id", "iteration_code", "table")
+    return pd.DataFrame(
+        {name: table[name].to_pandas().to_numpy()[row] for name in keys}
+        | {"category": _labelled(names, code), "value": value}
+        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
+    )
+
+
+def _supplemental_places(run: RunDirectory, kind: str) -> list[Place]:
     from spineflow.tasks.supplemental_dhc.ingest.files import read_plan
     from spineflow.tasks.supplemental_dhc.paths import estimates_file, measurement_file
 
@@ -338,7 +378,7 @@ def _households_places(run: RunDirectory, kind: str) -> list[Place]:
     return [place for place in found if place.folder.is_dir()]
 
 
-def _households_decoded(
+def _supplemental_decoded(
     run: RunDirectory, settings: Any, universe: str, table: pa.Table
 ) -> pd.DataFrame:
     from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES
@@ -385,6 +425,12 @@ ANSWERS: Mapping[str, Answers] = {
         _groups_estimated,
         _groups_decoded,
     ),
+    "detailed-households": Answers(
+        lambda run, settings: ("t3", "t4"),
+        _households_measured,
+        _households_estimated,
+        _households_decoded,
+    ),
     "group-sizes": Answers(
         lambda run, settings: ("groups",),
         lambda run, settings, universe: _sizes_places(run, "measured"),
@@ -393,9 +439,9 @@ ANSWERS: Mapping[str, Answers] = {
     ),
     "supplemental-dhc": Answers(
         lambda run, settings: ("people_in_households",),
-        lambda run, settings, universe: _households_places(run, "measured"),
-        lambda run, settings, universe: _households_places(run, "estimated"),
-        _households_decoded,
+        lambda run, settings, universe: _supplemental_places(run, "measured"),
+        lambda run, settings, universe: _supplemental_places(run, "estimated"),
+        _supplemental_decoded,
     ),
     "trips": Answers(
         lambda run, settings: ("trips",),

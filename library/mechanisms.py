@@ -87,6 +87,24 @@ def detailed_groups(
     return _run("detailed-groups", tables, settings, run_dir, dataset, ledger, privacy)
 
 
+def detailed_households(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
+    """Release households by type and tenure for detailed groups of the householder, by SafeTab-H.
+
+    `tables` has `persons`, `units` and `geography` of the Census Edited File layout; the settings
+    name the folder of parameters, and as `groups` the directory of a finished run of detailed
+    groups. Otherwise as `topdown`.
+    """
+    return _run("detailed-households", tables, settings, run_dir, dataset, ledger, privacy)
+
+
 def group_sizes(
     tables: Tables,
     settings: Source,

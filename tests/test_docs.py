@@ -17,7 +17,10 @@ from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
 from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.settings import (
+    DetailedGroupsSettings,
+    DetailedHouseholdsSettings,
+)
 from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.presets import PRESETS
@@ -62,6 +65,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
 MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "design_of_a_budget": DesignSettings,
     "detailed_groups": DetailedGroupsSettings,
+    "detailed_households": DetailedHouseholdsSettings,
     "group_sizes": GroupSizesSettings,
     "products": ProductsSettings,
     "published_measurements": EstimateSettings,

@@ -5,6 +5,10 @@ consecutive regions of one type with all iterations of one level. Measurements a
 `measurements/detailed_groups/<pass>/<region type>/<level>/`, the first stage's totals in folders of
 these names below `measurements/detailed_groups_stage_1/`. Persons and true counts are in
 `confidential/detailed_groups/`.
+
+A run of households by detailed group has its measurements in
+`measurements/detailed_households/<t3|t4>/<pass>/<region type>/<level>/`, and below `spine/` the
+totals of the finished run that chose their tables.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from .workload.regions import REGION_TYPES
 
 MEASURED = "detailed_groups"
 STAGE_1 = "detailed_groups_stage_1"
+HOUSEHOLDS = "detailed_households"
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,21 @@ def measured_file(run: RunDirectory, shard: Shard) -> Path:
 def stage_1_file(run: RunDirectory, shard: Shard) -> Path:
     """The noisy totals that chose the tables of a shard's groups."""
     return _folder(run, STAGE_1, shard.region_type, shard.level) / f"{shard.name}.parquet"
+
+
+def household_folder(run: RunDirectory, name: str, region_type: str, level: int) -> Path:
+    """The released noisy counts of households of a tabulation and level, one file a shard."""
+    return _folder(run, f"{HOUSEHOLDS}/{name}", region_type, level)
+
+
+def household_file(run: RunDirectory, name: str, shard: Shard) -> Path:
+    """The noisy counts of households of a tabulation and shard: one row for each of its groups."""
+    return household_folder(run, name, shard.region_type, shard.level) / f"{shard.name}.parquet"
+
+
+def group_totals_file(run: RunDirectory) -> Path:
+    """The noisy totals of persons by which tables of households are chosen: public."""
+    return run.root / "spine" / "group_totals.parquet"
 
 
 def shards_file(run: RunDirectory) -> Path:

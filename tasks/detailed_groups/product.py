@@ -1,4 +1,6 @@
-"""Detailed groups as a product: SafeTab-P's adaptive tables for race and ethnicity groups."""
+"""Detailed groups as products: SafeTab-P's adaptive tables of persons for race and ethnicity
+groups, and SafeTab-H's of households by the group of the householder.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from pathlib import Path
 
 from pyarrow import parquet
 
+from ...validation.detailed_groups.households import run_household_checks
 from ...validation.detailed_groups.run_checks import run_checks
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
@@ -18,23 +21,41 @@ from ..products.product import Accuracy, Figures, Product, Shown, noted
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
-from .checks.accuracy import has_truth, read_accuracy, write_accuracy
-from .checks.comparison import FIGURES, KEYS, facts_of_run
+from .checks.accuracy import (
+    has_household_truth,
+    has_truth,
+    read_accuracy,
+    write_accuracy,
+    write_household_accuracy,
+)
+from .checks.comparison import (
+    FIGURES,
+    HOUSEHOLD_FIGURES,
+    HOUSEHOLD_KEYS,
+    KEYS,
+    facts_of_households,
+    facts_of_run,
+)
 from .checks.expected import expected_run
+from .checks.households import expected_runs
+from .ingest import household_ingest
 from .ingest.ingest import check_input_of, parameters_of, run_parameters
 from .ingest.inputs import GroupsInput, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
+from .measurement import households as measured_households
 from .measurement.charge import charge_of, measurement_files
 from .paths import measured_folder
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
+from .release import household_budget, household_files, household_report
 from .release.budget import costs, curves, needed_budget, refuse_settings
 from .release.certificate import facts_of_run as facts
 from .release.certificate import statement_of
 from .release.noise_comparison import sentence_of
 from .release.relative_errors import populations_table
 from .release.report import report
-from .settings import DetailedGroupsSettings
+from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .workload.guarantee import noise_plan
+from .workload.households import household_plan
 from .workload.mechanism import MechanismParameters
 from .workload.parameters import read_specification
 from .workload.regions import areas_of
@@ -177,6 +198,79 @@ DETAILED_GROUPS: Product = Product(
     shown=shown,
     figures=Figures(KEYS, FIGURES, facts_of_run),
     write_truth=write_targets,
+)
+
+
+def order_of_households(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Order:
+    """The steps of a run of households."""
+    from .order import order_of_households as steps
+
+    return steps(run, settings)
+
+
+def household_costs_in_words(settings: DetailedHouseholdsSettings) -> Iterator[Block | Section]:
+    """The costs of every pass of households as tables."""
+    parameters = household_ingest.parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    for region_pass, cost in household_budget.costs(settings).items():
+        native = cost["native"]
+        symbol = "epsilon" if "epsilon" in native else "rho"
+        each = ", ".join(f"{name.upper()} {loss}" for name, loss in cost["tabulations"].items())
+        blocks: list[Block] = [
+            f"{symbol} {native[symbol]} ({each}), {native['neighbors']}; bounded rho "
+            f"{cost['rho']}, epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta "
+            f"{cost['delta']}",
+            *exactly(cost),
+        ]
+        if not settings.privacy.infinite:
+            figures = household_budget.household_figures(
+                parameters, specification, region_pass, settings
+            )
+            blocks.append(household_report.margins_table(figures))
+        yield Section(region_pass, tuple(blocks))
+
+
+def household_summary(run: RunDirectory, settings: DetailedHouseholdsSettings) -> tuple[str, ...]:
+    """What is in a release of households, and what it cost."""
+    rows = parquet.read_metadata(run.release / household_files.TIDY_FILE).num_rows
+    parameters = household_ingest.run_parameters(run, settings)
+    plan = household_plan(parameters)
+    cost = "infinite" if settings.privacy.infinite else f"{float(plan.promised.parameter):.4f}"
+    measured = sum(
+        groups.num_rows
+        for name in parameters.of
+        for _, _, groups in household_files.measured_groups(run, parameters, name)
+    )
+    return (
+        f"{measured:,} tables of groups measured, {rows:,} rows released",
+        f"{plan.symbol} {cost}, unbounded",
+    )
+
+
+DETAILED_HOUSEHOLDS: Product = Product(
+    settings=DetailedHouseholdsSettings,
+    costs=household_budget.costs,
+    costs_in_words=household_costs_in_words,
+    refuse=household_budget.refuse_settings,
+    check_input=household_ingest.check_input_of,
+    needed=household_budget.needed,
+    curves=household_budget.curves,
+    order=order_of_households,
+    charge=measured_households.charge_of,
+    measurement_files=lambda run, settings: measured_households.measurement_files(
+        run, household_ingest.run_parameters(run, settings)
+    ),
+    checks=lambda run, settings: run_household_checks(
+        run.root, expected_runs(run, settings), run.unchecked_release
+    ),
+    statement=lambda run, settings: household_report.statement_of(
+        settings, household_ingest.run_parameters(run, settings)
+    ),
+    facts=household_report.facts_of_run,
+    accuracy=Accuracy(read_accuracy, write_household_accuracy, has_household_truth),
+    document=household_report.report,
+    summary=household_summary,
+    figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_households),
 )
 
 

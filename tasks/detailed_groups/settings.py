@@ -29,6 +29,7 @@ from .workload.mechanism import (
 from .workload.parameters import read_parameters, read_specification
 from .workload.regions import REGION_TYPES
 from .workload.specification import SPECIFICATION_FILES
+from .workload.tabulations import HOUSEHOLD_TABULATIONS
 from .workload.wanted_margins import budgets_for_margins
 
 RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
@@ -154,6 +155,112 @@ class ExplorerSettings(Section):
     def shown_relative_errors(self) -> tuple[Fraction, ...]:
         """The relative errors that are asked for, or those that are shown anyway."""
         return RELATIVE_ERRORS if self.relative_errors is None else self.relative_errors
+
+
+class HouseholdsInput(InputSettings):
+    """Parameters, the census tables, and the finished run whose totals choose the tables."""
+
+    parameters: FilePath
+    """Folder with the four specification files and, if its keys are wanted, `config.json`."""
+    persons: FilePath
+    units: FilePath
+    geography: FilePath
+    groups: FilePath
+    """Directory of a finished detailed-groups run, or `products.detailed-groups`."""
+    region_names: FilePath | None = None
+    """Names of regions for the release: REGION_TYPE, REGION_ID, REGION_NAME."""
+
+    def files(self) -> tuple[str, ...]:
+        """The files of the input; of the earlier run, its totals."""
+        folder = self.parameters.rstrip("/")
+        parameters = [f"{folder}/{name}" for name in (*SPECIFICATION_FILES, CONFIG_FILE)]
+        groups = [] if self.awaited else [f"{self.groups.rstrip('/')}/release/t1.csv"]
+        names = [] if self.region_names is None else [self.region_names]
+        return (*parameters, *self.tables.values(), *groups, *names)
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """The finished run."""
+        return ("groups",)
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The census tables, by key."""
+        return {name: getattr(self, name) for name in CENSUS_TABLES}
+
+
+class HouseholdMechanismSettings(Section):
+    """What is measured and how; None takes the key of `config.json`."""
+
+    definition: Literal["zcdp", "puredp"] | None = None
+    max_race_codes: int | None = None
+    budgets: dict[str, dict[str, dict[str, ExactFraction]]] = {}
+    """By tabulation, region type and iteration level, for example `t3.USA.2`."""
+    thresholds: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
+    """Of the noisy total of persons, by the same: three of `t3`, one of `t4`."""
+    confidence: ExactFraction | None = None
+    """Probability with which margins of error hold; None for 95 %."""
+    allow_negative_counts: bool | None = None
+    run_us: bool | None = None
+    run_pr: bool | None = None
+    states: tuple[str, ...] | None = None
+
+    @property
+    def coverage(self) -> Fraction:
+        """The probability with which margins of error hold."""
+        return COVERAGE if self.confidence is None else self.confidence
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings that stand for keys of `config.json`, by those keys."""
+        single = {
+            "privacy_defn": self.definition,
+            "max_race_codes": self.max_race_codes,
+            "allow_negative_counts": self.allow_negative_counts,
+            "run_us": self.run_us,
+            "run_pr": self.run_pr,
+            "state_filter_us": self.states,
+        }
+        config: dict[str, Any] = {key: value for key, value in single.items() if value is not None}
+        for name, region_types in self.budgets.items():
+            keys = HOUSEHOLD_TABULATIONS[name].keys
+            for region_type, levels in region_types.items():
+                for level, budget in levels.items():
+                    config[keys.budget(region_type, int(level))] = budget
+        for name, of_types in self.thresholds.items():
+            config[HOUSEHOLD_TABULATIONS[name].keys.thresholds] = {
+                thresholds_key(region_type, int(level)): values
+                for region_type, of_levels in of_types.items()
+                for level, values in of_levels.items()
+            }
+        return config
+
+
+class DetailedHouseholdsSettings(ProductSettings):
+    """All settings of a detailed-households run."""
+
+    PRODUCT: ClassVar[str] = "detailed-households"
+
+    input: HouseholdsInput
+    mechanism: HouseholdMechanismSettings = HouseholdMechanismSettings()
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Check the names of tabulations, region types and levels."""
+        levels = {str(level) for level in LEVELS}
+        for key in ("budgets", "thresholds"):
+            for name, of_types in getattr(self.mechanism, key).items():
+                if name not in HOUSEHOLD_TABULATIONS:
+                    refuse(
+                        f"mechanism.{key}.{name} must be one of {', '.join(HOUSEHOLD_TABULATIONS)}"
+                    )
+                for region_type, values in of_types.items():
+                    if region_type not in REGION_TYPES or not set(values) <= levels:
+                        refuse(
+                            f"mechanism.{key}.{name}.{region_type} must be one of "
+                            f"{', '.join(REGION_TYPES)}, with the levels 1 and 2"
+                        )
+        if not 0 < self.mechanism.coverage < 1:
+            refuse("mechanism.confidence must be above 0 and below 1")
 
 
 class DetailedGroupsSettings(ProductSettings):

@@ -37,6 +37,10 @@ ONE_OF_SEVERAL = "bounded_one_of_several"
 """As bounded, where one person's change may change several records and the guarantee is counted
 for one of them; what all of them amount to is stated beside it."""
 
+UNBOUNDED_OF_SEVERAL = "unbounded_one_of_several"
+"""As unbounded, of counts as those of SafeTab-P, where one person's change may change several
+records: it is counted for one that is changed; what all amount to is stated beside it."""
+
 GROUP_OF_TWO = Fraction(4)
 """Bounded over unbounded rho by group privacy: a change is a removal and an addition, and zCDP
 for groups of two costs 2^2. Likewise where one person's change is that of two records."""
@@ -51,9 +55,9 @@ class Guarantee:
 
     `definition` is "zcdp" (parameter rho) or "pure_dp" (parameter epsilon); `delta` is the
     probability, if any, that a mechanism adds on top; `neighbors` is "bounded", "unbounded",
-    "two_records", "several_records" or "bounded_one_of_several". `bounded_factor` is the ratio of
-    rho per person to that of the others under zCDP, and also under pure DP for several records;
-    for one of several, the ratio of what is stated.
+    "two_records", "several_records", "bounded_one_of_several" or "unbounded_one_of_several".
+    `bounded_factor` is the ratio of rho per person to that of the others under zCDP, and also
+    under pure DP for several records; for one of several, the ratio of what is stated.
     """
 
     definition: str
@@ -79,6 +83,8 @@ class Guarantee:
             return self.parameter**2 / 2 * self.bounded_factor
         if self.definition == PURE_DP:
             return self.parameter**2 * (Fraction(1, 2) if is_bounded else 2)
+        if self.neighbors == UNBOUNDED_OF_SEVERAL:
+            return self.parameter * SAFETAB_P
         return self.parameter * (1 if is_bounded else self.bounded_factor)
 
     @property
@@ -93,8 +99,8 @@ class Guarantee:
     @property
     def stated_rho(self) -> Fraction:
         """As `bounded_rho`, of all records that one person's change may change."""
-        of_all = self.bounded_factor if self.neighbors == ONE_OF_SEVERAL else Fraction(1)
-        return self.bounded_rho * of_all
+        is_one = self.neighbors in (ONE_OF_SEVERAL, UNBOUNDED_OF_SEVERAL)
+        return self.bounded_rho * (self.bounded_factor if is_one else 1)
 
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:

@@ -35,6 +35,7 @@ from .accounting import (
     PURE_DP,
     TWO_RECORDS,
     UNBOUNDED,
+    UNBOUNDED_OF_SEVERAL,
     Guarantee,
     compose,
     epsilon_tight,
@@ -51,7 +52,13 @@ PART = Fraction(1, 64)
 ROUNDED = 1 + 1e-12
 """Factor that is more than the rounding errors of an epsilon that is worked out in doubles."""
 
-CHANGES = {BOUNDED: 1, ONE_OF_SEVERAL: 1, UNBOUNDED: 2, TWO_RECORDS: 2}
+CHANGES = {
+    BOUNDED: 1,
+    ONE_OF_SEVERAL: 1,
+    UNBOUNDED: 2,
+    UNBOUNDED_OF_SEVERAL: 2,
+    TWO_RECORDS: 2,
+}
 """How often a person's change can be one of a draw's own neighbours, where that is known."""
 
 

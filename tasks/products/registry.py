@@ -18,6 +18,7 @@ PRODUCTS: Mapping[str, str] = {
     "topdown": "tasks.topdown.product:TOPDOWN",
     "estimate": "tasks.topdown.product:ESTIMATE",
     "detailed-groups": "tasks.detailed_groups.product:DETAILED_GROUPS",
+    "detailed-households": "tasks.detailed_groups.product:DETAILED_HOUSEHOLDS",
     "group-sizes": "tasks.group_sizes.product:GROUP_SIZES",
     "trips": "tasks.trips.product:TRIPS",
     "supplemental-dhc": "tasks.supplemental_dhc.product:SUPPLEMENTAL",
@@ -32,6 +33,7 @@ OF_ONE_INPUT = (
     "topdown",
     "estimate",
     "detailed-groups",
+    "detailed-households",
     "group-sizes",
     "trips",
     "supplemental-dhc",
@@ -43,6 +45,7 @@ TOGETHER = {
     "dhc-units": "topdown",
     "dhc-persons": "topdown",
     "detailed-groups": "detailed-groups",
+    "detailed-households": "detailed-households",
     "group-sizes": "group-sizes",
     "supplemental-dhc": "supplemental-dhc",
 }

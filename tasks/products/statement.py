@@ -13,6 +13,7 @@ from ..ledger.accounting import (
     SEVERAL_RECORDS,
     TWO_RECORDS,
     UNBOUNDED,
+    UNBOUNDED_OF_SEVERAL,
     Guarantee,
     compose,
     epsilon_simple,
@@ -147,7 +148,7 @@ def in_one_sentence(statement: Statement) -> str:
         delta = guarantee.delta + loss.delta
         rho = f"{float(guarantee.parameter):.4g}"
         exact = f"epsilon {epsilon} at delta {shown_delta(delta)}, from a rho of {rho}"
-    change = "adding or removing" if guarantee.neighbors == UNBOUNDED else "changing"
+    change = "adding or removing" if guarantee.neighbors in _UNBOUNDED else "changing"
     whose = "one record of each of" if " and " in loss.name else "one record of"
     parts = "any part" if statement.are_disjoint and len(statement.losses) > 1 else loss.name
     chance = f", but for a probability of {shown_delta(delta)}" if delta else ""
@@ -167,7 +168,7 @@ def in_words(statement: Statement) -> tuple[str, ...]:
 
 def _loss_in_words(loss: Loss) -> str:
     guarantee = loss.guarantee
-    change = "is added or removed" if guarantee.neighbors == UNBOUNDED else "is changed"
+    change = "is added or removed" if guarantee.neighbors in _UNBOUNDED else "is changed"
     if guarantee.definition == PURE_DP:
         bound = f"epsilon {shown_epsilon(float(guarantee.parameter))}"
         if guarantee.delta:
@@ -218,9 +219,13 @@ def _row(loss: Loss) -> tuple[str, ...]:
     )
 
 
+_UNBOUNDED = (UNBOUNDED, UNBOUNDED_OF_SEVERAL)
 _CHANGES = {
     BOUNDED: "one record changed",
     UNBOUNDED: "one record added or removed",
+    UNBOUNDED_OF_SEVERAL: (
+        "one record added or removed; a person's change may change several, as stated"
+    ),
     ONE_OF_SEVERAL: "one record changed; a person's change may change several, as stated",
     SEVERAL_RECORDS: "one record changed; a person's change changes several",
     TWO_RECORDS: "one record changed; a person's change changes two",

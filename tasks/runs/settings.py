@@ -6,7 +6,7 @@ product's model inherits from `ProductSettings` and adds its own sections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
@@ -87,6 +87,10 @@ def _is_path(field: Any) -> bool:
     )
 
 
+OF_PRODUCTS = "products."
+"""Begins an input that is the release of an earlier product of a run of several."""
+
+
 class InputSettings(Section):
     """Where the input is; products add its files."""
 
@@ -96,6 +100,29 @@ class InputSettings(Section):
     def files(self) -> tuple[str, ...]:
         """Files and folders that hold the input; a run goes on only with the same ones."""
         return tuple(self.paths().values())
+
+    @property
+    def awaited(self) -> dict[str, str]:
+        """Products of the same run whose releases come first, by the names that inputs have."""
+        return {
+            name: path.removeprefix(OF_PRODUCTS)
+            for name, path in self.paths().items()
+            if name in self.releases and path.startswith(OF_PRODUCTS)
+        }
+
+    @property
+    def releases(self) -> Collection[str]:
+        """The inputs that may be releases of earlier products; by default, none."""
+        return ()
+
+    def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
+        """These settings with `absolute` applied to every path that is no earlier product."""
+        awaited = {f"{OF_PRODUCTS}{name}" for name in self.awaited.values()}
+        return super().with_absolute_paths(lambda path: path if path in awaited else absolute(path))
+
+    def with_releases(self, folders: Mapping[str, str]) -> Self:
+        """These settings with the folders of the runs in place of the products' names."""
+        return type(self).model_validate({**self.model_dump(), **folders})
 
 
 class PrivacySettings(Section):

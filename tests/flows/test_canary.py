@@ -24,6 +24,8 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
+from tests.flows.household_input import write_detailed_households
+
 pytestmark = pytest.mark.slow
 
 BROKEN = {"QAGE": "canaryage", "CENRACE": "canaryrace", "OIDTB": "canaryblock"}
@@ -49,7 +51,8 @@ from spineflow.tasks.topdown.checks import pieces
 from spineflow.tasks.topdown.release import margins
 
 name, sound, broken, root, quoted = sys.argv[1:]
-order = importlib.import_module(f"spineflow.tasks.{name.replace('-', '_')}.order")
+room = {"detailed-households": "detailed-groups"}.get(name, name).replace("-", "_")
+order = importlib.import_module(f"spineflow.tasks.{room}.order")
 run = ("run", name, sound, "--run-dir", root)
 tables = [named for named in vars(order).values() if isinstance(named, dict)]
 further = [step for table in tables for step in table.values()]
@@ -149,6 +152,22 @@ def write_groups(folder: Path, *, is_broken: bool) -> Path:
     return settings
 
 
+def write_householders(folder: Path, *, is_broken: bool) -> Path:
+    """Householders of detailed groups, one of them with planted values, and settings."""
+    settings = write_detailed_households(folder)
+    tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("persons", "units")}
+    persons = tables["persons"]
+    known = persons.loc[persons["RELSHIP"].astype(int) == 20, "MAFID"].iloc[5]
+    for name, table in tables.items():
+        table.loc[table["MAFID"] == known, "MAFID"] = type(known)(MAFID)
+        if name == "persons" and is_broken:
+            table["QAGE"] = table["QAGE"].astype(str)
+            table.loc[5, "QAGE"] = BROKEN["QAGE"]
+        table.to_parquet(folder / f"{name}.parquet")
+    settings.write_text(settings.read_text() + PUBLISHED)
+    return settings
+
+
 def write_sizes(folder: Path, *, is_broken: bool) -> Path:
     """A table of group sizes, one row of it with planted values, and settings."""
     dataset = census_like(groups=2000, counties=6, states=2, largest=20)
@@ -231,9 +250,19 @@ OF_MEASUREMENTS = {
 }
 """Steps of `estimate`, whose order stands beside that of topdown."""
 
+OF_PERSONS = {
+    *("ingest", "count", "measure_totals", "measure_tables", "write_tables"),
+    *("suppress_groups", "add_marginals", "unify_coterminous", "suppress_alone"),
+}
+OF_HOUSEHOLDS = {
+    *("ingest_households", "count_households", "measure_households", "write_household_tables"),
+}
+"""Steps of detailed groups and of their households, whose orders stand beside each other."""
+
 INPUTS = {
     "topdown": (write_census, {"combine"} | OF_MEASUREMENTS),
-    "detailed-groups": (write_groups, {"suppress_alone"}),
+    "detailed-groups": (write_groups, {"suppress_alone"} | OF_HOUSEHOLDS),
+    "detailed-households": (write_householders, OF_PERSONS),
     "group-sizes": (write_sizes, set()),
     "trips": (write_trips, {"combine"}),
 }

@@ -20,6 +20,7 @@ from tests.parquet_pages import surplus
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {
     "detailed-groups": "detailed_groups.md",
+    "detailed-households": "detailed_households.md",
     "estimate": "published_measurements.md",
     "evidence": "evidence.md",
     "group-sizes": "group_sizes.md",
@@ -31,6 +32,7 @@ PAGES = {
 
 TARGETS = {
     "detailed-groups": "TRACT:2=11",
+    "detailed-households": "T3:TRACT:2=11",
     "group-sizes": "county=20",
     "products": "topdown:persons:County:total=25",
     "trips": "4=30",
@@ -58,6 +60,7 @@ def test_generated_input_is_accepted_and_kept(flow: str, tmp_path: Path, capsys)
     ("flow", "way"),
     [
         ("detailed-groups", "judged_in_process"),
+        ("detailed-households", "judged_in_process"),
         ("group-sizes", "judged_in_process"),
         ("products", "prefect_server"),
         ("trips", "judged_in_process"),

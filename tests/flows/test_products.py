@@ -7,41 +7,31 @@ import shutil
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import sha256_of_file
 
-PRODUCTS = ("topdown", "detailed-groups", "group-sizes")
+from tests.flows.household_input import write_households
+
+PRODUCTS = ("topdown", "detailed-groups", "detailed-households", "group-sizes")
 
 
 @pytest.fixture(scope="module")
-def settings(county: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("products")
-    state = (county / "grfc.txt").read_text(encoding="utf-8").splitlines()[1].split("|")[1]
-    generate_specification(folder / "params", states=[state])
-    codes = pd.read_csv(folder / "params" / "race-and-ethnicity-codes.txt", sep="|", dtype=str)
-    persons = pd.read_parquet(county / "persons.parquet")
-    known = codes["RACE_ETH_CODE"]
-    races, ethnicities = known[known < "9000"].to_numpy(), known[known >= "9000"].to_numpy()
-    of_person = np.arange(len(persons))
-    persons["QRACE1"] = races[of_person % len(races)]
-    persons[[f"QRACE{i}" for i in range(2, 9)]] = "    "
-    persons["QSPAN"] = ethnicities[of_person % len(ethnicities)]
-    persons.to_parquet(folder / "persons.parquet")
+    write_households(folder)
     file = folder / "products.toml"
     file.write_text(
-        f"""\
+        """\
 [input]
 persons = "persons.parquet"
-units = "{county / "units.parquet"}"
-geography = "{county / "grfc.txt"}"
+units = "units.parquet"
+geography = "grfc.txt"
 [privacy]
 dataset = "county"
 ledger = "ledger.db"
@@ -50,11 +40,13 @@ publish_to = "published"
 [products.topdown]
 preset = "pl94_2020_us"
 [products.detailed-groups]
-input = {{ parameters = "params" }}
-mechanism = {{ coterminous = true }}
+input = { parameters = "params" }
+mechanism = { coterminous = true }
+[products.detailed-households]
+input = { parameters = "params", groups = "products.detailed-groups" }
 [products.group-sizes]
-privacy = {{ epsilon = "1" }}
-mechanism = {{ largest_size = 50 }}
+privacy = { epsilon = "1" }
+mechanism = { largest_size = 50 }
 """,
         encoding="utf-8",
     )
@@ -86,10 +78,21 @@ def test_every_product_is_released_and_charged_once(run: RunDirectory, settings:
 
 
 @pytest.mark.slow
+def test_households_have_the_groups_that_were_released_before(run: RunDirectory) -> None:
+    key = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
+    groups, households = (
+        pd.read_csv(run.root / name, sep="|", dtype=str)[key].drop_duplicates()
+        for name in ("detailed-groups/release/t1.csv", "detailed-households/release/t3.csv")
+    )
+    assert len(groups) > 10
+    assert set(households.itertuples(index=False)) == set(groups.itertuples(index=False))
+
+
+@pytest.mark.slow
 def test_every_release_is_published_to_the_shared_place(run: RunDirectory, settings: Path) -> None:
     place = settings.parent / "published"
     listings = {path.stem: json.loads(path.read_text()) for path in place.glob("*.json")}
-    assert set(listings) == {"topdown", "detailed-groups", "group-sizes"}
+    assert set(listings) == set(PRODUCTS)
     for name, listing in listings.items():
         published = {path.name for path in (place / listing["folder"]).iterdir()}
         assert published == {path.name for path in (run.root / name / "release").iterdir()}
@@ -149,6 +152,10 @@ def test_a_run_that_was_interrupted_keeps_finished_products(run: RunDirectory, s
         ("products.topdown.budget.persons.rho=0.5", "products.topdown"),
         ("products.topdown=1", "products.topdown"),
         ("products=1", "products"),
+        (
+            "products.detailed-households.input.groups=products.group-sizes",
+            "is held to 'group-sizes', which is no product that runs before it",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(

@@ -79,7 +79,15 @@ def test_what_a_product_is_needs_no_prefect() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["topdown", "detailed_groups", "group_sizes", "supplemental_dhc", "trips"]
+    "name",
+    [
+        "topdown",
+        "detailed_groups",
+        "detailed_households",
+        "group_sizes",
+        "supplemental_dhc",
+        "trips",
+    ],
 )
 def test_what_a_ledger_needs_is_in_the_signature(name: str) -> None:
     parameters = inspect.signature(getattr(spineflow, name)).parameters

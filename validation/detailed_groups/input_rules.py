@@ -89,6 +89,26 @@ def code_rules(*, no_code: str | None) -> tuple[Rule, ...]:
     )
 
 
+HOUSEHOLD_TENURE = "tenure_of_household"
+"""Name of the evidence of TEN of the units that have a household."""
+
+
+def household_rules() -> tuple[Rule, ...]:
+    """The rules on the units of households."""
+    return (
+        Rule(
+            name="ten_is_valid",
+            suite="units",
+            table="units",
+            column="TEN",
+            evidence=HOUSEHOLD_TENURE,
+            statement="TEN must be 1, 2, 3 or 4 in every unit with a household",
+            remedy="correct the column",
+            allowed=("1", "2", "3", "4"),
+        ),
+    )
+
+
 def unknown_code(column: str) -> str:
     """Name of the evidence that a code of a column is not in the specification."""
     return f"unknown_code_in_{column.lower()}"

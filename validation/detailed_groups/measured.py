@@ -84,7 +84,7 @@ def read_measurements(
             total_only = batch.column("total_only").to_numpy(zero_copy_only=False)
             due_only = level.total_only[(group - level.first) % len(level.iterations)]
             right &= (total_only == due_only) & ~(due_only & (own_table > 0))
-            _refuse_lengths(known & ~right, level, group, completeness)
+            refuse_lengths(known & ~right, level, group, completeness)
             for is_only, share in ((True, Fraction(1)), (False, second_stage)):
                 check_noise(batch, total_only == is_only, level, share, expected, loss)
             usable = known & right
@@ -103,9 +103,10 @@ def read_measurements(
     return GroupCounts(table, first_cell, cells, np.ones(n, dtype=bool), np.arange(n))
 
 
-def _refuse_lengths(
+def refuse_lengths(
     wrong: np.ndarray, level: ExpectedLevel, group: np.ndarray, completeness: Failures
 ) -> None:
+    """Add the groups of a mask to what is wrong: they have other counts than their table."""
     completeness.add_each(
         wrong,
         lambda i: f"{level.describe(group[i])} has another number of counts than its table",

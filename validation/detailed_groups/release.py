@@ -103,7 +103,7 @@ def check_release(
         _check_cells(name, cells, expected, counts, failures)
 
 
-class _GroupNumbers:
+class GroupNumbers:
     """Numbers of groups from the codes of rows."""
 
     def __init__(self, expected: ExpectedRun) -> None:
@@ -121,26 +121,28 @@ class _GroupNumbers:
         self, region_id: pa.Array, region_type: pa.Array, iteration: pa.Array
     ) -> np.ndarray:
         """Number of each row's group, -1 if it is none of the run."""
-        region, kind, code = (_encoded(column) for column in (region_id, region_type, iteration))
+        region, kind, code = (encoded(column) for column in (region_id, region_type, iteration))
         found = np.full(len(kind[0]), -1, dtype=np.int64)
         for kind_code, name in enumerate(kind[1]):
             rows = np.flatnonzero(kind[0] == kind_code)
             for level, regions, iterations in self._levels.get(name, ()):
-                at_region = _looked_up(region, regions)[rows]
-                at_iteration = _looked_up(code, iterations)[rows]
+                at_region = looked_up(region, regions)[rows]
+                at_iteration = looked_up(code, iterations)[rows]
                 known = (at_region >= 0) & (at_iteration >= 0)
                 number = level.first + at_region * len(level.iterations) + at_iteration
                 found[rows[known]] = number[known]
         return found
 
 
-def _encoded(column: pa.Array) -> tuple[np.ndarray, list]:
+def encoded(column: pa.Array) -> tuple[np.ndarray, list]:
+    """A column as positions in a list of its distinct values."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     return column.indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
 
 
-def _looked_up(column: tuple[np.ndarray, list], known: Mapping[str, int]) -> np.ndarray:
+def looked_up(column: tuple[np.ndarray, list], known: Mapping[str, int]) -> np.ndarray:
+    """What is known of each value of an `encoded` column, -1 for nothing."""
     codes, texts = column
     return np.array([known.get(text, -1) for text in texts], dtype=np.int64)[codes]
 
@@ -149,17 +151,17 @@ def _read(
     folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: ReleaseFailures
 ) -> Iterator[tuple[str, _Totals, _Cells]]:
     """The two forms in which totals and cells are released, each with all its rows."""
-    numbers = _GroupNumbers(expected)
+    numbers = GroupNumbers(expected)
     totals, cells = [], []
-    for batch in _text_batches(folder / T1, _T1_COLUMNS, expected, failures):
+    for batch in text_batches(folder / T1, _T1_COLUMNS, expected, failures.files):
         totals.append(_Totals(numbers.of_rows(*batch.columns[:3]), _integers(batch, "COUNT")))
-    for batch in _text_batches(folder / T2, _T2_COLUMNS, expected, failures):
+    for batch in text_batches(folder / T2, _T2_COLUMNS, expected, failures.files):
         cells.append(
             _Cells(
                 group=numbers.of_rows(*batch.columns[:3]),
-                sex=_looked_up(_encoded(batch.column("SEX")), _SEXES),
-                age_start=_looked_up(_encoded(batch.column("AGESTART")), _AGES),
-                age_end=_looked_up(_encoded(batch.column("AGEEND")), _AGES),
+                sex=looked_up(encoded(batch.column("SEX")), _SEXES),
+                age_start=looked_up(encoded(batch.column("AGESTART")), _AGES),
+                age_end=looked_up(encoded(batch.column("AGEEND")), _AGES),
                 count=_integers(batch, "COUNT"),
             )
         )
@@ -167,8 +169,8 @@ def _read(
     totals, cells = [], []
     for batch in _tidy_batches(folder / TIDY, expected, failures):
         group = numbers.of_rows(*(batch.column(name) for name in _TIDY_COLUMNS[:3]))
-        table = _looked_up(_encoded(batch.column("table")), {t: i for i, t in enumerate(_TABLES)})
-        sex = _looked_up(_encoded(batch.column("sex")), {"total": 2, **_SEXES})
+        table = looked_up(encoded(batch.column("table")), {t: i for i, t in enumerate(_TABLES)})
+        sex = looked_up(encoded(batch.column("sex")), {"total": 2, **_SEXES})
         is_total = (table == 0) & (sex == 2)
         count = batch.column("count").to_numpy()
         _check_tables(group, table, is_total, counts, failures)
@@ -300,7 +302,7 @@ def _check_noise(
 ) -> None:
     """Rows of known groups have the margin and variance of the counts that they are sums of."""
     rows = np.flatnonzero(group >= 0)
-    places, names = _encoded(batch.column("measured_at"))
+    places, names = encoded(batch.column("measured_at"))
     margin, margin_if_cut = (batch.column(name).to_numpy()[rows] for name in _MARGINS)
     check_margins(
         group[rows],
@@ -350,9 +352,12 @@ def _integers(batch: pa.RecordBatch, name: str) -> np.ndarray:
     return batch.column(name).to_numpy()
 
 
-def _text_batches(
-    path: Path, columns: tuple[str, ...], expected: ExpectedRun, failures: ReleaseFailures
+def text_batches(
+    path: Path, columns: tuple[str, ...], expected: ExpectedRun, failures: Failures
 ) -> Iterator[pa.RecordBatch]:
+    """The rows of a text file of the release, whose columns are texts and a count; failures are
+    those of files. Raises UnusableRunFile.
+    """
     if not path.is_file():
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
     with path.open("rb") as text:
@@ -363,7 +368,7 @@ def _text_batches(
         if header != "|".join(columns).encode():
             raise UnusableRunFile(f"{path.name} does not have its layout's columns")
         has_rows = bool(text.read(1))
-    _check_stamp(path, is_stamped, expected, failures)
+    check_stamp(path, is_stamped, expected, failures)
     if not has_rows:
         return
     coded = pa.dictionary(pa.int32(), pa.string())
@@ -388,14 +393,13 @@ def _tidy_batches(
     coded = ["region_id", "region_type", "iteration_code", "table", "sex", "measured_at"]
     with pq.ParquetFile(path, read_dictionary=coded) as file:
         stamp = (file.metadata.metadata or {}).get(b"spineflow", b"").decode()
-        _check_stamp(path, stamp == NOT_PRIVATE, expected, failures)
+        check_stamp(path, stamp == NOT_PRIVATE, expected, failures.files)
         columns = [name for name in _TIDY_COLUMNS if name in file.schema_arrow.names]
         yield from file.iter_batches(batch_size=1 << 18, columns=columns)
 
 
-def _check_stamp(
-    path: Path, is_stamped: bool, expected: ExpectedRun, failures: ReleaseFailures
-) -> None:
+def check_stamp(path: Path, is_stamped: bool, expected: ExpectedRun, failures: Failures) -> None:
+    """A file of a run that is not private is stamped, and no other."""
     if is_stamped == expected.is_private:
         due = "without" if expected.is_private else "with"
-        failures.files.add(f"{path.name} should be {due} the stamp {NOT_PRIVATE}")
+        failures.add(f"{path.name} should be {due} the stamp {NOT_PRIVATE}")

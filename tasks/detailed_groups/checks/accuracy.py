@@ -2,7 +2,8 @@
 
 For each population group level and each table that its groups received: how many groups there are,
 how many are shown, how far the shown totals and cells are from the truth, and what suppression
-did: groups of somebody that are not shown, groups of nobody that are.
+did: groups of somebody that are not shown, groups of nobody that are. Of households, for each
+tabulation, level and table, how far totals and counts are from the truth.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ import pyarrow.parquet as pq
 from ...runs.directory import RunDirectory
 from ...runs.stamps import write_parquet
 from ..ingest.counts import GroupCounts, read_counts
+from ..ingest.household_ingest import run_parameters as household_parameters
 from ..ingest.ingest import run_parameters, run_regions, run_universe
 from ..measurement.stages import ShardGroups, true_counts
-from ..paths import counts_file
+from ..paths import counts_file, read_shards
 from ..postprocess.groups import code_positions, counts_of, mask_of
 from ..postprocess.run import groups_to_release
+from ..release.household_files import measured_groups
 from ..release.tables import TABLE_NAMES
-from ..settings import DetailedGroupsSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
+from ..workload.households import HouseholdParameters
 from ..workload.iterations import N_CELLS
+from ..workload.tabulations import NOT_MEASURED, HouseholdTabulation
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""
@@ -101,6 +106,70 @@ def level_errors(
             "mean_size_suppressed": _mean(lost),
             "nobody_shown": int((shown & (true_total == 0)).sum()),
         }
+
+
+def has_household_truth(run: RunDirectory, settings: DetailedHouseholdsSettings) -> bool:
+    """The same of a run of households."""
+    return all(
+        counts_file(run, shard.region_type, shard.level).exists() for shard in read_shards(run)
+    )
+
+
+def write_household_accuracy(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
+    """The same of a run of households, by tabulation and level; `read_accuracy` reads them."""
+    rows = list(_household_errors(run, household_parameters(run, settings)))
+    write_parquet(run.confidential / ACCURACY, pa.Table.from_pylist(rows))
+
+
+def table_errors(
+    groups: pa.Table, position: np.ndarray, truth: ShardGroups, tabulation: HouseholdTabulation
+) -> Iterator[dict[str, object]]:
+    """Errors of a level's measured groups, by the table that they have.
+
+    `position` (n_groups,) is that of each among all regions and iterations of `truth`.
+    """
+    table = np.full(truth.is_total_only.size, NOT_MEASURED, dtype=np.int8)
+    table[position] = groups["table"].to_numpy()
+    true = true_counts(truth, table, tabulation.tabulation)
+    counts, offsets = counts_of(groups)
+    for number, name in enumerate(tabulation.names):
+        own = np.flatnonzero(groups["table"].to_numpy() == number)
+        if not own.size:
+            continue
+        cells = np.arange(tabulation.tabulation.n_cells[number])
+        error = (
+            counts[offsets[own][:, None] + cells]
+            - true.values[true.offsets[position[own]][:, None] + cells]
+        )
+        of_total = error.sum(axis=1)
+        yield {
+            "table": name,
+            "groups": own.size,
+            "mean_absolute_error": float(np.abs(of_total).mean()),
+            "mean_error": float(of_total.mean()),
+            "mean_absolute_cell_error": float(np.abs(error).mean()),
+        }
+
+
+def _household_errors(
+    run: RunDirectory, parameters: HouseholdParameters
+) -> Iterator[dict[str, object]]:
+    for tabulation, _ in parameters.tables():
+        for region_type, level, groups in measured_groups(run, parameters, tabulation.name):
+            universe, regions = run_universe(run, region_type, level), run_regions(run, region_type)
+            counts = read_counts(counts_file(run, region_type, level), 0, len(regions))
+            total_only = np.zeros(len(universe), dtype=bool)
+            truth = ShardGroups(0, len(regions), total_only, counts)
+            region = code_positions(groups, "region_id", regions.ids.tolist())
+            iteration = code_positions(groups, "iteration_code", universe.codes.tolist())
+            position = region * len(universe) + iteration
+            for row in table_errors(groups, position, truth, tabulation):
+                yield {
+                    "tabulation": tabulation.name,
+                    "region_type": region_type,
+                    "level": level,
+                    **row,
+                }
 
 
 def _errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[dict[str, object]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from ...runs.directory import RunDirectory
+from ..ingest.household_ingest import run_parameters as household_parameters
 from ..ingest.ingest import run_parameters
 from ..postprocess.run import stages_of
-from ..settings import DetailedGroupsSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 
 KEYS = ("region_type", "level", "table")
 FIGURES = {
@@ -18,6 +19,14 @@ FIGURES = {
     "mean_absolute_cell_error": "mean absolute error of shown cells",
     "somebody_suppressed": "groups of somebody that are not shown",
     "nobody_shown": "groups of nobody that are shown",
+}
+
+HOUSEHOLD_KEYS = ("tabulation", *KEYS)
+HOUSEHOLD_FIGURES = {
+    "groups": "measured groups",
+    "mean_absolute_error": "mean absolute error of totals",
+    "mean_error": "mean error of totals",
+    "mean_absolute_cell_error": "mean absolute error of measured counts",
 }
 
 ALL_TABLES = "all"
@@ -31,6 +40,15 @@ def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> dict[st
         "definition": parameters.definition,
         "total": f"{float(parameters.total):.6g}",
         "postprocessing": ", ".join(stages_of(settings)),
+    }
+
+
+def facts_of_households(run: RunDirectory, settings: DetailedHouseholdsSettings) -> dict[str, str]:
+    """What a run of households is, in words."""
+    parameters = household_parameters(run, settings)
+    return {
+        "definition": parameters.first.definition,
+        "total": f"{float(parameters.total):.6g}",
     }
 
 

@@ -37,7 +37,7 @@ def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Expecte
     """The promise of a run's settings, specification, geography and declared invariants."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     geography = read_geography(geography_file(run))
-    blocks = {name: geography[_is_in_pass(geography, name)] for name in parameters.passes}
+    blocks = {name: geography[is_in_pass(geography, name)] for name in parameters.passes}
     mechanism = settings.mechanism
     return ExpectedRun(
         levels=levels_to_be_measured(
@@ -85,7 +85,8 @@ def levels_to_be_measured(
     )
 
 
-def _is_in_pass(geography: pd.DataFrame, region_pass: str) -> np.ndarray:
+def is_in_pass(geography: pd.DataFrame, region_pass: str) -> np.ndarray:
+    """Mask of the blocks of a pass, shape (n_blocks,)."""
     is_pr = (geography["TABBLKST"] == PUERTO_RICO).to_numpy()
     return is_pr if region_pass == PR else ~is_pr
 
@@ -101,7 +102,7 @@ def _coterminous(
     sets: dict[str, dict[str, int]] = {}
     first = 0
     for region_pass in passes:
-        here = _is_in_pass(geography, region_pass)
+        here = is_in_pass(geography, region_pass)
         regions = {
             kind.name: region_of_blocks(kind.name, geography[here])
             for kind in region_types(region_pass)

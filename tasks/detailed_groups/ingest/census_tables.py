@@ -11,6 +11,7 @@ import pandas as pd
 
 from ....validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_COLUMNS
 from ...census.evidence import EvidenceTally
+from ...census.households import HOUSEHOLDER
 from ...census.invariants import block_invariants
 from ...census.joins import JoinedTable
 from ...census.tables import load_geography, load_units, unit_codes
@@ -18,6 +19,7 @@ from ...tables.cef_layout import PERSONS_LAYOUT
 from ...tables.columns import CodedColumn, is_blank_key
 from ...tables.readers import Selection, read_partitions
 from ...tables.sources import InputFile
+from ..workload.mapping import NONE
 from .persons import (
     ATTRIBUTE_COLUMNS,
     PersonBatch,
@@ -25,6 +27,7 @@ from .persons import (
     person_evidence,
 )
 
+_RELATIONSHIP = "RELSHIP"
 _PERSON_COLUMNS = ("MAFID", *ATTRIBUTE_COLUMNS, *RACE_COLUMNS, ETHNICITY_COLUMN)
 
 
@@ -87,13 +90,16 @@ def read_persons(
     geography: CensusGeography,
     codes: Mapping[str, int],
     evidence: EvidenceTally,
+    household_of_unit: np.ndarray | None = None,
 ) -> Iterator[PersonBatch]:
     """The persons whose units lie in the blocks, batch by batch.
 
-    Persons that a rule refuses are left out; the evidence then holds the rule.
+    Persons that a rule refuses are left out; the evidence then holds the rule. With the cells of
+    households, shape (n_units,), `NONE` for none, the batches tell those of householders.
     """
     units = geography.units
-    for file, batch in read_partitions(files, Selection(_PERSON_COLUMNS)):
+    wanted = _PERSON_COLUMNS if household_of_unit is None else (*_PERSON_COLUMNS, _RELATIONSHIP)
+    for file, batch in read_partitions(files, Selection(wanted)):
         unit = units.index.positions(batch["MAFID"])
         is_blank = is_blank_key(batch["MAFID"])
         for suite, column, mask in (
@@ -107,6 +113,12 @@ def read_persons(
         ):
             evidence.add_mask(suite, column, mask, file=file)
         block = np.where(unit < 0, -1, geography.block_of_unit[unit])
+        household = None
+        if household_of_unit is not None:
+            layout = PERSONS_LAYOUT.field(_RELATIONSHIP)
+            relationship = CodedColumn.from_arrow(batch[_RELATIONSHIP], layout)
+            is_head = relationship.lookup(lambda value: value == str(HOUSEHOLDER), bool)
+            household = np.where(is_head & (unit >= 0), household_of_unit[unit], NONE)
         columns = {
             name: CodedColumn.from_arrow(batch[name], PERSONS_LAYOUT.field(name))
             for name in _PERSON_COLUMNS[1:]
@@ -118,6 +130,7 @@ def read_persons(
                 for name, column in columns.items()
             }
             block = block[rows]
+            household = None if household is None else household[rows]
         if block.size:
             person_evidence(columns, codes, evidence, file=file)
-            yield coded_persons(columns, block, codes)
+            yield coded_persons(columns, block, codes, household)

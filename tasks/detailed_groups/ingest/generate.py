@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ....validation.detailed_groups.input_rules import NO_CODE
 from ...tables.writers import delimited_text
@@ -34,7 +35,11 @@ from ..workload.specification import (
     MAPPING_FILE,
     RACE_FILE,
 )
+from ..workload.tabulations import HOUSEHOLD_TABULATIONS
 from .production_files import GEOGRAPHY_FILE, PERSONS_FILE
+
+BLANK_CODE = "    "
+"""What stands in QRACE2 to QRACE8 of the census tables where a person has fewer codes."""
 
 PERSONS_AT_A_TIME = 1 << 18
 BLOCKS_PER_TRACT = 8
@@ -55,6 +60,7 @@ def generate_specification(
     pure: bool = False,
     states: Sequence[str] = ("44",),
     run_pr: bool = False,
+    households: bool = False,
 ) -> None:
     """Write the four specification files and `config.json` into a folder.
 
@@ -65,6 +71,7 @@ def generate_specification(
         pure: whether the configuration asks for pure DP.
         states: states of the United States pass.
         run_pr: whether Puerto Rico is tabulated too.
+        households: whether the configuration has the keys of households too.
     """
     codes: list[tuple[str, str]] = []
     races: list[tuple[str, ...]] = []
@@ -106,6 +113,8 @@ def generate_specification(
     _write_rows(folder / ETHNICITY_FILE, (*header[:3], *header[4:]), groups)
     _write_rows(folder / MAPPING_FILE, ("ITERATION_CODE", "RACE_ETH_CODE"), pairs)
     config = _config(pure=pure, states=states, run_pr=run_pr)
+    if households:
+        config |= _household_config()
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
@@ -190,6 +199,32 @@ def _config(*, pure: bool, states: Sequence[str], run_pr: bool) -> dict[str, obj
     }
 
 
+def _household_config() -> dict[str, object]:
+    config: dict[str, object] = {}
+    for tabulation in HOUSEHOLD_TABULATIONS.values():
+        keys = tabulation.keys
+        for name, level in [(name, level) for name in REGION_TYPES for level in LEVELS]:
+            left_out = (name, level) == ("AIANNH", 1)
+            config[keys.budget(name, level)] = 0 if left_out else level / 4
+        config[keys.thresholds] = {
+            thresholds_key(name, level): [50, 200, 1000][: keys.n_thresholds]
+            for name in REGION_TYPES
+            for level in LEVELS
+        }
+    return config
+
+
+def give_detailed_codes(persons: Path, codes: Sequence[str], *, seed: int = 1) -> None:
+    """Replace the race and ethnicity codes in a Parquet table of persons by those of a
+    specification; who is of which group is drawn anew, as in `generate_persons`.
+    """
+    table, random = pq.read_table(persons), np.random.default_rng(seed)
+    drawn = _code_columns(random, table.num_rows, pa.array([*codes, BLANK_CODE]))
+    for name, column in drawn.items():
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    pq.write_table(table, persons)
+
+
 def _blocks(tracts: int, states: Sequence[str]) -> dict[str, pa.Array]:
     tract = np.repeat(np.arange(tracts), BLOCKS_PER_TRACT)
     within = np.tile(np.arange(BLOCKS_PER_TRACT), tracts)
@@ -212,15 +247,7 @@ def _persons(
     random: np.random.Generator, n: int, blocks: dict[str, pa.Array], names: pa.Array
 ) -> dict[str, pa.Array]:
     block = random.integers(len(blocks["TABBLK"]), size=n)
-    n_names = len(names) - 1
-    n_codes = random.choice(8, n, p=_SHARES_OF_N_CODES) + 1
-    races = np.minimum((n_names ** random.random((n, 8))).astype(np.int64) - 1, n_names - 1)
-    races[np.arange(8) >= n_codes[:, None]] = n_names
-    ethnicity = np.where(
-        random.random(n) < _ETHNICITY_SHARE,
-        n_names - 1 - random.integers(min(n_names, 8), size=n),
-        0,
-    )
+    codes = _code_columns(random, n, names)
     in_block = {
         name: blocks[name].take(pa.array(block))
         for name in ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")
@@ -231,9 +258,23 @@ def _persons(
         "HOUSEHOLDER": pa.array(["False", "True"]).take(pa.array(random.integers(2, size=n))),
         **in_block,
         "CENRACE": _digits(random.integers(1, 64, n), 2),
-        **{f"QRACE{i + 1}": names.take(pa.array(races[:, i])) for i in range(8)},
-        "QSPAN": names.take(pa.array(ethnicity)),
+        **codes,
     }
+
+
+def _code_columns(random: np.random.Generator, n: int, names: pa.Array) -> dict[str, pa.Array]:
+    """QRACE1 to QRACE8 and QSPAN of n persons; the last of `names` stands for no code."""
+    n_names = len(names) - 1
+    n_codes = random.choice(8, n, p=_SHARES_OF_N_CODES) + 1
+    races = np.minimum((n_names ** random.random((n, 8))).astype(np.int64) - 1, n_names - 1)
+    races[np.arange(8) >= n_codes[:, None]] = n_names
+    ethnicity = np.where(
+        random.random(n) < _ETHNICITY_SHARE,
+        n_names - 1 - random.integers(min(n_names, 8), size=n),
+        0,
+    )
+    columns = {f"QRACE{i + 1}": names.take(pa.array(races[:, i])) for i in range(8)}
+    return {**columns, "QSPAN": names.take(pa.array(ethnicity))}
 
 
 def _digits(values: np.ndarray, width: int) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from ..paths import (
     persons_file,
     write_shards,
 )
-from ..settings import DetailedGroupsSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.mapping import IterationUniverse, iteration_universe
 from ..workload.mechanism import MechanismParameters
 from ..workload.parameters import (
@@ -131,7 +131,9 @@ def check_input_of(
     return check_groups_input(settings.input.tables, specification, parameters, scratch)
 
 
-def names_of(settings: DetailedGroupsSettings) -> dict[tuple[str, str], str]:
+def names_of(
+    settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
+) -> dict[tuple[str, str], str]:
     """The names of regions that the settings give; raises InputRefused for a file out of form."""
     address = settings.input.region_names
     return {} if address is None else read_names(address)
@@ -154,19 +156,20 @@ def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     write_parquet(geography_file(run), pa.Table.from_pandas(result.blocks, preserve_index=False))
     if settings.mechanism.units_are_invariant:
         write_invariants(invariants_file(run), result.invariants)
-    write_shards(run, shards(run, run_parameters(run, settings)))
+    budgets = run_parameters(run, settings).budgets
+    write_shards(run, shards(run, ((item.region_type, item.level) for item in budgets)))
 
 
-def shards(run: RunDirectory, parameters: MechanismParameters) -> Iterator[Shard]:
-    """The shards of all measured levels, from public geography and the specification."""
-    for item in parameters.budgets:
-        n_iterations = len(run_universe(run, item.region_type, item.level))
-        n_regions = len(run_regions(run, item.region_type))
+def shards(run: RunDirectory, levels: Iterable[tuple[str, int]]) -> Iterator[Shard]:
+    """The shards of some levels, from public geography and the specification."""
+    for region_type, level in levels:
+        n_iterations = len(run_universe(run, region_type, level))
+        n_regions = len(run_regions(run, region_type))
         if n_iterations:
             step = max(1, GROUPS_PER_SHARD // n_iterations)
             for number, start in enumerate(range(0, n_regions, step)):
                 stop = min(start + step, n_regions)
-                yield Shard(item.region_type, item.level, f"{number:05d}", start, stop)
+                yield Shard(region_type, level, f"{number:05d}", start, stop)
 
 
 def tabulate(run: RunDirectory, region_type: str, level: int) -> None:

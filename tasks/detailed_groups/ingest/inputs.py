@@ -9,7 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from ....validation.census.input_rules import RULES
-from ....validation.detailed_groups.input_rules import code_rules, production_rules
+from ....validation.detailed_groups.input_rules import (
+    code_rules,
+    household_rules,
+    production_rules,
+)
 from ....validation.expectations import readable, run_suites
 from ....validation.outcome import Outcome
 from ....validation.rules import Rule
@@ -21,6 +25,7 @@ from ..workload.mechanism import MechanismParameters
 from ..workload.regions import PR, US, areas_of
 from ..workload.specification import Specification
 from . import census_tables, production_files
+from .households import household_cells
 from .persons import (
     CountedPersons,
     Identity,
@@ -52,17 +57,24 @@ def check_groups_input(
     specification: Specification,
     parameters: MechanismParameters,
     scratch: Path | None = None,
+    *,
+    of_households: bool = False,
 ) -> InputCheck[GroupsInput]:
-    """Read the tables, evaluate every rule and sum the persons.
+    """Read the tables, evaluate every rule and sum the persons, or the householders.
 
     `tables` maps `data` to a folder in the production layout, or `persons`, `units` and
     `geography` to the census tables. The rules are counted by vectorised code and, as a public
     pass or fail, evaluated by Great Expectations; the input is accepted only if both find nothing.
-    `scratch` is the folder for temporary files of confidential rows of census tables.
+    `scratch` is the folder for temporary files of confidential rows of census tables. Householders
+    are counted `of_households` by their household's cell, which census tables alone tell.
     """
     evidence = EvidenceTally()
     source = _Source(_states(parameters), code_positions(specification), evidence, scratch)
-    reader = _ProductionReader if "data" in tables else _CensusReader
+    reader: type[_ProductionReader | _CensusReader]
+    if of_households:
+        reader = _HouseholdReader
+    else:
+        reader = _ProductionReader if "data" in tables else _CensusReader
     read = reader(tables, source)
     try:
         blocks, invariants = read.geography()
@@ -81,6 +93,7 @@ def check_groups_input(
     except UnreadableInput as error:
         return InputCheck((readable("files", False),), (error.finding,), None)
     outcomes, findings = _evaluate(read.rules(), evidence, read.files)
+    findings = findings or read.findings
     findings = findings or _missing_passes(read.names["persons"], states_seen, parameters)
     outcomes = (readable("files", True), *outcomes)
     if findings:
@@ -116,6 +129,8 @@ class _Source:
 class _ProductionReader:
     """`person-records.txt` and `GRF-C.txt`."""
 
+    findings: tuple[Finding, ...] = ()
+
     def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
         self._persons = production_files.person_file(tables["data"])
         self._geography = production_files.geography_file(tables["data"])
@@ -139,7 +154,12 @@ class _ProductionReader:
 
 
 class _CensusReader:
-    """The tables of the Census Edited File."""
+    """The tables of the Census Edited File.
+
+    `findings` are what is wrong with them beside the rules.
+    """
+
+    findings: tuple[Finding, ...] = ()
 
     def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
         self.names = {name: path.rpartition("/")[2] for name, path in tables.items()}
@@ -159,6 +179,22 @@ class _CensusReader:
     def persons(self) -> Iterator[PersonBatch]:
         return census_tables.read_persons(
             self.files["persons"], self._geography, self._source.codes, self._source.evidence
+        )
+
+
+class _HouseholdReader(_CensusReader):
+    """The same tables, of which householders are counted."""
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (*super().rules(), *household_rules())
+
+    def persons(self) -> Iterator[PersonBatch]:
+        source = self._source
+        cells, self.findings = household_cells(
+            self.files["units"], self.files["persons"], source.evidence, source.scratch
+        )
+        return census_tables.read_persons(
+            self.files["persons"], self._geography, source.codes, source.evidence, cells
         )
 
 

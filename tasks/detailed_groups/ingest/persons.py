@@ -38,7 +38,8 @@ class PersonBatch:
 
     `block` is a position in the geography frame, `sex` 0 or 1, `age` in years, `cenrace` CENRACE
     less one. `race_codes`, of shape (n, 8), and `ethnicity_code` are numbers of codes, `NONE` for
-    none.
+    none. Where households are counted, `household` is the cell of that whose householder a person
+    is, `NONE` for others.
     """
 
     block: np.ndarray
@@ -47,15 +48,17 @@ class PersonBatch:
     cenrace: np.ndarray
     race_codes: np.ndarray
     ethnicity_code: np.ndarray
+    household: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class CountedPersons:
-    """Persons by area, combination of codes and cell; confidential.
+    """Persons, or householders, by area, combination of codes and cell; confidential.
 
     `race_codes`, of shape (n_combinations, max_race_codes), ascending with `NONE` last, and
     `ethnicity_code` are the distinct combinations. `area`, `combination`, `cell` (of the finest
-    table) and `count` are the rows that are not zero, sorted by area, then combination, then cell.
+    table, or of households) and `count` are the rows that are not zero, sorted by area, then
+    combination, then cell.
     """
 
     race_codes: np.ndarray
@@ -101,9 +104,15 @@ def person_evidence(
 
 
 def coded_persons(
-    columns: Mapping[str, CodedColumn], block: np.ndarray, codes: Mapping[str, int]
+    columns: Mapping[str, CodedColumn],
+    block: np.ndarray,
+    codes: Mapping[str, int],
+    household: np.ndarray | None = None,
 ) -> PersonBatch:
-    """The persons of a batch whose block, attributes, first race and ethnicity are known."""
+    """The persons of a batch whose block, attributes, first race and ethnicity are known.
+
+    `household` is that of `PersonBatch`.
+    """
 
     def code_of(value: str | None) -> int:
         return NONE if value is None else codes.get(value, NONE)
@@ -122,6 +131,7 @@ def coded_persons(
         **{name: level[rows] for name, level in levels.items()},
         race_codes=race_codes[rows],
         ethnicity_code=ethnicity_code[rows],
+        household=None if household is None else household[rows],
     )
 
 
@@ -129,6 +139,7 @@ def coded_persons(
 class PersonTally:
     """Gathers batches of persons; only the first `max_race_codes` race codes count.
 
+    Of batches with households, householders are counted, and everybody is known by.
     `area_of_block` gives the area of every block of the geography frame.
     """
 
@@ -145,11 +156,14 @@ class PersonTally:
         first, combination = distinct_rows(columns)
         distinct = np.stack([column[first] for column in columns], axis=1)
         distinct[:, :-1] = _as_sets(distinct[:, :-1])
+        cell = batch.household
+        if cell is None:
+            cell = finest_cell(batch.sex.astype(np.int8), batch.age)
         self._persons.append(
             (
                 batch.block.astype(np.int32),
                 (combination + self._n_combinations).astype(np.int32),
-                finest_cell(batch.sex.astype(np.int8), batch.age).astype(np.int8),
+                cell.astype(np.int8),
                 batch.age.astype(np.int8),
                 batch.cenrace.astype(np.int8),
             )
@@ -172,9 +186,10 @@ class PersonTally:
         self._combinations.clear()
         first, position = distinct_rows(list(found.T))
         # A key of area, combination and cell sorts as the rows do.
-        key = self.area_of_block[block].astype(np.int64) << 38
-        key |= position[combination].astype(np.int64) << 6
-        key |= cell
+        own = slice(None) if cell.min() >= 0 else cell >= 0
+        key = self.area_of_block[block[own]].astype(np.int64) << 38
+        key |= position[combination[own]].astype(np.int64) << 6
+        key |= cell[own]
         key, count = _counted(key)
         counted = CountedPersons(
             race_codes=found[first][:, :-1],

@@ -8,11 +8,14 @@ from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..paths import (
     counts_file,
+    household_file,
     measured_file,
     read_shards,
     shards_file,
 )
-from ..settings import DetailedGroupsSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
+from .household_ingest import ingest_input as ingest_households_input
+from .household_ingest import run_parameters
 from .ingest import (
     ingest_input,
     public_digests,
@@ -45,6 +48,37 @@ def count(
         if (shard.region_type, shard.level) == (region_type, level)
     ]
     if path.exists() or all(measured_file(run, shard).exists() for shard in of_level):
+        return found(path)
+    tabulate(run, region_type, level)
+    return made(path)
+
+
+@step("ingest detailed households", DetailedHouseholdsSettings, run_name="ingest")
+def ingest_households(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Made:
+    """Check parameters, tables and totals; write what is public, and householders in confidence."""
+    path = shards_file(run)
+    if path.exists():
+        refuse_changed_input(run, settings)
+        refuse_edited_parameters(run)
+        return found(path, public_digests(run))
+    ingest_households_input(run, settings)
+    return made(path, public_digests(run))
+
+
+@step("count households", DetailedHouseholdsSettings, run_name="count-{region_type}-{level}")
+def count_households(
+    run: RunDirectory, settings: DetailedHouseholdsSettings, region_type: str, level: int
+) -> Made:
+    """Count the households of every group of a level, in confidence, unless all are measured."""
+    path, key = counts_file(run, region_type, level), (region_type, level)
+    parameters = run_parameters(run, settings)
+    files = [
+        household_file(run, name, shard)
+        for name in parameters.of
+        for shard in read_shards(run)
+        if (shard.region_type, shard.level) == key and parameters.measures(name, *key)
+    ]
+    if path.exists() or all(file.exists() for file in files):
         return found(path)
     tabulate(run, region_type, level)
     return made(path)

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from ...runs.stamps import stamp, stamped
 from ...runs.writing import Recording, write_once
+from ..workload.tabulations import NOT_MEASURED
 from .stages import (
     LevelNoise,
     MeasuredCounts,
@@ -141,6 +142,45 @@ def write_noisy_tables(
             values,
             pa.array(variance),
             _texts(is_total_only.astype(np.int32), [noise.stage_2.plb, noise.total_only.plb]),
+        ]
+        return pa.table(columns, schema=_MEASURED_SCHEMA)
+
+    return _publish(path, table, is_private, recording)
+
+
+def write_known_tables(
+    path: Path,
+    names: GroupNames,
+    noise: StageNoise,
+    draw: Callable[[], MeasuredCounts],
+    *,
+    is_private: bool = True,
+    recording: Recording | None = None,
+) -> Path:
+    """Write the counts that `draw` gives of groups whose tables were known before; the others, of
+    the table `NOT_MEASURED`, have no row. If the file stands, it is kept, nothing drawn.
+
+    `recording` sees to it that the file is recorded before others can read it.
+    """
+
+    def table() -> pa.Table:
+        measured = draw()
+        rows = np.flatnonzero(measured.table != NOT_MEASURED)
+        # Groups between them have no counts, so that those of the rows follow each other.
+        offsets = np.append(measured.offsets[rows], measured.offsets[-1])
+        values = pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(measured.values), type=_COUNTS
+        )
+        alike = np.zeros(rows.size, dtype=np.int32)
+        columns = [
+            _texts(alike, [names.region_type]),
+            _texts(names.region[rows], names.region_ids),
+            _texts(names.iteration[rows], names.iteration_codes),
+            pa.array(measured.table[rows]),
+            pa.array(alike > 0),
+            values,
+            pa.array(np.full(rows.size, noise.variance)),
+            _texts(alike, [noise.plb]),
         ]
         return pa.table(columns, schema=_MEASURED_SCHEMA)
 

@@ -17,12 +17,12 @@ import numpy as np
 from ...noise.draws import Noise, NoiseDraws
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..ingest.counts import GroupCounts
-from ..workload.iterations import N_CELLS, cells_of_table
 from ..workload.mechanism import (
     MechanismParameters,
     choose_table,
     noise_parameter,
 )
+from ..workload.tabulations import NOT_MEASURED, SEX_BY_AGE, Tabulation
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ class ShardGroups:
 class MeasuredCounts:
     """Counts of some groups one after the other.
 
-    `table` (n_groups,) int8; `values` holds `N_CELLS[table]` counts for each group, row-major sex
-    by age; `offsets` (n_groups + 1,) tells where each group's begin.
+    `table` (n_groups,) int8; `values` holds the cells of that table for each group, for sex by age
+    row-major; `offsets` (n_groups + 1,) tells where each group's begin.
     """
 
     table: np.ndarray
@@ -175,13 +175,30 @@ def measure_tables(
     return MeasuredCounts(table, true.values + drawn, true.offsets)
 
 
-def true_counts(groups: ShardGroups, table: np.ndarray) -> MeasuredCounts:
-    """The counts without noise, of the tables given for each group; confidential."""
-    n_cells = np.array([N_CELLS[number] for number in range(len(N_CELLS))])[table]
-    offsets = np.concatenate([[0], np.cumsum(n_cells)])
-    cell_of = np.stack([cells_of_table(number) for number in range(len(N_CELLS))])
+def measure_known_tables(
+    groups: ShardGroups,
+    table: np.ndarray,
+    tabulation: Tabulation,
+    noise: StageNoise,
+    draws: NoiseDraws,
+) -> MeasuredCounts:
+    """The given table of each group with noise in all cells; `NOT_MEASURED` groups have none."""
+    true = true_counts(groups, table, tabulation)
+    return MeasuredCounts(table, true.values + noise.draw(true.values.size, draws), true.offsets)
+
+
+def true_counts(
+    groups: ShardGroups, table: np.ndarray, tabulation: Tabulation = SEX_BY_AGE
+) -> MeasuredCounts:
+    """The counts without noise, of the tables given for each group; confidential.
+
+    Groups of the table `NOT_MEASURED` have no counts.
+    """
+    offsets = tabulation.offsets(table)
     group = groups.group_of_count
-    where = offsets[group] + cell_of[table[group], groups.counts.cell]
+    is_measured = table[group] != NOT_MEASURED
+    group, cell = group[is_measured], groups.counts.cell[is_measured]
     values = np.zeros(offsets[-1], dtype=np.int64)
-    np.add.at(values, where, groups.counts.count)
+    where = offsets[group] + tabulation.cell_of[table[group], cell]
+    np.add.at(values, where, groups.counts.count[is_measured])
     return MeasuredCounts(table, values, offsets)

@@ -7,11 +7,13 @@ from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..paths import (
     Shard,
+    household_file,
     measured_file,
     read_shards,
     stage_1_file,
 )
-from ..settings import DetailedGroupsSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
+from .households import measure_once
 from .measure import (
     measure_tables_once,
     measure_totals_once,
@@ -51,6 +53,29 @@ def measure_tables(
     if path.exists():
         return found(path)
     measure_tables_once(run, settings, part)
+    return made(path)
+
+
+@step(
+    "measure households",
+    DetailedHouseholdsSettings,
+    run_name="measure-{table}-{region_type}-{level}-{shard}",
+    retried=False,
+)
+def measure_households(
+    run: RunDirectory,
+    settings: DetailedHouseholdsSettings,
+    table: str,
+    region_type: str,
+    level: int,
+    shard: str,
+) -> Made:
+    """Publish a shard's noisy counts of households by type or tenure; never drawn again."""
+    part = _shard(run, region_type, level, shard)
+    path = household_file(run, table, part)
+    if path.exists():
+        return found(path)
+    measure_once(run, settings, table, part)
     return made(path)
 
 

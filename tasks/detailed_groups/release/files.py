@@ -69,18 +69,20 @@ def write_release(
             t1.write(stamp + "|".join(T1_COLUMNS).encode() + b"\n")
             t2.write(stamp + "|".join(T2_COLUMNS).encode() + b"\n")
             for part in parts:
-                for groups in _slices(released(part)):
+                for groups in slices(released(part)):
                     rows = count_rows(groups)
-                    _append(t1, t1_rows(groups, rows))
-                    _append(t2, t2_rows(groups, rows))
+                    append_rows(t1, t1_rows(groups, rows))
+                    append_rows(t2, t2_rows(groups, rows))
                     tidy.write_table(tidy_rows(groups, rows, names, noise))
 
 
-def _slices(groups: pa.Table) -> Iterator[pa.Table]:
+def slices(groups: pa.Table) -> Iterator[pa.Table]:
+    """Groups in parts of at most `GROUPS_PER_PART`."""
     for start in range(0, groups.num_rows, GROUPS_PER_PART):
         yield groups.slice(start, GROUPS_PER_PART).combine_chunks()
 
 
-def _append(file: BinaryIO, rows: pa.Table) -> None:
+def append_rows(file: BinaryIO, rows: pa.Table) -> None:
+    """Append rows of text, without a header."""
     if rows.num_rows:
         pa.csv.write_csv(rows, file, _TEXT)

@@ -171,11 +171,11 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
         for name, values in (("age_start", rows.age_start), ("age_end", rows.age_end))
     }
     variance = groups["variance"].to_numpy()[rows.group] * rows.n_cells
-    columns = {name: _of_group(groups[name], rows) for name in (*KEY, "measured_at")}
-    columns["region_name"] = _of_group(_named_regions(groups, names), rows)
+    columns = {name: of_group(groups[name], rows.group) for name in (*KEY, "measured_at")}
+    columns["region_name"] = of_group(named_regions(groups, names), rows.group)
     iteration = groups["iteration_code"].combine_chunks()
     called = [names.iteration_name[code] for code in iteration.dictionary.to_pylist()]
-    columns["iteration_name"] = _of_group(coded_texts(iteration.indices, called), rows)
+    columns["iteration_name"] = of_group(coded_texts(iteration.indices, called), rows.group)
     level = [names.iteration_level[code] for code in iteration.dictionary.to_pylist()]
     level_of_group = np.array(level, dtype=np.int8)[iteration.indices.to_numpy()]
     measured_at, places = codes_of(groups, "measured_at")
@@ -202,18 +202,19 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
 
 def _production_keys(groups: pa.Table, rows: CountRows) -> dict[str, pa.Array]:
     columns = ("region_id", "region_type", "iteration_code")
-    return {name.upper(): _of_group(groups[name], rows) for name in columns}
+    return {name.upper(): of_group(groups[name], rows.group) for name in columns}
 
 
-def _of_group(column: pa.ChunkedArray | pa.Array, rows: CountRows) -> pa.DictionaryArray:
-    """A coded column of groups, for every row."""
+def of_group(column: pa.ChunkedArray | pa.Array, group: np.ndarray) -> pa.DictionaryArray:
+    """A coded column of groups, for every row, given the position of its group."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    indices = column.indices.to_numpy(zero_copy_only=False)[rows.group]
+    indices = column.indices.to_numpy(zero_copy_only=False)[group]
     return pa.DictionaryArray.from_arrays(pa.array(indices), column.dictionary)
 
 
-def _named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:
+def named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:
+    """The name of every group's region, coded."""
     kinds, regions = (groups[name].combine_chunks() for name in ("region_type", "region_id"))
     ids = regions.dictionary.to_pylist()
     pair = kinds.indices.to_numpy().astype(np.int64) * len(ids) + regions.indices.to_numpy()

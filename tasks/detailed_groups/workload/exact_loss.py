@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
@@ -49,6 +50,26 @@ def exact_curve(
     None where it is not known.
     """
     return known_curve({}, _choices(parameters, specification, region_pass, 1 + is_bounded))
+
+
+def household_curve(
+    tables: Iterable[MechanismParameters],
+    specification: Specification,
+    region_pass: str,
+    *,
+    is_bounded: bool,
+) -> PrivacyCurve | None:
+    """The curve of one household added or removed in a pass, or changed within it, in which each
+    tabulation moves one cell of every group that the householder is in.
+
+    None where it is not known.
+    """
+    choices = [
+        choice
+        for own in tables
+        for choice in _choices(own, specification, region_pass, 1 + is_bounded)
+    ]
+    return known_curve({}, choices)
 
 
 def curve_of_change(
@@ -118,7 +139,9 @@ class _Groups:
         only."""
         found: Counter[ChangedCount] = Counter()
         for budget in budgets:
-            stages = (budget.first_stage, budget.second_stage) if self.number > by_total else ()
+            stages = [budget.second_stage] if self.number > by_total else []
+            if stages and budget.stage_1_fraction:
+                stages.insert(0, budget.first_stage)
             noises = [(budget.total_only, by_total)]
             noises += [(noise, self.number - by_total) for noise in stages]
             for noise, number in noises:

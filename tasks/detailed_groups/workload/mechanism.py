@@ -42,6 +42,28 @@ NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
+class ConfigKeys:
+    """The keys of `config.json` that a tabulation has: of budgets, and of as many thresholds.
+
+    Tables are chosen by a first stage of the same run if `has_first_stage`, which is suppressed
+    below a threshold, too; else by totals that are known before.
+    """
+
+    budgets: str
+    thresholds: str
+    n_thresholds: int
+    has_first_stage: bool = False
+
+    def budget(self, region_type: str, level: int) -> str:
+        """The key of a level's budget."""
+        return f"{self.budgets}_level_{level}_{REGION_TYPES[region_type].config_name}"
+
+
+OF_PERSONS = ConfigKeys("privacy_budget_p", "thresholds_p", len(AGE_BINS), has_first_stage=True)
+"""The keys of tables of persons."""
+
+
+@dataclass(frozen=True)
 class PopulationGroupBudget:
     """The privacy-loss budget of one population group level: rho under zCDP, epsilon if pure."""
 
@@ -71,7 +93,8 @@ class MechanismParameters:
 
     definition : `zcdp` (discrete Gaussian) or `puredp` (two-sided geometric).
     max_race_codes : race codes of a person that count, from QRACE1 on.
-    stage_1_fraction : gamma, the part of a level's budget that chooses each group's table.
+    stage_1_fraction : gamma, the part of a level's budget that chooses each group's table; 0 where
+        tables are chosen by totals that are known before.
     budgets : of the levels that are measured, highest summary level first; none is zero. An
         infinite budget, for testing, is None.
     thresholds : of the noisy total, by region type and level: from each on, the next larger table.
@@ -180,7 +203,7 @@ def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
 
 def budget_key(region_type: str, level: int) -> str:
     """The key of a level's budget in `config.json`."""
-    return f"privacy_budget_p_level_{level}_{REGION_TYPES[region_type].config_name}"
+    return OF_PERSONS.budget(region_type, level)
 
 
 def thresholds_key(region_type: str, level: int) -> str:
@@ -194,15 +217,16 @@ def mechanism_parameters(
     wanted: WantedMargins = NOTHING_WANTED,
     *,
     infinite: bool = False,
+    keys: ConfigKeys = OF_PERSONS,
 ) -> MechanismParameters:
-    """Check the keys of a configuration and gather the mechanism's parameters.
+    """Check the keys of a configuration and gather the mechanism's parameters of a tabulation.
 
     `name` stands first in messages. Under `infinite` every budget above zero counts as 1 and is
     used for nothing but to tell which levels are measured; `Infinity` is allowed then.
 
     Raises SpecificationError for a missing key, a value of another kind or out of range, budgets
-    that are negative, thresholds that are not three in ascending order, states unknown or twice, or
-    if nothing would be measured.
+    that are negative, thresholds that are not so many in ascending order, states unknown or twice,
+    or if nothing would be measured.
     """
     check = _Checker(config, name)
     run_us, run_pr = check.truth("run_us"), check.truth("run_pr")
@@ -215,7 +239,9 @@ def mechanism_parameters(
     ]
     levels = [(kind.name, level) for kind in kinds for level in LEVELS]
     budgets = [
-        PopulationGroupBudget(kind, level, check.budget(budget_key(kind, level), infinite=infinite))
+        PopulationGroupBudget(
+            kind, level, check.budget(keys.budget(kind, level), infinite=infinite)
+        )
         for kind, level in levels
     ]
     if not any(item.budget for item in budgets):
@@ -223,13 +249,18 @@ def mechanism_parameters(
     return MechanismParameters(
         definition=definition,
         max_race_codes=check.race_codes("max_race_codes"),
-        stage_1_fraction=check.between("privacy_budget_p_stage_1_fraction"),
+        stage_1_fraction=check.between("privacy_budget_p_stage_1_fraction")
+        if keys.has_first_stage
+        else Fraction(0),
         budgets=tuple(item for item in budgets if item.budget),
         thresholds={
-            (kind, level): check.thresholds(thresholds_key(kind, level)) for kind, level in levels
+            (item.region_type, item.level): check.thresholds(key, keys)
+            for item in budgets
+            for key in [thresholds_key(item.region_type, item.level)]
+            if item.budget or check.has_thresholds(key, keys)
         },
         zero_suppression_chance=check.between("zero_suppression_chance", with_zero=True)
-        if "zero_suppression_chance" in config
+        if keys.has_first_stage and "zero_suppression_chance" in config
         else None,
         allow_negative_counts=check.truth("allow_negative_counts"),
         run_us=run_us,
@@ -301,15 +332,20 @@ class _Checker:
             raise self.refuse(key, f"a whole number from 1 to {MOST_RACE_CODES}")
         return value
 
-    def thresholds(self, key: str) -> tuple[int, ...]:
-        found = self.value("thresholds_p")
+    def has_thresholds(self, key: str, keys: ConfigKeys) -> bool:
+        """Whether a level has thresholds; one that is not measured needs none."""
+        found = self.value(keys.thresholds)
+        return not isinstance(found, Mapping) or key in found
+
+    def thresholds(self, key: str, keys: ConfigKeys) -> tuple[int, ...]:
+        found, n = self.value(keys.thresholds), keys.n_thresholds
         if not isinstance(found, Mapping):
-            raise self.refuse("thresholds_p", "an object of lists")
+            raise self.refuse(keys.thresholds, "an object of lists")
         if key not in found:
-            raise SpecificationError(f"{self.name}: thresholds_p lacks {key!r}; add it")
-        values, where = found[key], f"thresholds_p {key!r}"
-        if not isinstance(values, list | tuple) or len(values) != len(AGE_BINS):
-            raise self.refuse(where, f"a list of {len(AGE_BINS)} numbers")
+            raise SpecificationError(f"{self.name}: {keys.thresholds} lacks {key!r}; add it")
+        values, where = found[key], f"{keys.thresholds} {key!r}"
+        if not isinstance(values, list | tuple) or len(values) != n:
+            raise self.refuse(where, f"a list of {n} number{'s' if n > 1 else ''}")
         numbers = [_Checker({where: value}, self.name).number(where) for value in values]
         # A noisy total is whole, so that it reaches a threshold if it reaches the next whole one.
         bounds = [NEVER if number is None else math.ceil(number) for number in numbers]

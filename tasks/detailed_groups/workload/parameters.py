@@ -18,6 +18,8 @@ from .errors import SpecificationError
 from .mechanism import (
     CONFIG_FILE,
     NOTHING_WANTED,
+    OF_PERSONS,
+    ConfigKeys,
     MechanismParameters,
     WantedMargins,
     mechanism_parameters,
@@ -51,10 +53,11 @@ def read_parameters(
     wanted: WantedMargins = NOTHING_WANTED,
     *,
     infinite: bool = False,
+    keys: ConfigKeys = OF_PERSONS,
 ) -> MechanismParameters:
     """The mechanism's parameters: `config.json` of a folder, if there is one, under the overrides.
 
-    `overrides` has keys of `config.json`; those of `thresholds_p` are merged one by one. Raises
+    `overrides` has keys of `config.json`; those of the thresholds are merged one by one. Raises
     InputRefused with one sentence about the first fault.
     """
     _refuse_missing(directory)
@@ -65,11 +68,12 @@ def read_parameters(
         config = DEFAULTS
         if _has_config(directory):
             config = read_config(_read(directory, CONFIG_FILE))
-        thresholds = config.get("thresholds_p", {})
+        thresholds = config.get(keys.thresholds, {})
         config = {**config, **overrides}
-        if "thresholds_p" in overrides and isinstance(thresholds, dict):
-            config["thresholds_p"] = thresholds | overrides["thresholds_p"]
-        return mechanism_parameters(config, " and ".join(sources), wanted, infinite=infinite)
+        if keys.thresholds in overrides and isinstance(thresholds, dict):
+            config[keys.thresholds] = thresholds | overrides[keys.thresholds]
+        name = " and ".join(sources)
+        return mechanism_parameters(config, name, wanted, infinite=infinite, keys=keys)
     except SpecificationError as error:
         raise InputRefused(f"{error}.") from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,9 +14,6 @@ from ...runs.names import checked_file_name
 from ...runs.settings import FilePath, InputSettings, Refuse
 from ...runs.spelling import did_you_mean
 from ...runs.stores import is_url
-
-OF_PRODUCTS = "products."
-"""Begins an input that is the release of an earlier product of a run of several."""
 
 
 class CensusTables(InputSettings):
@@ -45,13 +42,9 @@ class CensusTables(InputSettings):
         return dict(self.__pydantic_extra__)
 
     @property
-    def awaited(self) -> dict[str, str]:
-        """Products of the same run whose releases come first, by the names that inputs have."""
-        return {
-            name: path.removeprefix(OF_PRODUCTS)
-            for name, path in self.paths().items()
-            if path.startswith(OF_PRODUCTS)
-        }
+    def releases(self) -> Collection[str]:
+        """Any input may be one."""
+        return self.paths()
 
     def files(self) -> tuple[str, ...]:
         """Files and folders that hold the input, globs spelt out; of earlier runs, the release."""

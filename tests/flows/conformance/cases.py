@@ -24,6 +24,7 @@ from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 from tests.flows.gallery import DECLARATIONS, GALLERY
+from tests.flows.household_input import write_detailed_households
 
 ON_DEMAND = "".join(f"[workload.{name}]\non_demand = true\n" for name in ("persons", "units"))
 GROUPS, COMMUTERS = 400, 3000
@@ -138,6 +139,17 @@ def holds_detailed_groups(run: RunDirectory, source: Path) -> None:
     assert {"USA", "PR-STATE", "TRACT"} <= set(t1["REGION_TYPE"])
 
 
+def holds_detailed_households(run: RunDirectory, source: Path) -> None:
+    """Households of every group that has a total of persons, and of no other."""
+    key = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
+    t1 = pd.read_csv(source / "groups" / "release" / "t1.csv", sep="|", dtype=str)
+    for name in ("t3", "t4"):
+        rows = pd.read_csv(run.release / f"{name}.csv", sep="|", dtype=str)
+        totals = rows[rows[f"{name.upper()}_DATA_CELL"] == "0"]
+        assert set(totals[key].itertuples(index=False)) == set(t1[key].itertuples(index=False))
+        assert len(totals) == len(t1)
+
+
 def holds_group_sizes(run: RunDirectory, source: Path) -> None:
     """Counts add up from level to level, to the number of groups, which is public."""
     sizes = pd.read_parquet(run.release / "group_sizes.parquet")
@@ -223,6 +235,19 @@ CASES: dict[str, Case] = {
         holds=holds_detailed_groups,
         budget={"us": "17/2", "pr": "6"},
         judged="release-unchecked/population_groups.parquet",
+    ),
+    "detailed households": Case(
+        product="detailed-households",
+        write=write_detailed_households,
+        released=("t3.csv", "t4.csv", "detailed_households.parquet"),
+        tables=("persons", "parameters"),
+        # The same levels, by type of household and by tenure.
+        charged=("17/4", "17/4"),
+        n_checks=8,
+        facts=("17/4", "17/2"),
+        holds=holds_detailed_households,
+        budget={"us": "17"},
+        judged="release-unchecked/detailed_households.parquet",
     ),
     "group sizes": Case(
         product="group-sizes",

@@ -85,6 +85,17 @@ MOMENTS: dict[str, list[Moment]] = {
         ("after", "os:replace", "suppressed/TRACT"),
         ("before", "os:rename", "release-unchecked"),
     ],
+    "detailed households": [
+        ("after", "os:replace", "detailed_groups/persons.parquet"),
+        ("after", "os:replace", "spine/group_totals.parquet"),
+        ("before", "os:replace", "detailed_groups_shards.json"),
+        ("after", CHARGE, "detailed-households"),
+        ("before", "os:link", f"{MEASURED}/detailed_households/t3/us/TRACT/2"),
+        ("after", "os:link", f"{MEASURED}/detailed_households/t4/us/COUNTY/2"),
+        ("before", RECORD, "detailed_households/t4/us/STATE/2"),
+        ("after", "os:replace", "release-unchecked/t3.csv"),
+        ("before", "os:rename", "release-unchecked"),
+    ],
     "group sizes": [
         ("after", "os:replace", "manifest.json"),
         ("after", "os:replace", "hierarchy/regions.parquet"),

@@ -198,6 +198,48 @@ REFUSED: dict[str, dict[str, tuple[Change, str]]] = {
 }
 
 
+HOUSEHOLDS = "detailed households"
+REFUSED[HOUSEHOLDS] = {
+    "no thresholds": (
+        replaced(PARAMETERS, "thresholds_h_t4", "thresholds_h_t5"),
+        "the key 'thresholds_h_t4' is missing",
+    ),
+    "budget negative": (
+        replaced(PARAMETERS, 'h_t3_level_1_usa": 0.25', 'h_t3_level_1_usa": -0.25'),
+        "privacy_budget_h_t3_level_1_usa is negative",
+    ),
+    "unknown tabulation": (
+        replaced(SETTINGS, "[privacy]", '[mechanism.budgets.t5.USA]\n1 = "1"\n[privacy]'),
+        "mechanism.budgets.t5 must be one of t3, t4",
+    ),
+    "no run": (
+        replaced(SETTINGS, 'groups = "groups"', 'groups = "params"'),
+        "params is no directory of a run",
+    ),
+    "no release": (removed("groups/release/t1.csv"), "the run groups has no release yet"),
+    "other people": (
+        replaced(SETTINGS, 'dataset = "people"', 'dataset = "others"'),
+        "input.groups is of the dataset people; name a run of others",
+    ),
+    "another specification": (
+        replaced("params/race-characteristic-iterations.txt", "Region 0", "Region zero"),
+        "a run with another specification of groups",
+    ),
+    "an edited run": (
+        replaced("groups/settings.toml", "confidential = true", ""),
+        "has been edited since the run began",
+    ),
+    "no such pass": (
+        replaced(SETTINGS, "[privacy]", "[mechanism]\nrun_us = false\nrun_pr = true\n[privacy]"),
+        "no row is in the states of the pass run_pr",
+    ),
+    "a type that members contradict": (
+        with_first("units.parquet", "HHT", int(PLANTED[0])),
+        "HHT of a housing unit must be what its members in persons.parquet tell",
+    ),
+}
+
+
 def run_refused(case: str, folder: Path, capsys: pytest.CaptureFixture[str], code: int) -> str:
     """The one sentence of a run that is refused, and leaves nothing but what it read."""
     run = folder / "run"

@@ -164,6 +164,19 @@ def test_bounded_figures_of_every_kind_of_guarantee():
     assert Guarantee("pure_dp", half, "unbounded").bounded_rho == half
 
 
+def test_of_several_records_one_is_charged_and_all_are_stated():
+    """As households of SafeTab-H: one that is changed costs twice the rho of one added, and two
+    that move the same counts four times that; under pure DP losses add up before they are squared.
+    """
+    half, neighbors = Fraction(1, 2), "unbounded_one_of_several"
+    zcdp = Guarantee("zcdp", half, neighbors)
+    assert (zcdp.own_rho, zcdp.bounded_rho, zcdp.stated_rho) == (half, 2 * half, 8 * half)
+    pure = Guarantee("pure_dp", half, neighbors)
+    assert pure.bounded_rho == (2 * half) ** 2 / 2
+    assert pure.stated_rho == (4 * half) ** 2 / 2
+    assert compose([zcdp, pure]).parameter == zcdp.bounded_rho + pure.bounded_rho
+
+
 def test_composition_adds_rho_and_delta():
     total = compose(
         [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from spineflow.tasks.detailed_groups.workload.mapping import (
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.detailed_groups.workload.regions import NO_REGION
+from spineflow.tasks.detailed_groups.workload.tabulations import N_FINEST
 
 N_AREAS = 12
 
@@ -132,11 +134,28 @@ def test_batches_are_no_matter(batches) -> None:
         *(
             np.concatenate([getattr(batch, name) for batch in batches])
             for name in PersonBatch.__dataclass_fields__
+            if name != "household"
         )
     )
     for one, other in zip(tally(batches), tally([whole]), strict=True):
         for name in type(one).__dataclass_fields__:
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_of_households_householders_are_counted_and_everybody_is_known(batches) -> None:
+    """By the cell of their household, which says nothing of anybody else."""
+    random = np.random.default_rng(4)
+    cells = [random.integers(-1, N_FINEST, len(batch.block)) for batch in batches]
+    told = [
+        dataclasses.replace(batch, household=own) for batch, own in zip(batches, cells, strict=True)
+    ]
+    counted, identity = tally(told)
+    for name in type(identity).__dataclass_fields__:
+        assert np.array_equal(getattr(identity, name), getattr(tally(batches)[1], name))
+    every = np.concatenate(cells)
+    assert counted.count.sum() == (every >= 0).sum()
+    found = np.bincount(counted.cell, weights=counted.count, minlength=N_FINEST)
+    assert np.array_equal(found, np.bincount(every[every >= 0], minlength=N_FINEST))
 
 
 def test_identity_counts_persons_by_block_age_and_race(batches) -> None:

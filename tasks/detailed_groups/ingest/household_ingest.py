@@ -1,0 +1,119 @@
+"""Ingest of a detailed-households run: public geography, parameters and totals, confidential
+householders.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from ...ledger.identity import store_identity
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...runs.stamps import write_parquet
+from ...tables.findings import InputCheck
+from ...tables.outcomes import write_input_outcomes
+from ..paths import geography_file, parameters_folder, persons_file, write_shards
+from ..settings import DetailedHouseholdsSettings
+from ..workload.households import HouseholdParameters
+from ..workload.parameters import copy_parameters, read_parameters, read_specification
+from ..workload.regions import REGION_TYPES
+from ..workload.tabulations import HOUSEHOLD_TABULATIONS
+from .counts import write_persons
+from .group_totals import measured_totals, read_group_totals, write_totals
+from .ingest import input_digests, names_of, run_regions, run_specification, run_universe, shards
+from .inputs import GroupsInput, check_groups_input
+from .region_names import write_run_names
+
+
+def parameters_of(settings: DetailedHouseholdsSettings, directory: str = "") -> HouseholdParameters:
+    """The parameters of both tabulations, from the settings' own folder or from a copy of it.
+
+    Raises InputRefused with one sentence about the first fault.
+    """
+    folder, infinite = directory or settings.input.parameters, settings.privacy.infinite
+    return HouseholdParameters(
+        {
+            name: read_parameters(
+                folder, settings.mechanism.config, infinite=infinite, keys=tabulation.keys
+            )
+            for name, tabulation in HOUSEHOLD_TABULATIONS.items()
+        }
+    )
+
+
+def run_parameters(run: RunDirectory, settings: DetailedHouseholdsSettings) -> HouseholdParameters:
+    """The parameters of a run that has ingested its input."""
+    return parameters_of(settings, str(parameters_folder(run)))
+
+
+def check_input_of(
+    settings: DetailedHouseholdsSettings, scratch: Path | None = None
+) -> InputCheck[GroupsInput]:
+    """Read and check the input that the settings name, the finished run unless it is still to come.
+
+    `scratch` is the folder for temporary files of confidential rows. Raises InputRefused.
+    """
+    specification = read_specification(settings.input.parameters)
+    names_of(settings)
+    parameters = parameters_of(settings)
+    if not settings.input.awaited:
+        read_group_totals(settings, specification)
+    return check_groups_input(
+        settings.input.tables, specification, parameters.first, scratch, of_households=True
+    )
+
+
+def ingest_input(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
+    """Write parameters, geography, totals and shards, and in confidence the householders.
+
+    Raises InputRefused as the ingest of persons does, for a finished run that cannot be used, and
+    for a pass of which it has no group.
+    """
+    specification = read_specification(settings.input.parameters)
+    totals = read_group_totals(settings, specification)
+    parameters = parameters_of(settings)
+    check = check_groups_input(
+        settings.input.tables,
+        specification,
+        parameters.first,
+        run.confidential,
+        of_households=True,
+    )
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
+    result = check.accepted(with_counts=not settings.input.confidential)
+    store_identity(run, settings, lambda key: input_digests(result, key))
+    write_persons(persons_file(run), result.persons)
+    copy_parameters(settings.input.parameters, parameters_folder(run))
+    write_run_names(run, names_of(settings))
+    write_parquet(geography_file(run), pa.Table.from_pandas(result.blocks, preserve_index=False))
+    run_specification(run)
+    levels = parameters.levels()
+    regions = {region_type: run_regions(run, region_type) for region_type, _ in levels}
+    universes = {level: run_universe(run, *level) for level in levels}
+    chosen = measured_totals(totals, regions, universes)
+    measured = {REGION_TYPES[name].region_pass for name in chosen["region_type"].unique()}
+    for region_pass in parameters.passes:
+        if region_pass not in measured:
+            raise InputRefused(
+                f"input.groups has no group of the pass run_{region_pass} in these regions; name a "
+                f"run that has them, or set run_{region_pass} to false."
+            )
+    write_totals(run, chosen)
+    # Where no group has a total, there is nothing to measure.
+    groups = {
+        level: chosen[
+            (chosen["region_type"] == level[0])
+            & chosen["iteration_code"].isin(set(universes[level].codes))
+        ]["region_id"]
+        for level in levels
+    }
+    kept = [
+        shard
+        for shard in shards(run, levels)
+        if groups[shard.region_type, shard.level]
+        .isin(set(regions[shard.region_type].ids[shard.start : shard.stop]))
+        .any()
+    ]
+    write_shards(run, kept)

@@ -1,0 +1,243 @@
+"""What a detailed-households run would cost, and what it buys, before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...ledger.accounting import UNBOUNDED
+from ...ledger.summary import REPORT_DELTA
+from ...noise.quantiles import margin
+from ...noise.sums import margin_of_sum
+from ...products.privacy_curves import Curves, with_exact
+from ...runs.errors import InputRefused
+from ..ingest.household_ingest import parameters_of
+from ..settings import DetailedHouseholdsSettings
+from ..workload.exact_loss import household_curve
+from ..workload.explorer import LevelBudget, budget_for_margin, noise_parameter
+from ..workload.households import HouseholdParameters, bounded_epsilons, household_plan
+from ..workload.parameters import read_specification
+from ..workload.regions import REGION_TYPES
+from ..workload.specification import Specification
+from ..workload.tabulations import HouseholdTabulation
+from ..workload.wanted_margins import level_budgets, shown_percent
+
+
+@dataclass(frozen=True)
+class HouseholdFigures:
+    """What the budget of a tabulation buys at a level.
+
+    margin : the smallest m with P(|X| <= m) >= the coverage, X being the noise of a count.
+    margins_of_totals : those of the sums of all counts of each table.
+    """
+
+    tabulation: HouseholdTabulation
+    region_type: str
+    level: int
+    budget: LevelBudget
+    thresholds: tuple[int, ...]
+    margin: int
+    margins_of_totals: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        """The level in words."""
+        return f"{self.tabulation.name.upper()} {self.region_type}, level {self.level}"
+
+
+def household_figures(
+    parameters: HouseholdParameters,
+    specification: Specification,
+    region_pass: str,
+    settings: DetailedHouseholdsSettings,
+) -> tuple[HouseholdFigures, ...]:
+    """Margins of error of every measured level of a pass, tabulation by tabulation.
+
+    Raises InputRefused for a budget so small that its noise is too wide to tell them.
+    """
+    coverage = settings.mechanism.coverage
+    found = []
+    for tabulation, own in parameters.tables():
+        for (region_type, level), budget in level_budgets(own, specification, region_pass).items():
+            noise = budget.second_stage
+            try:
+                found.append(
+                    HouseholdFigures(
+                        tabulation,
+                        region_type,
+                        level,
+                        budget,
+                        own.thresholds[region_type, level],
+                        margin(noise, coverage),
+                        tuple(
+                            margin_of_sum(noise, n, coverage)
+                            for n in tabulation.tabulation.n_cells.tolist()
+                        ),
+                    )
+                )
+            except ValueError as error:
+                raise InputRefused(
+                    f"The budget of {tabulation.name}, {region_type}, level {level}, is "
+                    f"{budget.budget}: {error}; give it more, or 0 to leave it out."
+                ) from None
+    return tuple(found)
+
+
+def refuse_settings(settings: DetailedHouseholdsSettings) -> None:
+    """Refuse parameters or a specification that contradict themselves, before input is read.
+
+    Raises InputRefused.
+    """
+    parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    _refuse_idle(settings, parameters)
+    if not settings.privacy.infinite:
+        for region_pass in parameters.passes:
+            household_figures(parameters, specification, region_pass, settings)
+
+
+def _refuse_idle(settings: DetailedHouseholdsSettings, parameters: HouseholdParameters) -> None:
+    own = settings.mechanism
+    for key in ("budgets", "thresholds"):
+        for name, of_types in getattr(own, key).items():
+            for region_type, levels in of_types.items():
+                where = f"mechanism.{key}.{name}.{region_type}"
+                region_pass = REGION_TYPES[region_type].region_pass
+                if region_pass not in parameters.passes:
+                    raise InputRefused(
+                        f"{where} does nothing without run_{region_pass} = true; remove it."
+                    )
+                for level in levels if key == "thresholds" else ():
+                    if not parameters.measures(name, region_type, int(level)):
+                        raise InputRefused(
+                            f"{where}.{level} does nothing without a budget of {region_type}, "
+                            f"level {level}; remove it."
+                        )
+    if own.states is not None and not parameters.first.run_us:
+        raise InputRefused("mechanism.states does nothing without run_us = true; remove it.")
+
+
+def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
+    """What a run would cost, and what it buys, by pass, as `spineflow budget --json` prints it.
+
+    `rho` and `epsilon` are those of one household changed, `native` of one added or removed,
+    `tabulations` the native loss of each.
+    """
+    parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    infinite = settings.privacy.infinite
+    found = {}
+    for region_pass in parameters.passes:
+        plan = household_plan(parameters, region_pass)
+        figures = (
+            () if infinite else household_figures(parameters, specification, region_pass, settings)
+        )
+        epsilon = bounded_epsilons(parameters, region_pass)
+        exact = None
+        if not infinite:
+            tables = parameters.of.values()
+            exact = household_curve(tables, specification, region_pass, is_bounded=True)
+        report = {
+            "universe": region_pass,
+            "mechanism": plan.mechanism,
+            "neighbors": "bounded",
+            "rho": "inf" if infinite else plan.bounded_rho,
+            "delta": str(REPORT_DELTA),
+            "epsilon": dict.fromkeys(epsilon, "inf") if infinite else epsilon,
+            "native": {
+                "neighbors": UNBOUNDED,
+                plan.symbol: "inf" if infinite else str(plan.loss),
+            },
+            "tabulations": {
+                name: "inf" if infinite else str(own.total_of(region_pass))
+                for name, own in parameters.of.items()
+            },
+            "attributes": {},
+            "block_within": {},
+            "levels": [
+                {
+                    "tabulation": item.tabulation.name,
+                    "region_type": item.region_type,
+                    "level": item.level,
+                    "budget": str(item.budget.budget),
+                    "stability": item.budget.stability,
+                    "confidence": str(settings.mechanism.coverage),
+                    "margin": item.margin,
+                    "margins_of_totals": dict(
+                        zip(item.tabulation.names, item.margins_of_totals, strict=True)
+                    ),
+                    "table_thresholds": list(item.thresholds),
+                }
+                for item in figures
+            ],
+            "queries": list(_queries(figures, parameters, region_pass)),
+        }
+        found[region_pass] = with_exact(report, exact)
+    return found
+
+
+def _queries(
+    figures: tuple[HouseholdFigures, ...], parameters: HouseholdParameters, region_pass: str
+) -> Iterator[dict[str, str | None]]:
+    total = parameters.total_of(region_pass)
+    for item in figures:
+        parameter = str(noise_parameter(item.budget.second_stage))
+        yield {
+            "geolevel": item.region_type,
+            "query": f"{item.tabulation.name}, level {item.level}",
+            "share": str(item.budget.budget / total),
+            "sigma_squared": None if item.budget.is_pure else parameter,
+            **({"scale": parameter} if item.budget.is_pure else {}),
+        }
+
+
+def curves(settings: DetailedHouseholdsSettings) -> Curves | None:
+    """The curves of every pass; None without noise."""
+    if settings.privacy.infinite:
+        return None
+    return curves_of(parameters_of(settings), read_specification(settings.input.parameters))
+
+
+def curves_of(parameters: HouseholdParameters, specification: Specification) -> Curves:
+    """By pass, in words, the curve of one household added or removed, and its rho."""
+    plans = {name: household_plan(parameters, name) for name in parameters.passes}
+    return Curves(
+        {plan.universe: plan.promised.own_rho for plan in plans.values()},
+        {
+            plan.universe: household_curve(
+                parameters.of.values(), specification, name, is_bounded=False
+            )
+            for name, plan in plans.items()
+        },
+        "whether this one's record is there or not",
+    )
+
+
+def needed(settings: DetailedHouseholdsSettings, target: str, margin: int) -> str:
+    """A sentence: the budget at which counts have a margin of error; `target` is a tabulation, a
+    region type and a level, as in T3:TRACT:2.
+
+    Raises InputRefused for a level that is not measured and a margin that cannot be met.
+    """
+    parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    levels = {
+        f"{name.upper()}:{region_type}:{level}": budget
+        for name, own in parameters.of.items()
+        for region_pass in parameters.passes
+        for (region_type, level), budget in level_budgets(own, specification, region_pass).items()
+    }
+    if target not in levels:
+        raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
+    level, coverage = levels[target], settings.mechanism.coverage
+    try:
+        found = budget_for_margin(level, margin, coverage=coverage)
+    except ValueError as error:
+        raise InputRefused(f"--target {target}: {error}.") from None
+    symbol = "epsilon" if level.is_pure else "rho"
+    return (
+        f"A count of {target} is within {margin} of the truth with a probability of "
+        f"{shown_percent(coverage)} % at {symbol} {float(found):.6g} of the level (now "
+        f"{float(level.budget):.4g})"
+    )

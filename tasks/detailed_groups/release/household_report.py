@@ -1,0 +1,292 @@
+"""What certificate and report of a detailed-households run say: public content only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from ...pages.document import NONE, Block, Document, Section, Table
+from ...products.certificate import BLURRED, Exact, Facts, exact_section
+from ...products.privacy_curves import exact_figures
+from ...products.reports import Overview, bars_panel, first_rows, report_document
+from ...products.statement import Statement, in_one_sentence
+from ...runs.directory import RunDirectory
+from ..ingest.household_ingest import run_parameters
+from ..ingest.ingest import run_specification
+from ..settings import DetailedHouseholdsSettings
+from ..workload.households import HouseholdParameters, household_plan
+from ..workload.wanted_margins import shown_percent
+from .front_page import shown_level
+from .household_budget import HouseholdFigures, curves_of, household_figures
+from .household_files import TIDY_FILE, measured_groups
+
+FIRST_COLUMNS = ("region_name", "iteration_name", "category", "margin", "count")
+"""Columns of the first released counts."""
+
+EXACT = (
+    Exact("groups and regions", "which groups and regions there are is public, not their size"),
+    Exact(
+        "the earlier release",
+        "which groups have tables, and how detailed they are, follows from the noisy totals of "
+        "persons that are released already, and is charged with those",
+    ),
+)
+
+
+def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Facts:
+    """What the certificate of a run says, the margins of its noise among it."""
+    parameters = run_parameters(run, settings)
+    sections: tuple[Section, ...] = ()
+    exact: tuple[Block, ...] = ()
+    if settings.is_private:
+        exact = exact_figures(curves_of(parameters, run_specification(run)))
+        sections = (margins_section(figures_of_run(run, settings), settings),)
+    percent = shown_percent(settings.mechanism.coverage)
+    return Facts(
+        made=(
+            "by the SafeTab-H mechanism: households of every group of the specification that has a "
+            "released total of persons were counted with noise by type and by tenure, as finely as "
+            "that total allows"
+        ),
+        public=(
+            f"{BLURRED} A number of a small group says little: it may be noise alone. The margin "
+            f"within which a number is of the truth in {percent} of 100 cases stands under margins "
+            "of error."
+        ),
+        statement=statement_of(settings, parameters, exact),
+        exact=EXACT,
+        sections=sections,
+    )
+
+
+def statement_of(
+    settings: DetailedHouseholdsSettings,
+    parameters: HouseholdParameters,
+    figures: tuple[Block, ...] = (),
+) -> Statement:
+    """The guarantee for one household, added or removed, by pass.
+
+    `figures` stand beside those of the guarantee.
+    """
+    if not settings.is_private:
+        return Statement(settings.why_not_private, (), (), ())
+    twice = "the epsilon" if parameters.is_pure else "the rho (as in Theorem 2 of SafeTab-P)"
+    more = "twice the epsilon of that" if parameters.is_pure else "four times that rho"
+    together = ""
+    if len(parameters.passes) > 1:
+        together = (
+            "No household is counted in both passes, so that the larger loss is that of both "
+            "together."
+        )
+    return Statement(
+        None,
+        (
+            "Protected is every household's record: the groups of its householder, its type, its "
+            "tenure and its block.",
+        ),
+        (
+            "The guarantee compares two tables, one of which has one household more than the "
+            f"other. Changing a household instead costs twice {twice}, which the ledger counts. "
+            f"Who moves from one household to another changes both, for which {more} holds.",
+        ),
+        tuple(household_plan(parameters, name).stated for name in parameters.passes),
+        together,
+        are_disjoint=True,
+        further=figures,
+    )
+
+
+def figures_of_run(
+    run: RunDirectory, settings: DetailedHouseholdsSettings
+) -> tuple[HouseholdFigures, ...]:
+    """What the budgets of a run's levels buy; none without noise."""
+    if settings.privacy.infinite:
+        return ()
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    return tuple(
+        figure
+        for region_pass in parameters.passes
+        for figure in household_figures(parameters, specification, region_pass, settings)
+    )
+
+
+def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
+    """Margins of error and thresholds of levels."""
+    rows = tuple(
+        (
+            item.tabulation.name.upper(),
+            item.region_type,
+            item.level,
+            str(item.budget.budget),
+            item.budget.stability,
+            item.margin,
+            ", ".join(map(str, item.margins_of_totals)),
+            ", ".join(map(str, item.thresholds)),
+        )
+        for item in figures
+    )
+    headers = (
+        "tabulation",
+        "region type",
+        "level",
+        "budget",
+        "groups of a household",
+        "margin of a count",
+        "of the total, by table",
+        "tables from totals of",
+    )
+    return Table(headers, rows, "margin of a count")
+
+
+def margins_section(
+    figures: tuple[HouseholdFigures, ...], settings: DetailedHouseholdsSettings
+) -> Section:
+    """Margins of error, for certificate and report."""
+    percent = shown_percent(settings.mechanism.coverage)
+    return Section(
+        "Margins of error",
+        (
+            "The margin of a noisy count is the smallest number within which it is of the truth "
+            f"with a probability of {percent} %, by the distribution of the noise. A category that "
+            "holds others is the sum of their counts, and has a larger margin, which the tidy file "
+            "tells. A group has the table whose threshold its released total of persons reaches.",
+            margins_table(figures),
+        ),
+    )
+
+
+def report(
+    run: RunDirectory, settings: DetailedHouseholdsSettings, accuracy: pd.DataFrame | None
+) -> Document:
+    """The public report: what was asked, how exact it is, which tables groups have.
+
+    Errors are given, and shown, for input that is not confidential alone.
+    """
+    parameters, figures = run_parameters(run, settings), figures_of_run(run, settings)
+    sections = [_guarantee(parameters, infinite=settings.privacy.infinite)]
+    if figures:
+        sections.append(margins_section(figures, settings))
+    sections += [exact_section(EXACT), _tables(run, parameters)]
+    if accuracy is not None:
+        sections.append(_accuracy(accuracy))
+    overview = Overview(
+        f"Households by detailed race and ethnicity group of the householder of the dataset "
+        f"{settings.privacy.dataset}, by the mechanism SafeTab-H",
+        in_one_sentence(statement_of(settings, parameters)),
+        (_budget(parameters, infinite=settings.privacy.infinite), _front(figures, accuracy)),
+        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
+    )
+    return report_document(run, settings, overview, sections)
+
+
+def _guarantee(parameters: HouseholdParameters, *, infinite: bool) -> Section:
+    rows = []
+    for region_pass in parameters.passes:
+        plan = household_plan(parameters, region_pass)
+        own = [str(table.total_of(region_pass)) for table in parameters.of.values()]
+        losses = [*own, str(plan.loss), plan.bounded_rho]
+        rows.append((region_pass, plan.symbol, *("inf" if infinite else loss for loss in losses)))
+    headers = ("pass", "in", *(name.upper() for name in parameters.of), "both", "changing one: rho")
+    return Section(
+        "What is guaranteed",
+        (
+            "Households of every group with a released total of persons were measured with noise, "
+            "by type (T3) and by tenure (T4). The budgets of the levels of a pass add up, and so "
+            "do those of both tabulations; choosing the tables cost nothing, since the totals are "
+            "released already.",
+            Table(headers, tuple(rows), "both"),
+        ),
+    )
+
+
+def _budget(parameters: HouseholdParameters, *, infinite: bool) -> Section:
+    title = "The budget"
+    if infinite:
+        return Section(title, ("No noise was drawn.",))
+    loss = "epsilon" if parameters.is_pure else "rho"
+    levels = parameters.levels()
+    series = {
+        f"{loss} of {name.upper()}": [
+            float(own.budget_of(*level)) if parameters.measures(name, *level) else 0.0
+            for level in levels
+        ]
+        for name, own in parameters.of.items()
+    }
+    return bars_panel(
+        title,
+        "Loss of every population group level; the levels of a pass add up, and both tabulations.",
+        [shown_level(*level) for level in levels],
+        series,
+        value_label=loss,
+    )
+
+
+def _front(figures: tuple[HouseholdFigures, ...], accuracy: pd.DataFrame | None) -> Section:
+    if accuracy is None:
+        title = "What the budget implies"
+        if not figures:
+            return Section(title, ("No noise was drawn.",))
+        shown = {f"{shown_level(f.region_type, f.level)}": float(f.margin) for f in figures}
+        return bars_panel(
+            title,
+            "Margin of error of a count of households.",
+            list(shown),
+            {"margin": list(shown.values())},
+            value_label="margin of error (households)",
+        )
+    labels, errors = [], []
+    for (region_type, level), rows in accuracy.groupby(["region_type", "level"], sort=False):
+        labels.append(shown_level(str(region_type), int(level)))
+        errors.append(float(np.average(rows["mean_absolute_cell_error"], weights=rows["groups"])))
+    return bars_panel(
+        "How accurate it is",
+        "Mean absolute error of a measured count of households, by population group level.",
+        labels,
+        {"error": errors},
+        value_label="mean absolute error (households)",
+    )
+
+
+def _tables(run: RunDirectory, parameters: HouseholdParameters) -> Section:
+    rows = []
+    for tabulation, _ in parameters.tables():
+        for region_type, level, groups in measured_groups(run, parameters, tabulation.name):
+            times = np.bincount(groups["table"].to_numpy(), minlength=len(tabulation.names))
+            counted = [f"{name}: {n:,}" for name, n in zip(tabulation.names, times, strict=True)]
+            rows.append((region_type, level, tabulation.what, groups.num_rows, ", ".join(counted)))
+    return Section(
+        "Groups at each table",
+        (
+            "By the released totals of persons: how many groups have a table, and which.",
+            Table(("region type", "level", "tabulation", "groups", "by table"), tuple(rows)),
+        ),
+    )
+
+
+def _accuracy(accuracy: pd.DataFrame) -> Section:
+    figures = {
+        "groups": "groups",
+        "mean_absolute_error": "mean |error| of totals",
+        "mean_error": "mean error of totals",
+        "mean_absolute_cell_error": "mean |error| of counts",
+    }
+    rows = tuple(
+        (
+            row["region_type"],
+            int(row["level"]),
+            row["table"],
+            *(NONE if pd.isna(row[name]) else row[name] for name in figures),
+        )
+        for row in accuracy.to_dict("records")
+    )
+    return Section(
+        "Accuracy",
+        (
+            "Differences between the release and the input, which is not confidential.",
+            Table(
+                ("region type", "level", "table", *figures.values()),
+                rows,
+                figures["mean_absolute_error"],
+            ),
+        ),
+    )

@@ -1,0 +1,172 @@
+"""Households: the figures of the 2020 production run, its tables, and the curves of one change."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
+from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
+from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, household_curve
+from spineflow.tasks.detailed_groups.workload.explorer import noise_parameter
+from spineflow.tasks.detailed_groups.workload.households import (
+    HouseholdParameters,
+    household_plan,
+    tabulation_plan,
+)
+from spineflow.tasks.detailed_groups.workload.mechanism import mechanism_parameters, thresholds_key
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
+from spineflow.tasks.detailed_groups.workload.tabulations import (
+    HOUSEHOLD_TABULATIONS,
+    NOT_MEASURED,
+    SEX_BY_AGE,
+)
+from spineflow.tasks.detailed_groups.workload.wanted_margins import level_budgets
+from spineflow.tasks.noise.quantiles import margin
+from spineflow.validation.detailed_groups.households import CATEGORIES
+
+STATE_TYPES = ("USA", "STATE", "PR-STATE")
+
+
+def budget_of_2020(region_type: str, level: int) -> str:
+    """As `config.json` of the production run has it, for type and tenure alike."""
+    if level == 1:
+        return "0" if region_type == "AIANNH" else "0.006915"
+    return "1.920800" if region_type in STATE_TYPES else "0.142869"
+
+
+def thresholds_of_2020(region_type: str, level: int) -> list[int]:
+    if level == 1 and region_type != "AIANNH":
+        return [4971, 19971, 149971 if region_type in STATE_TYPES else 149970]
+    return [471, 971, 6971] if region_type in STATE_TYPES else [971, 4971, 19971]
+
+
+def config_of_2020() -> dict[str, object]:
+    config: dict[str, object] = {
+        "max_race_codes": 8,
+        "allow_negative_counts": True,
+        "run_us": True,
+        "run_pr": True,
+        "reader": "cef",
+        "state_filter_us": ["44"],
+        "privacy_defn": "zcdp",
+    }
+    levels = [(name, level) for name in REGION_TYPES for level in (1, 2)]
+    for tabulation in HOUSEHOLD_TABULATIONS.values():
+        keys = tabulation.keys
+        for name, level in levels:
+            config[keys.budget(name, level)] = Fraction(budget_of_2020(name, level))
+        config[keys.thresholds] = {
+            thresholds_key(name, level): thresholds_of_2020(name, level)[: keys.n_thresholds]
+            for name, level in levels
+        }
+    return config
+
+
+@pytest.fixture(scope="module")
+def parameters() -> HouseholdParameters:
+    return HouseholdParameters(
+        {
+            name: mechanism_parameters(config_of_2020(), keys=tabulation.keys)
+            for name, tabulation in HOUSEHOLD_TABULATIONS.items()
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def specification(tmp_path_factory: pytest.TempPathFactory):
+    """One of which, as of that of 2020, a person is in nine groups of a level."""
+    folder = tmp_path_factory.mktemp("specification")
+    generate_specification(folder, regional=9, detailed=40)
+    return read_specification(str(folder))
+
+
+def test_the_losses_are_those_of_2020(parameters: HouseholdParameters) -> None:
+    assert list(parameters.of) == ["t3", "t4"]
+    for own in parameters.of.values():
+        assert own.total_of("us") == Fraction("4.447651")
+        assert own.total_of("pr") == Fraction("2.377067")
+        assert ("AIANNH", 1) not in {(b.region_type, b.level) for b in own.budgets}
+    assert parameters.total_of("us") == Fraction("8.895302") == parameters.total
+    for name in parameters.of:
+        guarantee = tabulation_plan(parameters, name).promised
+        assert guarantee.parameter == Fraction("4.447651")
+        # One household changed costs twice as much, and two of them, as of who moves, eight times.
+        assert guarantee.bounded_rho == 2 * Fraction("4.447651")
+        assert guarantee.stated_rho == 8 * Fraction("4.447651")
+
+
+def test_variances_and_margins_are_those_of_2020(
+    parameters: HouseholdParameters, specification
+) -> None:
+    due = {Fraction("0.006915"): 50, Fraction("1.9208"): 3, Fraction("0.142869"): 11}
+    seen = set()
+    for own in parameters.of.values():
+        for region_pass in parameters.passes:
+            for budget in level_budgets(own, specification, region_pass).values():
+                assert budget.stability == 9
+                noise = budget.second_stage
+                assert noise == budget.total_only
+                assert noise_parameter(noise) == 9 / (2 * budget.budget)
+                assert margin(noise, Fraction(95, 100)) == due[budget.budget]
+                seen.add(budget.budget)
+    assert seen == set(due)
+
+
+def test_thresholds_are_as_many_as_the_tables_need() -> None:
+    config = config_of_2020()
+    type_keys, tenure_keys = (one.keys for one in HOUSEHOLD_TABULATIONS.values())
+    swapped = config | {tenure_keys.thresholds: config[type_keys.thresholds]}
+    with pytest.raises(SpecificationError, match="must be a list of 1 number;"):
+        mechanism_parameters(swapped, keys=tenure_keys)
+    mechanism_parameters(swapped, keys=type_keys)
+
+
+def test_curves_have_the_rho_that_is_charged(
+    parameters: HouseholdParameters, specification
+) -> None:
+    for region_pass in parameters.passes:
+        for is_bounded in (False, True):
+            tables = parameters.of.values()
+            curve = household_curve(tables, specification, region_pass, is_bounded=is_bounded)
+            assert curve.rho == (1 + is_bounded) * parameters.total_of(region_pass)
+            assert household_plan(parameters, region_pass).loss == parameters.total_of(region_pass)
+    for name, own in parameters.of.items():
+        curve = curve_of_change(own, specification)
+        assert curve.rho == tabulation_plan(parameters, name).promised.bounded_rho
+
+
+PRODUCTION = {
+    "t3": {
+        0: dict.fromkeys((1, 2, 3, 4, 5), 0),
+        1: {1: 1, 2: 1, 3: 1, 4: 6, 5: 6},
+        2: {1: 2, 2: 3, 3: 3, 4: 7, 5: 8},
+        3: {1: 2, 2: 4, 3: 5, 4: 7, 5: 8},
+    },
+    "t4": {0: dict.fromkeys((1, 2, 3), 0), 1: {1: 1, 2: 2, 3: 3}},
+}
+"""The cell of each type, and of each tenure, in the tables of the production program."""
+
+
+@pytest.mark.parametrize("name", HOUSEHOLD_TABULATIONS)
+def test_cells_and_sums_are_those_of_the_production_program(name: str) -> None:
+    own, known = HOUSEHOLD_TABULATIONS[name], CATEGORIES[name]
+    tabulation = own.tabulation
+    for table, cells in PRODUCTION[name].items():
+        measured = [category.code for category in own.measured(table)]
+        assert measured == sorted(set(cells.values())) == list(known.measured[table])
+        assert tabulation.n_cells[table] == len(measured)
+        for cell, position in enumerate(own.positions.tolist()):
+            assert measured[tabulation.cell_of[table, cell]] == cells[position + 1]
+        assert own.shown[table] == known.shown(table)
+        sums = [own.cells_in(table, code) for code in own.shown[table]]
+        np.testing.assert_array_equal(np.stack(sums), known.sums(table))
+    assert [len(shown) - 1 for shown in own.shown] == ([0, 2, 6, 8] if name == "t3" else [0, 3])
+    assert own.names == known.tables
+
+
+def test_groups_that_are_not_measured_have_no_counts() -> None:
+    table = np.array([2, NOT_MEASURED, 0, NOT_MEASURED], dtype=np.int8)
+    assert SEX_BY_AGE.offsets(table).tolist() == [0, 18, 18, 19, 19]
