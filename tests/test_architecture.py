@@ -21,7 +21,7 @@ PACKAGES = ("flows", "tasks", "geography", "validation")
 LIBRARY = REPOSITORY / "library"
 """What `spineflow` itself is: the public interface."""
 
-PRODUCTS = ("topdown", "detailed_groups", "group_sizes", "trips", "evidence", "tune")
+PRODUCTS = ("topdown", "detailed_groups", "group_sizes", "trips", "evidence", "tune", "population")
 ROOMS = (
     "noise",
     "pages",

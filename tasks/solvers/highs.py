@@ -38,7 +38,8 @@ class HighsResult:
     """`x` is the optimal solution where there is one, else None.
 
     Of an integer program that met a limit, `incumbent` is the best solution found, if any, and no
-    solution has an objective below `bound`.
+    solution has an objective below `bound`. `duals` are the prices of the rows, of a linear program
+    that was solved.
     """
 
     status: SolveStatus
@@ -47,6 +48,7 @@ class HighsResult:
     iterations: int
     incumbent: np.ndarray | None = None
     bound: float = -np.inf
+    duals: np.ndarray | None = None
 
 
 def _solver() -> highspy.Highs:
@@ -107,9 +109,10 @@ def solve(
     solver.run()
     status = _STATUS.get(solver.getModelStatus(), SolveStatus.FAILED)
     info = solver.getInfo()
-    x = None
+    x = duals = None
     if status is SolveStatus.OPTIMAL:
         x = np.array(solver.getSolution().col_value, dtype=np.float64)
+        duals = np.array(solver.getSolution().row_dual, dtype=np.float64)
     iterations = max(info.simplex_iteration_count, info.qp_iteration_count, 0)
     incumbent, bound = x, -np.inf
     if integral is not None:
@@ -117,7 +120,7 @@ def solve(
         if info.primal_solution_status == highspy.kSolutionStatusFeasible:
             incumbent = np.array(solver.getSolution().col_value, dtype=np.float64)
     value = float(info.objective_function_value)
-    return HighsResult(status, x, value, int(iterations), incumbent, bound)
+    return HighsResult(status, x, value, int(iterations), incumbent, bound, duals)
 
 
 def _with_diagonal(lp: highspy.HighsLp, diagonal: np.ndarray) -> highspy.HighsModel:

@@ -1,0 +1,123 @@
+"""One population for the persons and households of blocks, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TypeVar
+
+import numpy as np
+
+from ...census.households import Members
+from ..workload.levels import are_possible, household_levels
+from ..workload.places import N_PLACES, places_of
+from .composition import Households, nearest_composition
+from .fallback import simple_households
+from .placing import Persons, placed
+
+Record = TypeVar("Record", Persons, Households)
+
+
+class Way(StrEnum):
+    """How the households of a block were made."""
+
+    OPTIMAL = "nearest"
+    LIMIT = "within limits"
+    SIMPLE = "simple"
+
+
+@dataclass(frozen=True, eq=False)
+class Populated:
+    """Persons as members of households, which are numbered through all blocks.
+
+    members : in the order of the persons.
+    levels : (6, n_households) what members tell, see `household_levels`.
+    way : how each block was made. cost : what its nearest composition costs, NaN of simple ones.
+    """
+
+    members: Members
+    levels: np.ndarray
+    way: tuple[Way, ...]
+    cost: np.ndarray
+
+
+def populated(
+    persons: Persons,
+    households: Households,
+    person_starts: np.ndarray,
+    household_starts: np.ndarray,
+) -> Populated:
+    """The persons of blocks as members of the households of their blocks.
+
+    person_starts, household_starts : (n_blocks + 1,) first record of each block. Persons keep
+    whether they are minors, origin and race; blocks keep their number of households. Everything
+    else is what it was where that is possible, and else as near as the program finds. Raises
+    ValueError unless every block has as many persons as households, and households where there are
+    persons.
+    """
+    n_blocks = len(person_starts) - 1
+    parts, ways, costs = [], [], []
+    for block in range(n_blocks):
+        own = _rows(persons, person_starts, block)
+        homes = _rows(households, household_starts, block)
+        members, way, cost = _nearest(own, homes)
+        parts.append(members)
+        ways.append(way)
+        costs.append(cost)
+    joined = _joined(parts, household_starts)
+    levels = household_levels(joined, int(household_starts[-1]))
+    wrong = np.flatnonzero(~are_possible(levels))
+    # Not seen to happen: patterns exclude it. A block that is wrong is made anew all the same.
+    for block in np.unique(np.searchsorted(household_starts, wrong, side="right") - 1):
+        parts[block] = _simple(persons, household_starts, person_starts, int(block))
+        ways[block], costs[block] = Way.SIMPLE, np.nan
+    if len(wrong):
+        joined = _joined(parts, household_starts)
+        levels = household_levels(joined, int(household_starts[-1]))
+    if not are_possible(levels).all():
+        raise ValueError("simple households are of a type that cannot be")
+    return Populated(joined, levels, tuple(ways), np.array(costs))
+
+
+def _nearest(persons: Persons, households: Households) -> tuple[Members, Way, float]:
+    n = len(households.kind)
+    if n == 0 and len(persons.age) == 0:
+        return _nobody(), Way.OPTIMAL, 0.0
+    places = np.bincount(places_of(persons.relationship, persons.age), minlength=N_PLACES)
+    chosen = nearest_composition(households, places) if 1 <= n <= len(persons.age) else None
+    if chosen is None:
+        return simple_households(persons, n), Way.SIMPLE, np.nan
+    way = Way.OPTIMAL if chosen.is_optimal else Way.LIMIT
+    return placed(persons, households, chosen), way, chosen.cost
+
+
+def _simple(
+    persons: Persons, household_starts: np.ndarray, person_starts: np.ndarray, block: int
+) -> Members:
+    n = int(np.diff(household_starts)[block])
+    return simple_households(_rows(persons, person_starts, block), n)
+
+
+def _nobody() -> Members:
+    none = np.empty(0, dtype=np.int64)
+    return Members(none, none, none, none, none, none)
+
+
+def _rows(records: Record, starts: np.ndarray, block: int) -> Record:
+    """The records of one block."""
+    own = slice(int(starts[block]), int(starts[block + 1]))
+    make: Callable[..., Record] = type(records)
+    return make(*(getattr(records, field.name)[own] for field in fields(records)))
+
+
+def _joined(parts: Sequence[Members], starts: np.ndarray) -> Members:
+    """Members of all blocks, their units numbered through."""
+    if not parts:
+        return _nobody()
+    unit = [part.unit + start for part, start in zip(parts, starts[:-1], strict=True)]
+    rest = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("relationship", "age", "sex", "hispanic", "race")
+    )
+    return Members(np.concatenate(unit), *rest)
