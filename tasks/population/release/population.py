@@ -54,6 +54,22 @@ class Population:
     """Which of the persons live in households."""
     made: Populated
 
+    def household_levels(self) -> np.ndarray:
+        """Levels of all households `(7, n)`, in the order of the released ones."""
+        levels = self.source.household_levels.copy()
+        levels[list(TOLD)] = self.made.levels
+        return levels
+
+    def sizes(self) -> np.ndarray:
+        """Members of all households."""
+        return np.bincount(self.made.members.unit, minlength=self.made.levels.shape[1])
+
+    def person_levels(self) -> np.ndarray:
+        """Levels of all persons `(5, n)`, in the order of the released ones."""
+        levels = self.source.person_levels.copy()
+        levels[:, self.inside] = person_levels.levels_of(self.made.members, self.sizes())
+        return levels
+
 
 def one_population(sources: Sources) -> Population:
     """Read the releases, and make households of their persons in every block.
@@ -119,16 +135,12 @@ def write_population(population: Population, folder: Path, *, is_private: bool) 
     number = unit_numbers(source.units.block, source.blocks)
     is_occupied = source.units.cell < source.n_occupied
     size = np.zeros(len(number), dtype=np.int64)
-    n_households = len(source.household_block)
-    of_household = np.bincount(made.members.unit, minlength=n_households)
     # Occupied units of a block are in the order of their tenure, and so are its households.
     if not np.array_equal(source.units.block[is_occupied], source.household_block):
         raise ValueError("a block has not as many households as occupied units")
-    size[is_occupied] = of_household
+    size[is_occupied] = population.sizes()
     levels = np.full((7, len(number)), NOBODY)
-    told = source.household_levels.copy()
-    told[list(TOLD)] = made.levels
-    levels[:, is_occupied] = told
+    levels[:, is_occupied] = population.household_levels()
     units = UnitRows(
         source.units.block,
         number,
@@ -141,8 +153,7 @@ def write_population(population: Population, folder: Path, *, is_private: bool) 
         household_types.universe().schema,
     )
     paths = [write_units(units, source.blocks, folder, is_private=is_private)]
-    everybody = source.person_levels.copy()
-    everybody[:, population.inside] = person_levels.levels_of(made.members, of_household)
+    everybody = population.person_levels()
     unit = np.full(everybody.shape[1], NOBODY)
     unit[population.inside] = number[is_occupied][made.members.unit]
     schema = person_levels.universe().schema
