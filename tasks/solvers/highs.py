@@ -30,6 +30,9 @@ _STATUS = {
     highspy.HighsModelStatus.kSolutionLimit: SolveStatus.LIMIT,
 }
 
+_DEFAULT_GAP = 1e-4
+"""HiGHS's own."""
+
 _local = threading.local()
 
 
@@ -74,13 +77,15 @@ def solve(
     integral: np.ndarray | None = None,
     iteration_limit: int | None = None,
     node_limit: int | None = None,
+    gap: float | None = None,
     time_limit: float = np.inf,
 ) -> HighsResult:
     """Minimise cost'x + x' diag(diagonal) x / 2 subject to bounds on rows and columns.
 
     `integral` marks integer columns (linear objectives only); `node_limit` ends their search after
-    so many nodes. Infinite bounds are `np.inf`. A
-    `time_limit` in seconds makes the status depend on the machine: for baselines alone.
+    so many nodes, and `gap` once a solution is within that share of its objective of the bound.
+    Infinite bounds are `np.inf`. A `time_limit` in seconds makes the status depend on the machine:
+    for baselines alone.
     """
     n_rows, n_columns = matrix.shape
     lp = highspy.HighsLp()
@@ -104,6 +109,7 @@ def solve(
     solver.setOptionValue("simplex_iteration_limit", limit)
     solver.setOptionValue("qp_iteration_limit", limit)
     solver.setOptionValue("mip_max_nodes", 2**31 - 1 if node_limit is None else node_limit)
+    solver.setOptionValue("mip_rel_gap", _DEFAULT_GAP if gap is None else gap)
     # HiGHS counts the time of all its runs together.
     solver.setOptionValue("time_limit", solver.getRunTime() + time_limit)
     solver.run()

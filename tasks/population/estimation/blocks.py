@@ -9,10 +9,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...census.households import Members
+from ...census.households import HOUSEHOLDER, Members
 from ..workload.levels import are_possible, household_levels
-from ..workload.places import N_PLACES, places_of
-from .composition import Households, nearest_composition
+from ..workload.patterns import book
+from ..workload.places import FIRST_RELATIONSHIP, N_BANDS, N_PLACES, places_of
+from .composition import Composition, Households, nearest_composition
+from .drift import Drift, origin_and_race, sex_and_age
 from .fallback import simple_households
 from .placing import Persons, placed
 
@@ -47,10 +49,12 @@ def populated(
     households: Households,
     person_starts: np.ndarray,
     household_starts: np.ndarray,
+    areas: Sequence[Sequence[str]],
 ) -> Populated:
     """The persons of blocks as members of the households of their blocks.
 
-    person_starts, household_starts : (n_blocks + 1,) first record of each block. Persons keep
+    person_starts, household_starts : (n_blocks + 1,) first record of each block.
+    areas : county, tract and block group of each block. Persons keep
     whether they are minors, origin and race; blocks keep their number of households. Everything
     else is what it was where that is possible, and else as near as the program finds. Raises
     ValueError unless every block has as many persons as households, and households where there are
@@ -58,10 +62,12 @@ def populated(
     """
     n_blocks = len(person_starts) - 1
     parts, ways, costs = [], [], []
+    drift = Drift()
     for block in range(n_blocks):
         own = _rows(persons, person_starts, block)
         homes = _rows(households, household_starts, block)
-        members, way, cost = _nearest(own, homes)
+        drift.enter(areas[block])
+        members, way, cost = _nearest(own, homes, drift)
         parts.append(members)
         ways.append(way)
         costs.append(cost)
@@ -80,16 +86,49 @@ def populated(
     return Populated(joined, levels, tuple(ways), np.array(costs))
 
 
-def _nearest(persons: Persons, households: Households) -> tuple[Members, Way, float]:
+def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Members, Way, float]:
     n = len(households.kind)
     if n == 0 and len(persons.age) == 0:
         return _nobody(), Way.OPTIMAL, 0.0
     places = np.bincount(places_of(persons.relationship, persons.age), minlength=N_PLACES)
-    chosen = nearest_composition(households, places) if 1 <= n <= len(persons.age) else None
+    is_possible = 1 <= n <= len(persons.age)
+    chosen = nearest_composition(households, places, drift) if is_possible else None
     if chosen is None:
         return simple_households(persons, n), Way.SIMPLE, np.nan
     way = Way.OPTIMAL if chosen.is_optimal else Way.LIMIT
-    return placed(persons, households, chosen), way, chosen.cost
+    members = placed(persons, households, chosen, drift)
+    _carry(drift, persons, households, chosen, members)
+    return members, way, chosen.cost
+
+
+def _carry(
+    drift: Drift,
+    persons: Persons,
+    households: Households,
+    chosen: Composition,
+    members: Members,
+) -> None:
+    """Take down what was changed, for the blocks that come."""
+    before, after = places_of(persons.relationship, persons.age), _places(members)
+    drift.add("role", before // N_BANDS, after // N_BANDS)
+    drift.add("band", before % N_BANDS, after % N_BANDS)
+    drift.add("age", sex_and_age(persons.sex, persons.age), sex_and_age(members.sex, members.age))
+    heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
+    drift.add(
+        "race",
+        origin_and_race(households.origin, households.race),
+        origin_and_race(members.hispanic[heads] - 1, persons.head_race[heads]),
+    )
+    drift.add(
+        "relationship",
+        persons.relationship - FIRST_RELATIONSHIP,
+        members.relationship - FIRST_RELATIONSHIP,
+    )
+    drift.add_types(households.kind, book().patterns.kind[chosen.pattern])
+
+
+def _places(members: Members) -> np.ndarray:
+    return places_of(members.relationship, members.age)
 
 
 def _simple(

@@ -10,7 +10,7 @@ persons go from each place that they have to each slot, `f` (place, slot):
                 seven or more any number of further ones.
 
 Households of equal sex and age of the householder, oldest member and type are one class, with z
-integer. There are some 10,000 patterns a class; columns are generated: the linear program over some
+integer. There are some 20,000 patterns; columns are generated: the linear program over some
 of them gives a price for every person, thus for every slot the price of the cheapest person, thus
 the reduced cost of every pattern. The integer program then has all columns that are near by these.
 Its solution is optimal among all patterns if it costs no more than the linear program and the
@@ -24,17 +24,19 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from ...solvers.highs import HighsResult, SolveStatus, solve
+from ...solvers.highs import HighsResult, solve
 from ..workload.changes import PER_FURTHER_PERSON, pattern_costs
 from ..workload.household_types import OPEN_SIZE
-from ..workload.patterns import Patterns, book
-from ..workload.places import distances
+from ..workload.patterns import book
+from .drift import Drift
 
 _FIRST, _PER_ROUND, _ROUNDS = 10, 3, 25
 """Patterns of a class to begin with, and to add in a round; rounds at most."""
-_NEAR, _MOST = 0.6, 40
+_NEAR, _MOST = 0.4, 15
 """Reduced cost of the columns of the integer program, and how many of a class at most."""
-_NODES, _ITERATIONS = 400, 50_000
+_NODES, _ITERATIONS, _GAP = 60, 50_000, 0.005
+"""Limits of the integer program: nodes, iterations of a linear program, and the share of the cost
+within which a solution is good enough."""
 _MISSING = 30.0
 """Cost of a person without a slot, and of a slot without a person, while columns are generated."""
 _EXACT = 1e-6
@@ -70,8 +72,8 @@ class Composition:
 class _Problem:
     """Classes of households with their numbers, and places of persons with theirs."""
 
-    patterns: tuple[Patterns, ...]
-    costs: tuple[np.ndarray, ...]
+    costs: np.ndarray
+    """(n_classes, n_patterns) what it costs to make a class after a pattern."""
     n_of_class: np.ndarray
     n_of_place: np.ndarray
     fill: np.ndarray
@@ -105,7 +107,9 @@ class _Columns:
         return _Columns(pairs[0], pairs[1])
 
 
-def nearest_composition(households: Households, places: np.ndarray) -> Composition | None:
+def nearest_composition(
+    households: Households, places: np.ndarray, drift: Drift
+) -> Composition | None:
     """Patterns for the households of a block, given how many persons have each place
     `(N_PLACES,)`; None where the program found none within its limits.
     """
@@ -113,70 +117,79 @@ def nearest_composition(households: Households, places: np.ndarray) -> Compositi
     classes, owner, number = np.unique(rows, axis=1, return_inverse=True, return_counts=True)
     present = np.flatnonzero(places)
     masks = book().masks
-    fill = np.array([np.where(masks, distances()[one], np.inf).min(axis=1) for one in present])
+    move, of_types = drift.distances(), drift.of_types()
+    fill = np.array([np.where(masks, move[one], np.inf).min(axis=1) for one in present])
     problem = _Problem(
-        tuple(book().patterns(int(age)) for age in classes[1]),
-        tuple(pattern_costs(*map(int, told)) for told in classes.T),
+        np.array(
+            [
+                pattern_costs(sex, age, elderly, kind, of_types)
+                for sex, age, elderly, kind in classes.T.tolist()
+            ]
+        ),
         number,
         places[present],
         fill,
     )
-    columns, bound, reduced = _generated(problem)
-    if columns is None:
+    owner = owner.reshape(-1)
+    found = _generated(problem)
+    if found is None:
         return None
-    near = [
-        np.argsort(cost, kind="stable")[: min(_MOST, int((cost <= _NEAR).sum()))]
-        for cost in reduced
-    ]
-    left_out = min(
-        (
-            float(np.sort(cost)[len(own)]) if len(own) < len(cost) else np.inf
-            for cost, own in zip(reduced, near, strict=True)
-        ),
-        default=np.inf,
-    )
-    columns = columns.merged(
-        _Columns(
-            np.repeat(np.arange(len(near)), list(map(len, near))),
-            np.concatenate(near) if near else np.empty(0, dtype=np.int64),
-        )
-    )
-    program = _Program(problem, columns, may_miss=False)
+    if found.whole is not None:
+        return _dealt(found.columns, *found.whole, owner, True, found.bound)
+    near, left_out = _nearest(found.reduced, _MOST, _NEAR)
+    program = _Program(problem, found.columns.merged(near), may_miss=False)
     result = program.solved(is_integer=True)
     if result.incumbent is None:
         return None
     z, further = program.integers(result.incumbent)
-    is_optimal = (
-        result.status is SolveStatus.OPTIMAL and result.objective <= bound + left_out + _EXACT
-    )
-    return _dealt(problem, columns, z, further, owner.reshape(-1), is_optimal, result.objective)
+    # Best among its columns, and better than any solution with another one.
+    is_optimal = result.objective <= min(result.bound, found.bound + left_out) + _EXACT
+    return _dealt(program.columns, z, further, owner, is_optimal, result.objective)
 
 
-def _generated(
-    problem: _Problem,
-) -> tuple[_Columns | None, float, list[np.ndarray]]:
-    """Columns, a bound on the cost, and the reduced costs of all patterns of every class."""
-    start = [np.argsort(cost, kind="stable")[:_FIRST] for cost in problem.costs]
-    columns = _Columns(np.repeat(np.arange(len(start)), _FIRST), np.concatenate(start))
-    bound, reduced = -np.inf, list[np.ndarray]()
+@dataclass(frozen=True, eq=False)
+class _Generated:
+    """Columns, a bound on the cost, reduced costs of all patterns `(n_classes, n_patterns)`, and
+    how often each column and further members are taken, if the solution is whole numbers."""
+
+    columns: _Columns
+    bound: float
+    reduced: np.ndarray
+    whole: tuple[np.ndarray, np.ndarray] | None
+
+
+def _nearest(reduced: np.ndarray, most: int, near: float) -> tuple[_Columns, float]:
+    """The columns of the least reduced costs, `most` of a class and up to `near`; and the least of
+    all others."""
+    place = np.argpartition(reduced, most, axis=1)[:, : most + 1]
+    cost = np.take_along_axis(reduced, place, axis=1)
+    order = np.argsort(cost, axis=1, kind="stable")
+    place, cost = (np.take_along_axis(one, order, axis=1) for one in (place, cost))
+    taken = cost <= near
+    taken[:, most] = False
+    owner, at = np.nonzero(taken)
+    return _Columns(owner, place[owner, at]), float(cost[~taken].min())
+
+
+def _generated(problem: _Problem) -> _Generated | None:
+    """The linear program over all patterns, solved by columns; None where HiGHS does not."""
+    columns, _ = _nearest(problem.costs, _FIRST, np.inf)
+    bound = -np.inf
     for _ in range(_ROUNDS):
         program = _Program(problem, columns, may_miss=True)
         result = program.solved(is_integer=False)
-        if result.duals is None:
-            return None, bound, reduced
-        reduced, least = program.reduced_costs(result.duals)
+        if result.duals is None or result.x is None:
+            return None
+        x, reduced = result.x, program.reduced_costs(result.duals)
+        least = np.minimum(reduced.min(axis=1), 0.0)
         bound = max(bound, result.objective + float(problem.n_of_class @ least))
         if (least > -_EXACT).all():
             break
-        best = [
-            own[: int((cost[own] < -_EXACT).sum())]
-            for cost in reduced
-            for own in [np.argsort(cost, kind="stable")[:_PER_ROUND]]
-        ]
-        columns = columns.merged(
-            _Columns(np.repeat(np.arange(len(best)), list(map(len, best))), np.concatenate(best))
-        )
-    return columns, bound, [cost - np.minimum(cost.min(), 0.0) for cost in reduced]
+        better, _ = _nearest(reduced, _PER_ROUND, -_EXACT)
+        columns = columns.merged(better)
+    is_best = result.objective <= bound + _EXACT and program.is_whole(x)
+    whole = program.integers(x) if is_best else None
+    return _Generated(program.columns, bound, reduced - least[:, None], whole)
 
 
 class _Program:
@@ -184,14 +197,9 @@ class _Program:
 
     def __init__(self, problem: _Problem, columns: _Columns, *, may_miss: bool) -> None:
         self.problem, self.columns = problem, columns
-        counts, open_slot, cost = [], [], []
-        for owner in range(len(problem.patterns)):
-            own = columns.pattern[columns.owner == owner]
-            counts.append(problem.patterns[owner].slots[own])
-            open_slot.append(problem.patterns[owner].open_slot[own])
-            cost.append(problem.costs[owner][own])
-        slots = sparse.csc_array(sparse.vstack(counts))
-        opened = np.concatenate(open_slot)
+        patterns = book().patterns
+        slots = sparse.csc_array(patterns.slots[columns.pattern])
+        opened = patterns.open_slot[columns.pattern]
         self.slots = np.flatnonzero(np.diff(slots.indptr))
         self.opens = np.unique(opened[opened >= 0])
         used = np.union1d(self.slots, self.opens)
@@ -199,7 +207,7 @@ class _Program:
         at[used] = np.arange(len(used))
         fill = problem.fill[:, used]
         person, slot = np.nonzero(np.isfinite(fill))
-        n_columns, n_classes, n_persons = slots.shape[0], len(problem.patterns), len(fill)
+        n_columns, n_classes, n_persons = slots.shape[0], len(problem.costs), len(fill)
         n_open = len(self.opens)
         z = np.arange(n_columns)
         f = n_columns + np.arange(len(person))
@@ -226,7 +234,7 @@ class _Program:
         self.matrix = sparse.csr_array((value, (row, column)), shape=(n_rows, n + missing))
         self.cost = np.concatenate(
             [
-                np.concatenate(cost),
+                problem.costs[columns.owner, columns.pattern],
                 fill[person, slot],
                 np.full(n_open, PER_FURTHER_PERSON),
                 np.full(missing, _MISSING),
@@ -239,7 +247,7 @@ class _Program:
         self.upper = np.concatenate([exact, np.zeros(n_open)])
         self.is_integer = np.zeros(n + missing, dtype=bool)
         self.is_integer[z], self.is_integer[more] = True, True
-        self.n_columns, self.more = n_columns, more
+        self.n_columns, self.more, self.missing = n_columns, more, n + np.arange(missing)
 
     def solved(self, *, is_integer: bool) -> HighsResult:
         """The solution, integer in patterns and further members or not at all."""
@@ -254,6 +262,7 @@ class _Program:
             integral=self.is_integer if is_integer else None,
             iteration_limit=None if is_integer else _ITERATIONS,
             node_limit=_NODES if is_integer else None,
+            gap=_GAP if is_integer else None,
         )
 
     def integers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -262,33 +271,29 @@ class _Program:
         further[self.opens] = np.rint(x[self.more]).astype(np.int64)
         return np.rint(x[: self.n_columns]).astype(np.int64), further
 
-    def reduced_costs(self, duals: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """Reduced cost of every pattern of every class, and the least of each class, 0 at most.
+    def is_whole(self, x: np.ndarray) -> bool:
+        """Whether a solution has whole numbers of patterns and further members, and misses none."""
+        own = x[self.is_integer]
+        return bool((abs(own - np.rint(own)) < _EXACT).all() and (x[self.missing] < _EXACT).all())
+
+    def reduced_costs(self, duals: np.ndarray) -> np.ndarray:
+        """Reduced cost of every pattern of every class `(n_classes, n_patterns)`.
 
         A slot has the price of the person who fills it at the least cost, found afresh for all
         slots, so that those count that the program does not have yet.
         """
-        problem = self.problem
-        n_classes = len(problem.patterns)
+        problem, patterns = self.problem, book().patterns
+        n_classes = len(problem.costs)
         of_person = duals[n_classes : n_classes + len(problem.fill)]
         price = np.minimum((problem.fill - of_person[:, None]).min(axis=0), _MISSING)
         # Members beyond the seventh lower the cost of a pattern where their slot is worth more.
         gain = np.minimum(price + PER_FURTHER_PERSON, 0.0) * problem.most
-        by_patterns: dict[int, np.ndarray] = {}
-        reduced = []
-        for owner, patterns in enumerate(problem.patterns):
-            if id(patterns) not in by_patterns:
-                by_patterns[id(patterns)] = patterns.slots @ price + np.where(
-                    patterns.open_slot >= 0, gain[patterns.open_slot], 0.0
-                )
-            cost = problem.costs[owner] + by_patterns[id(patterns)] - duals[owner]
-            reduced.append(cost)
-        least = np.array([min(float(cost.min()), 0.0) for cost in reduced])
-        return reduced, least
+        of_pattern = patterns.slots @ price
+        of_pattern += np.where(patterns.open_slot >= 0, gain[patterns.open_slot], 0.0)
+        return problem.costs + of_pattern - duals[:n_classes, None]
 
 
 def _dealt(
-    problem: _Problem,
     columns: _Columns,
     z: np.ndarray,
     further: np.ndarray,
@@ -298,14 +303,10 @@ def _dealt(
 ) -> Composition:
     """The patterns of the single households; further members spread evenly over open ones."""
     n = len(owner)
-    pattern, more = np.full(n, -1), np.zeros(n, dtype=np.int64)
-    opened = np.full(n, -1)
-    for one in range(len(problem.patterns)):
-        own = np.flatnonzero(columns.owner == one)
-        of_class = np.repeat(columns.pattern[own], z[own])
-        members = np.flatnonzero(owner == one)
-        pattern[members] = of_class
-        opened[members] = problem.patterns[one].open_slot[of_class]
+    pattern, more = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    # Columns are in the order of their classes, and so are households here.
+    pattern[np.argsort(owner, kind="stable")] = np.repeat(columns.pattern, z)
+    opened = book().patterns.open_slot[pattern]
     for slot in np.flatnonzero(further):
         takers = np.flatnonzero(opened == slot)
         more[takers] = further[slot] // len(takers)

@@ -94,6 +94,7 @@ def one_population(sources: Sources) -> Population:
         Households(*(levels[axis] for axis in (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE))),
         np.searchsorted(block, every),
         np.searchsorted(source.household_block, every),
+        [(code[:5], code[:11], code[:12]) for code in source.blocks.tolist()],
     )
     return Population(source, inside, made)
 

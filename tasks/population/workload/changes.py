@@ -6,19 +6,22 @@ oldest member, age of the householder.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
 
-from .household_types import household_types, possible
-from .patterns import YOUNGEST, book
+from .household_types import household_types
+from .patterns import book
+from .places import TEENAGER
 
-_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 2.0, 1.5
-_OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.7, 0.7, 0.4, 0.4
-_OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_AGE = 0.7, 0.6, 0.5
-_MINOR_FOR_ADULT = 2.0
-PER_FURTHER_PERSON = 0.3
+_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 4.0, 3.0
+_OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 1.5, 0.1, 0.1
+_OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_OLDEST = 1.2, 0.25, 0.08
+_PER_LEVEL_OF_AGE, _MINOR = 0.1, 1.0
+PER_FURTHER_PERSON = 0.15
 """For each member beyond seven, of whom the released type says nothing."""
+LEAST = 0.02
+"""What a change costs at least, whatever it makes up for."""
 
 
 @cache
@@ -50,16 +53,18 @@ def between_types() -> np.ndarray:
     return cost + _OTHER_GENERATIONS * differ(told("is_multigenerational"))
 
 
-@lru_cache(maxsize=20_000)
-def pattern_costs(sex: int, age: int, elderly: int, kind: int) -> np.ndarray:
-    """What it costs to make a household after each pattern of its householder's age.
+def pattern_costs(sex: int, age: int, elderly: int, kind: int, drift: np.ndarray) -> np.ndarray:
+    """What it costs to make a household after each pattern `(n_patterns,)`.
 
-    `(n_patterns,)`, infinite where a structural zero excludes what the pattern makes.
+    Infinite where structural zeros exclude what the pattern makes. `drift` (n_types,) is added for
+    the type that is made, and taken away for the released one.
     """
-    patterns = book().patterns(age)
-    head = patterns.head(age)
-    cost = between_types()[kind, patterns.kind]
-    cost = cost + _PER_LEVEL_OF_AGE * abs(patterns.elderly - elderly)
-    cost = cost + patterns.is_minor * (0.0 if age == YOUNGEST else _MINOR_FOR_ADULT)
-    fits = possible()[sex, head, patterns.elderly, patterns.kind]
-    return np.where(fits, cost, np.inf)
+    patterns = book().patterns
+    of_kind = between_types()[kind]
+    moved = np.maximum(of_kind + drift - drift[kind], LEAST)
+    cost = np.where(np.arange(len(of_kind)) == kind, 0.0, moved)[patterns.kind]
+    cost = cost + _PER_LEVEL_OF_OLDEST * abs(patterns.elderly - elderly)
+    first, last = patterns.first[sex], patterns.last[sex]
+    cost = cost + _PER_LEVEL_OF_AGE * np.maximum(np.maximum(first - age, age - last), 0)
+    cost = cost + _MINOR * ((patterns.band == TEENAGER) & (age != last))
+    return np.where(first <= last, cost, np.inf)

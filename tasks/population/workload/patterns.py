@@ -8,7 +8,7 @@ several patterns: who is the oldest, who is the relative, who the third generati
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -22,6 +22,7 @@ from .household_types import (
     HouseholdType,
     household_types,
     minor_bands,
+    possible,
 )
 from .places import (
     ADULT_BANDS,
@@ -36,32 +37,29 @@ from .places import (
     place_set,
 )
 
-YOUNGEST = 0
-"""The level of householders' ages in which some are minors."""
-
 Slot = tuple[tuple[int, ...], tuple[int, ...]]
 """Roles and bands of a slot."""
 
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """All patterns of householders whose adults are in one band of ages.
+    """All patterns.
 
     kind, elderly : (n,) level of the type, and of the oldest member.
-    is_minor : (n,) whether the householder is a minor, and so at the level `YOUNGEST` of ages.
+    band : (n,) band of the householder's age.
     slots : (n, n_slots) how many of each slot of the catalogue a pattern has.
     open_slot : (n,) the slot of members beyond the seventh; -1 where the size is not open.
+    first, last : (2, n) by sex, the levels of the householder's age within the band that no
+        structural zero excludes; where all are excluded `first` is above `last`.
     """
 
     kind: np.ndarray
     elderly: np.ndarray
-    is_minor: np.ndarray
+    band: np.ndarray
     slots: sparse.csr_array
     open_slot: np.ndarray
-
-    def head(self, age: int) -> np.ndarray:
-        """Level of the householder's age, where that of adults is `age`."""
-        return np.where(self.is_minor, YOUNGEST, age)
+    first: np.ndarray
+    last: np.ndarray
 
 
 class Catalogue:
@@ -90,55 +88,69 @@ class Catalogue:
 
 @dataclass(frozen=True, eq=False)
 class Book:
-    """The patterns by band of an adult householder, and the places of every slot."""
+    """The patterns, and the places of every slot."""
 
-    by_band: Mapping[int, Patterns]
+    patterns: Patterns
     masks: np.ndarray
 
-    def patterns(self, age: int) -> Patterns:
-        """The patterns of a level of householders' ages, of minors beside it."""
-        return self.by_band[HEAD_BANDS[age]]
+
+Row = tuple[int, int, int, tuple[int, ...], int]
+"""Type, oldest member, band of the householder, slots, and open slot of a pattern."""
 
 
 @cache
 def book() -> Book:
-    """All patterns of all ages of householders."""
+    """All patterns of householders of all ages."""
     catalogue = Catalogue()
-    rows = {band: list(_rows(band, catalogue)) for band in ADULT_BANDS}
-    masks = catalogue.masks
-    return Book({band: _patterns(found, len(masks)) for band, found in rows.items()}, masks)
-
-
-Row = tuple[int, int, bool, tuple[int, ...], int]
-"""Type, oldest member, whether the householder is a minor, slots, and open slot of a pattern."""
-
-
-def _patterns(rows: list[Row], n_slots: int) -> Patterns:
+    rows = [row for band in (TEENAGER, *ADULT_BANDS) for row in _rows(band, catalogue)]
     number = np.repeat(np.arange(len(rows)), [len(row[3]) for row in rows])
     slot = np.concatenate([row[3] for row in rows])
-    counts = sparse.coo_array((np.ones(len(slot)), (number, slot)), shape=(len(rows), n_slots))
-    kind, elderly, is_minor = (np.array([row[at] for row in rows]) for at in range(3))
-    open_slot = np.array([row[4] for row in rows])
-    return Patterns(kind, elderly, is_minor, sparse.csr_array(counts), open_slot)
+    masks = catalogue.masks
+    counts = sparse.coo_array((np.ones(len(slot)), (number, slot)), shape=(len(rows), len(masks)))
+    kind, elderly, band, open_slot = (np.array([row[at] for row in rows]) for at in (0, 1, 2, 4))
+    first, last = _head_levels(kind, elderly, band)
+    slots = sparse.csr_array(counts)
+    return Book(Patterns(kind, elderly, band, slots, open_slot, first, last), masks)
+
+
+def _head_levels(
+    kind: np.ndarray, elderly: np.ndarray, band: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """First and last level of a householder's age that each pattern may have, by sex `(2, n)`.
+
+    Raises ValueError where there are gaps between them.
+    """
+    level = np.arange(len(HEAD_BANDS))
+    of_band = (np.array(HEAD_BANDS) == band[:, None]) | ((band == TEENAGER)[:, None] & (level == 0))
+    found = []
+    for sex in range(2):
+        fits = of_band & possible()[sex][:, elderly, kind].T
+        first = np.where(fits.any(axis=1), fits.argmax(axis=1), len(level))
+        last = np.where(fits.any(axis=1), len(level) - 1 - fits[:, ::-1].argmax(axis=1), -1)
+        if (fits.sum(axis=1) != np.maximum(last - first + 1, 0)).any():
+            raise ValueError("ages of householders of a type have gaps")
+        found.append((first, last))
+    return np.array([one for one, _ in found]), np.array([one for _, one in found])
 
 
 def _rows(band: int, catalogue: Catalogue) -> Iterator[Row]:
-    """Every pattern of householders who are minors, or else in a band."""
+    """Every pattern of householders in a band."""
+    is_minor = band == TEENAGER
     kinds: dict[HouseholdType, list[tuple[int, int]]] = {}
     for kind, told in enumerate(household_types()):
         kinds.setdefault(replace(told, size=0), []).append((told.size, kind))
     for told, sizes in kinds.items():
-        for is_minor, elderly in product((False, True), range(4)):
-            if (is_minor and not told.has_minors) or (not is_minor and band - GROWN > elderly):
+        for elderly in range(4):
+            if not told.has_minors if is_minor else band - GROWN > elderly:
                 continue
             ways = {
                 (tuple(sorted(map(catalogue.number, slots))), catalogue.number(free))
-                for slots, free in _ways(told, TEENAGER if is_minor else band, elderly)
+                for slots, free in _ways(told, band, elderly)
             }
             for (numbers, free), (size, kind) in product(sorted(ways), sizes):
                 if size >= len(numbers):
                     every = numbers + (free,) * (size - len(numbers))
-                    yield kind, elderly, is_minor, every, free if size == OPEN_SIZE else -1
+                    yield kind, elderly, band, every, free if size == OPEN_SIZE else -1
 
 
 def _ways(

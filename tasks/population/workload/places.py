@@ -53,7 +53,7 @@ AGES_OF_RELATIONSHIP = {
 _RANK = (20, 21, 23, 22, 24, 25, 26, 27, 28, 33, 32, 29, 31, 30, 34, 36, 35)
 """Relationships in the order in which one is taken for who has to change into a role."""
 
-_CHANGED_ROLE, _CHANGED_KIND = 1.0, 0.7
+_CHANGED_ROLE, _CHANGED_KIND = 1.2, 0.9
 _BETWEEN_BANDS = (0.6, 0.1, 0.0, 0.5, 0.4, 0.4)
 """What it costs to cross each border of bands; none is crossed between minors and adults."""
 
@@ -114,11 +114,16 @@ def fitted(
     place_of: np.ndarray,
     first: np.ndarray,
     last: np.ndarray,
+    worth: np.ndarray | None = None,
+    worth_of_relationship: np.ndarray | None = None,
 ) -> Fitting:
     """RELSHIP and age of persons in their new places, changed as little as the places need.
 
-    Who keeps the role keeps RELSHIP where the age allows it; ages go to the nearest one from
-    `first` to `last`, which lie in the place's band. Raises ValueError for a place that has none.
+    Who keeps the role keeps RELSHIP where the age allows it; ages go to one from `first` to `last`
+    in the place's band: the nearest, or of those the one of the least `worth` (n, n_ages), the
+    nearest of equal ones. Who changes the role takes the relationship of the least
+    `worth_of_relationship` (17,), or the first of a list. Raises ValueError for a
+    place that has none.
     """
     role, band = np.divmod(place_of, N_BANDS)
     ends = np.append(BAND_STARTS[1:], OLDEST + 1)
@@ -135,7 +140,20 @@ def fitted(
         raise ValueError("a place has no relationship at its ages")
     # Ages first, then the relationship that somebody has, then the order of the list.
     cost = 100 * abs(new_age - wished[:, None]) + 50 * (codes != relationship[:, None])
-    cost = np.where(is_possible, cost + np.arange(len(codes)), np.iinfo(np.int64).max)
+    cost = cost + np.arange(len(codes))
+    if worth_of_relationship is not None:
+        cost = cost + 20 * worth_of_relationship[codes - FIRST_RELATIONSHIP]
+    cost = np.where(is_possible, cost, np.inf)
     chosen = cost.argmin(axis=1)
     rows = np.arange(len(age))
-    return Fitting(codes[chosen], new_age[rows, chosen])
+    found = new_age[rows, chosen]
+    if worth is None:
+        return Fitting(codes[chosen], found)
+    kept = found.copy()
+    for row in np.flatnonzero(found != age):
+        ages = np.arange(lowest[row, chosen[row]], highest[row, chosen[row]] + 1)
+        # Of persons of a block, each takes an age from those after it.
+        taken = np.bincount(kept[:row][found[:row] != age[:row]], minlength=OLDEST + 1)[ages]
+        price = worth[row, ages] + 0.06 * taken
+        kept[row] = ages[np.lexsort((abs(ages - age[row]), price))[0]]
+    return Fitting(codes[chosen], kept)

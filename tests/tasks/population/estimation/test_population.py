@@ -32,7 +32,18 @@ class Census:
     household_starts: np.ndarray
 
     def populated(self) -> Populated:
-        return populated(self.persons, self.households, self.person_starts, self.household_starts)
+        return populated(
+            self.persons,
+            self.households,
+            self.person_starts,
+            self.household_starts,
+            areas_of(len(self.person_starts) - 1),
+        )
+
+
+def areas_of(n_blocks: int) -> list[tuple[str, str, str]]:
+    """County, tract and block group of each block; two blocks are in each."""
+    return [("c", f"t{block // 2}", f"g{block // 2}") for block in range(n_blocks)]
 
 
 def noisy_census(rng: np.random.Generator, n_blocks: int, most_units: int) -> Census:
@@ -135,7 +146,7 @@ def test_where_the_program_finds_nothing_households_are_simple(monkeypatch) -> N
     from spineflow.tasks.population.estimation import blocks
 
     census = noisy_census(np.random.default_rng(8), 4, 5)
-    monkeypatch.setattr(blocks, "nearest_composition", lambda households, places: None)
+    monkeypatch.setattr(blocks, "nearest_composition", lambda households, places, drift: None)
     made = census.populated()
     assert_one_population(census, made)
     assert Way.SIMPLE in made.way
@@ -149,6 +160,7 @@ def test_what_is_impossible_is_refused() -> None:
             census.households,
             np.array([0, 0]),
             census.household_starts,
+            areas_of(1),
         )
 
 
