@@ -11,9 +11,12 @@ from contextlib import redirect_stdout
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from typing import cast
 
 from prefect import flow
 
+from ..tasks.population.checks.checked import write_checked_population
+from ..tasks.population.ingest.releases import Sources
 from ..tasks.products.comparison import write_links
 from ..tasks.products.product import Product
 from ..tasks.products.registry import costs_of, product, refuse_any
@@ -50,10 +53,23 @@ def products_stages(run_directory: str) -> str:
                 run_stages(product(own.PRODUCT), part, own)
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
         names = tuple(settings.products.chosen())
-        write_index(run, names, partial(_write_certificate, run, settings))
+        write_index(run, names, partial(_complete, run, settings))
         write_products_report(run, settings, names)
         show_result(run, settings)
     return str(run.release)
+
+
+def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
+    """Add one population where the releases allow it, once its checks have passed, and the
+    certificate of all products."""
+    sources = settings.population
+    if sources is not None:
+        released = Sources(*(RunDirectory(run.root / name) for name in sources))
+        redistricting = cast(TopdownSettings, settings.products.chosen()[sources[0]])
+        with stopwatch() as seconds:
+            write_checked_population(run, settings, released, redistricting.compiled_census, folder)
+        run.record_stages({"population": [Artifact("release", seconds=seconds())]})
+    _write_certificate(run, settings, folder)
 
 
 def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:

@@ -42,6 +42,11 @@ ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
 """Keys of shared tables that speak of the whole run too."""
 
 
+REDISTRICTING = "topdown"
+OF_POPULATION = {"dhc-units": "dhc_units_2020", "dhc-persons": "dhc_persons_2020"}
+"""Products that become one population with the redistricting one, and the census of each."""
+
+
 class SharedInput(InputSettings):
     """The census tables, for the products that read them."""
 
@@ -90,6 +95,25 @@ class ProductsSettings(ProductSettings):
     def published_to(self) -> None:
         """Nowhere: every product's release is copied by its own run."""
         return None
+
+    @property
+    def population(self) -> tuple[str, ...] | None:
+        """Names of the products whose releases become one population: redistricting, in which
+        households are possible, units and persons; None where these are not all run.
+        """
+        chosen = self.products.chosen()
+        redistricting = chosen.get(REDISTRICTING)
+        if not isinstance(redistricting, TopdownSettings):
+            return None
+        if not redistricting.run.coherent or len(redistricting.run.universes) < 2:
+            return None
+        held = {REDISTRICTING}
+        for name, census in OF_POPULATION.items():
+            own = chosen.get(name)
+            if not isinstance(own, TopdownSettings) or own.census != census:
+                return None
+            held |= set(own.input.awaited.values())
+        return (REDISTRICTING, *OF_POPULATION) if held == {REDISTRICTING} else None
 
     @model_validator(mode="after")
     def _there_is_a_product(self) -> Self:

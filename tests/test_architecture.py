@@ -29,6 +29,7 @@ PRODUCTS = (
     "supplemental_dhc",
     "evidence",
     "tune",
+    "population",
 )
 ROOMS = (
     "noise",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..pages.document import Document, Link, Section, Table
+from ..pages.document import Block, Document, Link, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.settings import ProductSettings
 from .certificate import (
@@ -24,13 +24,17 @@ def write_products_certificate(
     run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement], folder: Path
 ) -> None:
     """Write `certificate.html` and `certificate.md` beside the index of the products' releases."""
-    write_pages(products_certificate(run, settings, products), folder)
+    write_pages(products_certificate(run, settings, products, folder), folder)
 
 
 def products_certificate(
-    run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement]
+    run: RunDirectory,
+    settings: ProductSettings,
+    products: Mapping[str, Statement],
+    folder: Path | None = None,
 ) -> Document:
-    """What the dataset has spent in all, and the certificate and files of every product.
+    """What the dataset has spent in all, and the certificate and files of every product, and those
+    of a folder with what was made of all of them together.
 
     `products` are the products' statements by name. Raises BudgetRefused if the ledger cannot be
     used, or does not hold what one of them has drawn.
@@ -74,10 +78,24 @@ def products_certificate(
                 ),
             ),
             spent_section(settings, own),
-            Section("What is released", (files_table(run.root, _releases(parts)),)),
+            Section(
+                "What is released",
+                (files_table(run.root, _releases(parts)), *_together(folder)),
+            ),
             provenance_section(run),
         ),
         settings.stamp,
+    )
+
+
+def _together(folder: Path | None) -> tuple[Block, ...]:
+    """What was made of all releases together, which costs nothing further."""
+    files = [] if folder is None else list(folder.rglob("*.parquet"))
+    if not files or folder is None:
+        return ()
+    return (
+        "Made of these releases alone, with nothing measured besides, so at no further loss:",
+        files_table(folder, files),
     )
 
 

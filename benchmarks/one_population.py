@@ -1,0 +1,194 @@
+"""Errors of persons and households as released apart, and as one population, on a generated county.
+
+    .venv/bin/python -m benchmarks.one_population FOLDER [--persons 3000] [--seeds 1 2 3]
+
+runs redistricting, housing units and persons of the county without noise and with each seed, makes
+one population of each, and prints how the blocks were made, how many records were changed, and the
+sum of absolute errors of all answers to queries at every level, in percent of the true records, as
+means over the seeds. Runs that
+FOLDER has are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from spineflow.flows.products import PRODUCT, _with_earlier
+from spineflow.flows.running import prepare, run_stages_here
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.population.ingest.releases import Sources
+from spineflow.tasks.population.release.population import (
+    Population,
+    one_population,
+    read_released,
+    summary,
+)
+from spineflow.tasks.population.workload import household_types, person_levels
+from spineflow.tasks.products.registry import product
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.generate_households import rehouse
+
+SETTINGS = """
+[input]
+persons = "input/persons.parquet"
+units = "input/units.parquet"
+geography = "input/grfc.txt"
+confidential = false
+[privacy]
+dataset = "county"
+{privacy}
+[products.topdown]
+preset = "pl94_2020_us"
+release = {{ margins = false }}
+run = {{ coherent = true }}
+[products.dhc-units]
+preset = "dhc_units_2020_us"
+input = {{ redistricting = "products.topdown" }}
+[products.dhc-persons]
+preset = "dhc_persons_2020_us"
+input = {{ redistricting = "products.topdown" }}
+"""
+LEVELS = {"county": 5, "tract": 11, "block group": 12, "block": 16}
+QUERIES = {
+    "persons": (
+        "relationship",
+        "sex * relgq_4_groups",
+        "hispanic * sex",
+        "age_38_groups * sex",
+        "sex * age_23_groups",
+        "relgq * sex",
+        "relgq * age_40_groups * hispanic * cenrace * sex",
+    ),
+    "households": (
+        "size",
+        "hhage",
+        "sex * hhage",
+        "hisp * race",
+        "multig",
+        "elderly",
+        "coupled_hh_type",
+        "household_type",
+        "own_children",
+        "under_18",
+        "partner_type_detailed_own_child_status * sex * hhtenshort_2lev",
+        "hhtenshort_2lev * size",
+        "sex * hisp * hhtenshort_3lev * race * hhage * DetailedCoupleTypeMultGenDetOwnChildSize",
+    ),
+}
+"""Queries of the budgets, and of published tables."""
+
+Tables = Mapping[str, tuple[Schema, np.ndarray, np.ndarray]]
+"""Schema, geocodes and levels of records, by universe."""
+
+
+def main() -> None:
+    """Run, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--persons", type=int, default=3000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    options = parser.parse_args()
+    if not (options.folder / "input").exists():
+        generate_county(options.folder / "raw", persons=options.persons, seed=3, state="35")
+        rehouse(options.folder / "raw", options.folder / "input", seed=4)
+    truth = apart(sources_of(options.folder, "inf", "infinite = true"))
+    errors = []
+    for seed in options.seeds:
+        sources = sources_of(options.folder, str(seed), f"seed = {seed}")
+        began = time.process_time()
+        population = one_population(sources)
+        print(seed, summary(population), f"{time.process_time() - began:.1f} processor seconds")
+        for name, own in (("apart", apart(sources)), ("one", together(population))):
+            errors += [{"seed": seed, "made": name, **row} for row in errors_of(truth, own)]
+    frame = pd.DataFrame(errors)
+    means = frame.pivot_table(
+        index=["universe", "query"], columns=["level", "made"], values="error", sort=False
+    )
+    with pd.option_context("display.width", 250, "display.max_columns", 20):
+        print(means.round(3).to_string())
+
+
+def sources_of(folder: Path, name: str, privacy: str) -> Sources:
+    """The three runs of a name, made unless they are there."""
+    file = folder / f"r{name}.toml"
+    file.write_text(SETTINGS.format(privacy=privacy), encoding="utf-8")
+    settings = PRODUCT.load(file)
+    run = RunDirectory((folder / f"r{name}").resolve())
+    run.root.mkdir(exist_ok=True)
+    for part, chosen in settings.products.chosen().items():
+        if not (run.root / part / "release").exists():
+            own = _with_earlier(chosen, run)
+            run_stages_here(product(own.PRODUCT), prepare(own, run.root / part), own)
+    return Sources(*(RunDirectory(run.root / part) for part in settings.population))
+
+
+def apart(sources: Sources) -> Tables:
+    """Persons and households as they were released."""
+    found = read_released(sources)
+    return {
+        "persons": (
+            person_levels.universe().schema,
+            found.blocks[found.persons.block],
+            found.person_levels,
+        ),
+        "households": (
+            household_types.universe().schema,
+            found.blocks[found.household_block],
+            found.household_levels,
+        ),
+    }
+
+
+def together(population: Population) -> Tables:
+    """Persons and households of one population."""
+    found = population.source
+    return {
+        "persons": (
+            person_levels.universe().schema,
+            found.blocks[found.persons.block],
+            population.person_levels(),
+        ),
+        "households": (
+            household_types.universe().schema,
+            found.blocks[found.household_block],
+            population.household_levels(),
+        ),
+    }
+
+
+def errors_of(truth: Tables, found: Tables) -> Iterator[dict[str, object]]:
+    """Sums of absolute errors of every query of both universes at every level, in percent of the
+    true records.
+    """
+    for universe, (schema, geocode, levels) in found.items():
+        _, true_code, true_levels = truth[universe]
+        cells = [
+            schema.cells(dict(zip(schema.attributes, own, strict=True)))
+            for own in (true_levels, levels)
+        ]
+        for query in QUERIES[universe]:
+            row = marginal_query(schema, query).row_of_cell
+            for level, digits in LEVELS.items():
+                pairs = zip((true_code, geocode), cells, (1, -1), strict=True)
+                frames = [
+                    pd.DataFrame({"area": _shortened(code, digits), "row": row[cell], "sign": sign})
+                    for code, cell, sign in pairs
+                ]
+                differences = pd.concat(frames).groupby(["area", "row"])["sign"].sum()
+                error = 100 * float(abs(differences).sum()) / len(true_code)
+                yield {"universe": universe, "query": query, "level": level, "error": error}
+
+
+def _shortened(codes: np.ndarray, digits: int) -> np.ndarray:
+    return codes.astype(f"<U{digits}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Persons and households as one population: they agree in every block."""

@@ -1,0 +1,1 @@
+"""What is expected of one population, told to the independent checks."""

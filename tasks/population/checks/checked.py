@@ -1,0 +1,33 @@
+"""One population, written and checked: files that a check refuses are not released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ....validation.population.run_checks import check_population
+from ...census.census import Census
+from ...products.gate import accept
+from ...runs.directory import RunDirectory
+from ...runs.settings import ProductSettings
+from ..ingest.releases import Sources
+from ..release.population import one_population, write_population
+from .expected import expected_population
+
+
+def write_checked_population(
+    run: RunDirectory,
+    settings: ProductSettings,
+    sources: Sources,
+    redistricting: Census,
+    folder: Path,
+) -> list[Path]:
+    """Write one population of three releases into a folder, and the outcomes of its checks.
+
+    redistricting : the census of the redistricting release.
+    Raises CheckFailed where a check fails.
+    """
+    population = one_population(sources)
+    paths = write_population(population, folder, is_private=settings.is_private)
+    expected = expected_population(folder, sources.redistricting.release, redistricting)
+    accept(run, settings, check_population(expected))
+    return paths

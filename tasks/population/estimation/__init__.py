@@ -1,0 +1,1 @@
+"""The nearest households that are possible, and who lives in them, block by block."""

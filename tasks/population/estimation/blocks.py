@@ -1,0 +1,162 @@
+"""One population for the persons and households of blocks, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TypeVar
+
+import numpy as np
+
+from ...census.households import HOUSEHOLDER, Members
+from ..workload.levels import are_possible, household_levels
+from ..workload.patterns import book
+from ..workload.places import FIRST_RELATIONSHIP, N_BANDS, N_PLACES, places_of
+from .composition import Composition, Households, nearest_composition
+from .drift import Drift, origin_and_race, sex_and_age
+from .fallback import simple_households
+from .placing import Persons, placed
+
+Record = TypeVar("Record", Persons, Households)
+
+
+class Way(StrEnum):
+    """How the households of a block were made."""
+
+    OPTIMAL = "nearest"
+    LIMIT = "within limits"
+    SIMPLE = "simple"
+
+
+@dataclass(frozen=True, eq=False)
+class Populated:
+    """Persons as members of households, which are numbered through all blocks.
+
+    members : in the order of the persons.
+    levels : (6, n_households) what members tell, see `household_levels`.
+    way : how each block was made. cost : what its nearest composition costs, NaN of simple ones.
+    """
+
+    members: Members
+    levels: np.ndarray
+    way: tuple[Way, ...]
+    cost: np.ndarray
+
+
+def populated(
+    persons: Persons,
+    households: Households,
+    person_starts: np.ndarray,
+    household_starts: np.ndarray,
+    areas: Sequence[Sequence[str]],
+) -> Populated:
+    """The persons of blocks as members of the households of their blocks.
+
+    person_starts, household_starts : (n_blocks + 1,) first record of each block.
+    areas : county, tract and block group of each block. Persons keep
+    whether they are minors, origin and race; blocks keep their number of households. Everything
+    else is what it was where that is possible, and else as near as the program finds. Raises
+    ValueError unless every block has as many persons as households, and households where there are
+    persons.
+    """
+    n_blocks = len(person_starts) - 1
+    parts, ways, costs = [], [], []
+    drift = Drift()
+    for block in range(n_blocks):
+        own = _rows(persons, person_starts, block)
+        homes = _rows(households, household_starts, block)
+        drift.enter(areas[block])
+        members, way, cost = _nearest(own, homes, drift)
+        parts.append(members)
+        ways.append(way)
+        costs.append(cost)
+    joined = _joined(parts, household_starts)
+    levels = household_levels(joined, int(household_starts[-1]))
+    wrong = np.flatnonzero(~are_possible(levels))
+    # Not seen to happen: patterns exclude it. A block that is wrong is made anew all the same.
+    for block in np.unique(np.searchsorted(household_starts, wrong, side="right") - 1):
+        parts[block] = _simple(persons, household_starts, person_starts, int(block))
+        ways[block], costs[block] = Way.SIMPLE, np.nan
+    if len(wrong):
+        joined = _joined(parts, household_starts)
+        levels = household_levels(joined, int(household_starts[-1]))
+    if not are_possible(levels).all():
+        raise ValueError("simple households are of a type that cannot be")
+    return Populated(joined, levels, tuple(ways), np.array(costs))
+
+
+def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Members, Way, float]:
+    n = len(households.kind)
+    if n == 0 and len(persons.age) == 0:
+        return _nobody(), Way.OPTIMAL, 0.0
+    places = np.bincount(places_of(persons.relationship, persons.age), minlength=N_PLACES)
+    is_possible = 1 <= n <= len(persons.age)
+    chosen = nearest_composition(households, places, drift) if is_possible else None
+    if chosen is None:
+        return simple_households(persons, n), Way.SIMPLE, np.nan
+    way = Way.OPTIMAL if chosen.is_optimal else Way.LIMIT
+    members = placed(persons, households, chosen, drift)
+    _carry(drift, persons, households, chosen, members)
+    return members, way, chosen.cost
+
+
+def _carry(
+    drift: Drift,
+    persons: Persons,
+    households: Households,
+    chosen: Composition,
+    members: Members,
+) -> None:
+    """Take down what was changed, for the blocks that come."""
+    before, after = places_of(persons.relationship, persons.age), _places(members)
+    drift.add("role", before // N_BANDS, after // N_BANDS)
+    drift.add("band", before % N_BANDS, after % N_BANDS)
+    drift.add("age", sex_and_age(persons.sex, persons.age), sex_and_age(members.sex, members.age))
+    heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
+    drift.add(
+        "race",
+        origin_and_race(households.origin, households.race),
+        origin_and_race(members.hispanic[heads] - 1, persons.head_race[heads]),
+    )
+    drift.add(
+        "relationship",
+        persons.relationship - FIRST_RELATIONSHIP,
+        members.relationship - FIRST_RELATIONSHIP,
+    )
+    drift.add_types(households.kind, book().patterns.kind[chosen.pattern])
+
+
+def _places(members: Members) -> np.ndarray:
+    return places_of(members.relationship, members.age)
+
+
+def _simple(
+    persons: Persons, household_starts: np.ndarray, person_starts: np.ndarray, block: int
+) -> Members:
+    n = int(np.diff(household_starts)[block])
+    return simple_households(_rows(persons, person_starts, block), n)
+
+
+def _nobody() -> Members:
+    none = np.empty(0, dtype=np.int64)
+    return Members(none, none, none, none, none, none)
+
+
+def _rows(records: Record, starts: np.ndarray, block: int) -> Record:
+    """The records of one block."""
+    own = slice(int(starts[block]), int(starts[block + 1]))
+    make: Callable[..., Record] = type(records)
+    return make(*(getattr(records, field.name)[own] for field in fields(records)))
+
+
+def _joined(parts: Sequence[Members], starts: np.ndarray) -> Members:
+    """Members of all blocks, their units numbered through."""
+    if not parts:
+        return _nobody()
+    unit = [part.unit + start for part, start in zip(parts, starts[:-1], strict=True)]
+    rest = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("relationship", "age", "sex", "hispanic", "race")
+    )
+    return Members(np.concatenate(unit), *rest)

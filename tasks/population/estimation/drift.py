@@ -1,0 +1,131 @@
+"""What earlier blocks have changed on the way, by which later ones make up for it.
+
+Changes that a block needs would add up over the blocks of a tract where they all go one way. So the
+numbers of records that were made more or fewer are carried from block to block, within each block
+group, tract and county, and changes that bring a number back cost less, changes that take it
+further away more. All of it follows from released counts and from the order of the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from ...census.households import MALE
+from ..workload.changes import LEAST
+from ..workload.household_types import OPEN_SIZE, household_types
+from ..workload.places import (
+    FIRST_RELATIONSHIP,
+    LAST_RELATIONSHIP,
+    N_BANDS,
+    N_PLACES,
+    OLDEST,
+    ROLES,
+    distances,
+)
+
+_WEIGHTS = np.array([0.04, 0.06, 0.06])
+"""What a record too many in the county, tract and block group of a block adds to a cost."""
+_MOST = 0.9
+"""What drift adds or takes away at most, of a number."""
+
+_OF_PART = {
+    "couple": 1.0,
+    "own": 0.7,
+    "generations": 0.7,
+    "kin": 0.3,
+    "size": 0.1,
+    "children": 0.05,
+    "minors": 0.05,
+}
+"""How much each part of a type counts; less where the release tells it less well."""
+
+N_LEVELS = len(_WEIGHTS)
+_RACES = 7
+
+
+class Drift:
+    """Records made more, or fewer if negative, by county, tract and block group: of persons by role
+    and band, by sex and age, by relationship; of households by parts of their type, by origin and
+    race.
+    """
+
+    def __init__(self) -> None:
+        self._areas: tuple[str, ...] = ("",) * N_LEVELS
+        self._counts = {
+            "role": np.zeros((N_LEVELS, len(ROLES))),
+            "band": np.zeros((N_LEVELS, N_BANDS)),
+            "age": np.zeros((N_LEVELS, 2 * (OLDEST + 1))),
+            "race": np.zeros((N_LEVELS, 2 * _RACES)),
+            "relationship": np.zeros((N_LEVELS, 1 + LAST_RELATIONSHIP - FIRST_RELATIONSHIP)),
+            **{name: np.zeros((N_LEVELS, n)) for name, n in _sizes().items()},
+        }
+
+    def enter(self, areas: Sequence[str]) -> None:
+        """Go on with a block of a county, tract and block group; of others nothing is carried."""
+        for level, area in enumerate(areas):
+            if area != self._areas[level]:
+                for counts in self._counts.values():
+                    counts[level] = 0.0
+        self._areas = tuple(areas)
+
+    def of(self, name: str) -> np.ndarray:
+        """What one more record of each kind adds to a cost."""
+        return np.clip(_WEIGHTS @ self._counts[name], -_MOST, _MOST)
+
+    def add(self, name: str, before: np.ndarray, after: np.ndarray) -> None:
+        """Records were of the kinds `before`, and are made of the kinds `after`."""
+        counts = self._counts[name]
+        counts += np.bincount(after, minlength=counts.shape[1])
+        counts -= np.bincount(before, minlength=counts.shape[1])
+
+    def of_types(self) -> np.ndarray:
+        """What one more household of each type adds to a cost `(n_types,)`."""
+        parts = [_OF_PART[name] * self.of(name)[level] for name, level in parts_of_types().items()]
+        return np.sum(parts, axis=0)
+
+    def add_types(self, before: np.ndarray, after: np.ndarray) -> None:
+        """Households were of the types `before`, and are made of the types `after`."""
+        for name, level in parts_of_types().items():
+            self.add(name, level[before], level[after])
+
+    def distances(self) -> np.ndarray:
+        """What it costs to move a person from a place to another `(N_PLACES, N_PLACES)`."""
+        role, band = np.divmod(np.arange(N_PLACES), N_BANDS)
+        of_place = self.of("role")[role] + self.of("band")[band]
+        moved = np.maximum(distances() + of_place - of_place[:, None], LEAST)
+        np.fill_diagonal(moved, np.diag(distances()))
+        return moved
+
+
+def sex_and_age(sex: np.ndarray, age: np.ndarray) -> np.ndarray:
+    """Kinds of persons by sex and age."""
+    return (sex - MALE) * (OLDEST + 1) + age
+
+
+def origin_and_race(origin: np.ndarray, race: np.ndarray) -> np.ndarray:
+    """Kinds of households by origin and race of the householder, as levels."""
+    return origin * _RACES + race
+
+
+def _sizes() -> dict[str, int]:
+    return {name: int(level.max()) + 1 for name, level in parts_of_types().items()}
+
+
+@cache
+def parts_of_types() -> dict[str, np.ndarray]:
+    """Parts that each type consists of, as levels `(n_types,)` by name of the part."""
+    types = household_types()
+    kin = [one.has_relatives or one.is_married for one in types]
+    generations = [one.is_multigenerational for one in types]
+    return {
+        "couple": np.array([one.couple for one in types]),
+        "own": np.array([sum(1 << age for age in one.own) for one in types]),
+        "children": np.array([sum(1 << age for age in one.children) for one in types]),
+        "kin": np.array(kin).astype(int),
+        "minors": np.array([one.has_minors for one in types]).astype(int),
+        "generations": np.array(generations).astype(int),
+        "size": np.array([min(one.size, OPEN_SIZE) for one in types]),
+    }

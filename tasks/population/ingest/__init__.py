@@ -1,0 +1,1 @@
+"""The finished releases that one population is made of."""

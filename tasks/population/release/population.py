@@ -1,0 +1,193 @@
+"""One population out of three releases: redistricting, housing units and persons.
+
+All of it follows from released counts: nothing confidential is read, and nothing is drawn.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...census.census import preset_census
+from ...runs.files import replacing
+from ..estimation.blocks import Populated, Way, populated
+from ..estimation.composition import Households
+from ..estimation.placing import Persons
+from ..ingest.releases import Records, Sources, released
+from ..workload import household_types, person_levels
+from ..workload.household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TENURE, TYPE
+from ..workload.levels import TOLD, head_races
+from .files import NOBODY, PersonRows, UnitRows, unit_numbers, write_persons, write_units
+
+SUMMARY_FILE = "population.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What is released of every block: its code; persons; households, in the order of tenure; all
+    units, in the order of what they are.
+
+    levels : of persons `(5, n)`, of households `(7, n)`.
+    """
+
+    blocks: np.ndarray
+    persons: Records
+    person_levels: np.ndarray
+    household_block: np.ndarray
+    household_levels: np.ndarray
+    units: Records
+    n_occupied: int
+    """How many of the levels of units are occupied; they are the first."""
+    n_housing: int
+    """How many are housing units, occupied or vacant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """What was made: the released counts, and the members of all households."""
+
+    source: Released
+    inside: np.ndarray
+    """Which of the persons live in households."""
+    made: Populated
+
+    def household_levels(self) -> np.ndarray:
+        """Levels of all households `(7, n)`, in the order of the released ones."""
+        levels = self.source.household_levels.copy()
+        levels[list(TOLD)] = self.made.levels
+        return levels
+
+    def sizes(self) -> np.ndarray:
+        """Members of all households."""
+        return np.bincount(self.made.members.unit, minlength=self.made.levels.shape[1])
+
+    def person_levels(self) -> np.ndarray:
+        """Levels of all persons `(5, n)`, in the order of the released ones."""
+        levels = self.source.person_levels.copy()
+        levels[:, self.inside] = person_levels.levels_of(self.made.members, self.sizes())
+        return levels
+
+
+def one_population(sources: Sources) -> Population:
+    """Read the releases, and make households of their persons in every block.
+
+    Raises ValueError where a block has more occupied units than persons, or persons and no unit.
+    """
+    source = read_released(sources)
+    people = person_levels.members_of(source.person_levels)
+    inside = np.flatnonzero(people.relationship > 0)
+    block = source.persons.block[inside]
+    every = np.arange(len(source.blocks) + 1)
+    levels = source.household_levels
+    made = populated(
+        Persons(
+            people.relationship[inside],
+            people.sex[inside],
+            people.age[inside],
+            people.hispanic[inside],
+            people.race[inside],
+            head_races(people.race[inside]),
+        ),
+        Households(*(levels[axis] for axis in (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE))),
+        np.searchsorted(block, every),
+        np.searchsorted(source.household_block, every),
+        [(code[:5], code[:11], code[:12]) for code in source.blocks.tolist()],
+    )
+    return Population(source, inside, made)
+
+
+def read_released(sources: Sources) -> Released:
+    """The released counts of all blocks."""
+    units, persons = household_types, person_levels
+    geolevel = preset_census(units.CENSUS).last_geolevel
+    blocks, (people, homes, every) = released(
+        [
+            (sources.persons, persons.PERSONS, geolevel),
+            (sources.units, units.HOUSEHOLDS, geolevel),
+            (sources.units, units.UNITS, geolevel),
+        ]
+    )
+    levels = np.stack(homes.levels(units.universe().schema))
+    order = np.lexsort((homes.cell, levels[TENURE], homes.block))
+    kinds = units.unit_kinds()
+    housing = np.flatnonzero(kinds.cells_where({"occupancy": ["occupied", "vacant"]}))
+    occupied = np.flatnonzero(kinds.cells_where({"occupancy": ["occupied"]}))
+    if not (np.arange(len(occupied)) == occupied).all() or len(housing) != housing[-1] + 1:
+        raise ValueError("units are not declared as occupied, vacant and other ones, in this order")
+    return Released(
+        blocks,
+        people,
+        np.stack(people.levels(persons.universe().schema)),
+        homes.block[order],
+        levels[:, order],
+        every,
+        len(occupied),
+        len(housing),
+    )
+
+
+def write_population(population: Population, folder: Path, *, is_private: bool) -> list[Path]:
+    """Write both files, and how the blocks were made as `population.json`; returns the paths."""
+    source, made = population.source, population.made
+    kinds = household_types.unit_kinds()
+    number = unit_numbers(source.units.block, source.blocks)
+    is_occupied = source.units.cell < source.n_occupied
+    size = np.zeros(len(number), dtype=np.int64)
+    # Occupied units of a block are in the order of their tenure, and so are its households.
+    if not np.array_equal(source.units.block[is_occupied], source.household_block):
+        raise ValueError("a block has not as many households as occupied units")
+    size[is_occupied] = population.sizes()
+    levels = np.full((7, len(number)), NOBODY)
+    levels[:, is_occupied] = population.household_levels()
+    units = UnitRows(
+        source.units.block,
+        number,
+        size,
+        source.units.cell,
+        kinds,
+        source.n_occupied,
+        source.n_housing,
+        levels,
+        household_types.universe().schema,
+    )
+    paths = [write_units(units, source.blocks, folder, is_private=is_private)]
+    everybody = population.person_levels()
+    unit = np.full(everybody.shape[1], NOBODY)
+    unit[population.inside] = number[is_occupied][made.members.unit]
+    schema = person_levels.universe().schema
+    labels = person_levels.relationships().labels
+    rows = PersonRows(
+        source.persons.block,
+        unit,
+        np.where(unit == NOBODY, NOBODY, everybody[person_levels.KIND]),
+        labels,
+        everybody,
+        schema,
+    )
+    paths.append(write_persons(rows, source.blocks, folder, is_private=is_private))
+    with replacing(folder / SUMMARY_FILE) as part:
+        part.write_text(json.dumps(summary(population), indent=2) + "\n", encoding="utf-8")
+    return [*paths, folder / SUMMARY_FILE]
+
+
+def summary(population: Population) -> dict[str, object]:
+    """How many blocks were made which way, and how much was changed; of released counts alone."""
+    source, made = population.source, population.made
+    has_any = np.bincount(source.household_block, minlength=len(source.blocks)) > 0
+    ways = [way for way, any_there in zip(made.way, has_any, strict=True) if any_there]
+    before = source.household_levels[list(TOLD)]
+    people = person_levels.members_of(source.person_levels[:, population.inside])
+    return {
+        "blocks": {way.value: ways.count(way) for way in Way},
+        "households": int(made.levels.shape[1]),
+        "households_changed": int((before != made.levels).any(axis=0).sum()),
+        "persons_in_households": len(population.inside),
+        "persons_changed": {
+            "relationship": int((people.relationship != made.members.relationship).sum()),
+            "age": int((people.age != made.members.age).sum()),
+            "sex": int((people.sex != made.members.sex).sum()),
+        },
+    }

@@ -1,0 +1,70 @@
+"""What it costs to make a household of another type than the released one.
+
+Costs are weighted numbers of marginal counts that change: size, couple, children and generations,
+oldest member, age of the householder.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from .household_types import household_types
+from .patterns import book
+from .places import TEENAGER
+
+_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 4.0, 3.0
+_OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 1.5, 0.1, 0.1
+_OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_OLDEST = 1.2, 0.25, 0.08
+_PER_LEVEL_OF_AGE, _MINOR = 0.1, 1.0
+PER_FURTHER_PERSON = 0.15
+"""For each member beyond seven, of whom the released type says nothing."""
+LEAST = 0.02
+"""What a change costs at least, whatever it makes up for."""
+
+
+@cache
+def between_types() -> np.ndarray:
+    """What it costs to make one type of another `(n_types, n_types)`."""
+    types = household_types()
+
+    def told(what: str) -> np.ndarray:
+        return np.array([getattr(one, what) for one in types])
+
+    def differ(values: np.ndarray) -> np.ndarray:
+        return values[:, None] != values
+
+    def bands(what: str) -> np.ndarray:
+        return np.array([[band in getattr(one, what) for band in (0, 1)] for one in types])
+
+    def apart(masks: np.ndarray) -> np.ndarray:
+        return (masks[:, None] != masks).sum(axis=2)
+
+    size = told("size")
+    cost = _PER_PERSON * abs(size[:, None] - size)
+    cost = cost + _OTHER_COUPLE * differ(told("is_couple"))
+    same = ~differ(told("is_couple"))
+    cost = cost + np.where(same & differ(told("couple")), _OTHER_KIND_OF_COUPLE, 0.0)
+    married = told("is_married")
+    kin = told("has_relatives") | married
+    cost = cost + _OTHER_KIN * differ(kin) + _OTHER_MINORS * differ(told("has_minors"))
+    cost = cost + _OTHER_OWN * apart(bands("own")) + _OTHER_CHILDREN * apart(bands("children"))
+    return cost + _OTHER_GENERATIONS * differ(told("is_multigenerational"))
+
+
+def pattern_costs(sex: int, age: int, elderly: int, kind: int, drift: np.ndarray) -> np.ndarray:
+    """What it costs to make a household after each pattern `(n_patterns,)`.
+
+    Infinite where structural zeros exclude what the pattern makes. `drift` (n_types,) is added for
+    the type that is made, and taken away for the released one.
+    """
+    patterns = book().patterns
+    of_kind = between_types()[kind]
+    moved = np.maximum(of_kind + drift - drift[kind], LEAST)
+    cost = np.where(np.arange(len(of_kind)) == kind, 0.0, moved)[patterns.kind]
+    cost = cost + _PER_LEVEL_OF_OLDEST * abs(patterns.elderly - elderly)
+    first, last = patterns.first[sex], patterns.last[sex]
+    cost = cost + _PER_LEVEL_OF_AGE * np.maximum(np.maximum(first - age, age - last), 0)
+    cost = cost + _MINOR * ((patterns.band == TEENAGER) & (age != last))
+    return np.where(first <= last, cost, np.inf)

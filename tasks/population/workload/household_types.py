@@ -1,0 +1,124 @@
+"""The types of households that the units are counted by, as what each says of its members.
+
+A type is told by its label, as it is declared. Whether a type can be, beside the householder's sex
+and age and the oldest member's, the structural zeros of the universe say.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from ...census.census import Universe, preset_census
+from ...census.schema import Schema
+from .places import SCHOOLCHILD, TEENAGER, YOUNG
+
+CENSUS, HOUSEHOLDS, UNITS = "dhc_units_2020", "households", "units"
+SEX, AGE, ORIGIN, RACE, ELDERLY, TENURE, TYPE = range(7)
+"""Places of the attributes in the schema of households."""
+
+COUPLES = (
+    "married opposite",
+    "married same",
+    "cohabiting opposite",
+    "cohabiting same",
+    "no couple",
+)
+NO_COUPLE = 4
+OPEN_SIZE = 7
+"""The size that stands for itself and all larger ones."""
+
+_AGES = {
+    "none": (),
+    "under 6": (YOUNG,),
+    "6 to 17": (SCHOOLCHILD,),
+    "of both ages": (YOUNG, SCHOOLCHILD),
+}
+HEAD_BANDS = (3, 3, 3, 3, 3, 4, 5, 6, 6)
+"""Band of each level of a householder's age, of an adult one."""
+
+FIRST_AGES = (15, 25, 35, 45, 55, 60, 65, 75, 85)
+
+
+@dataclass(frozen=True)
+class HouseholdType:
+    """What a type says: couple, whether relatives live there, bands of own children and of all
+    children, whether anyone is a minor, whether three generations, size.
+    """
+
+    couple: int
+    has_relatives: bool
+    own: tuple[int, ...]
+    children: tuple[int, ...]
+    has_minors: bool
+    is_multigenerational: bool
+    size: int
+
+    @property
+    def is_married(self) -> bool:
+        """Whether the householder has a spouse, who is a relative."""
+        return self.couple < 2
+
+    @property
+    def is_couple(self) -> bool:
+        """Whether the householder has a spouse or partner."""
+        return self.couple != NO_COUPLE
+
+
+def told_type(label: str) -> HouseholdType:
+    """The type of a label.
+
+    >>> told_type("no couple; relatives; own under 6; children of both ages; minors; size 4").own
+    (0,)
+    """
+    size = re.search(r"; size (\d)\+?$", label)
+    if size is None:
+        raise ValueError(f"{label!r} tells no size")
+    couple, relatives, own, children, minors, *rest = label.split("; ")
+    return HouseholdType(
+        COUPLES.index(couple),
+        relatives == "relatives",
+        _AGES[own.removeprefix("own ")],
+        _AGES[children.removeprefix("children ")],
+        minors == "minors",
+        "three generations" in rest,
+        int(size[1]),
+    )
+
+
+def minor_bands(ages: tuple[int, ...]) -> tuple[int, ...]:
+    """Bands of places of children under 6, of 6 to 17, or both."""
+    return tuple(b for age in ages for b in ((YOUNG,) if age == YOUNG else (SCHOOLCHILD, TEENAGER)))
+
+
+def universe() -> Universe:
+    """The households as they are declared."""
+    return preset_census(CENSUS).universes[HOUSEHOLDS]
+
+
+def unit_kinds() -> Schema:
+    """What units are counted by: tenure, kind of vacancy, or type of group quarters."""
+    return preset_census(CENSUS).universes[UNITS].schema
+
+
+@cache
+def household_types() -> tuple[HouseholdType, ...]:
+    """All types, in the order of their levels."""
+    schema = universe().schema
+    return tuple(told_type(label) for label in schema.labels(schema.attributes[TYPE]))
+
+
+@cache
+def possible() -> np.ndarray:
+    """Mask `(2, 9, 4, 522)` of the combinations of the householder's sex and age, the oldest
+    member and the type that no structural zero excludes.
+    """
+    schema = universe().schema
+    own = schema.of([schema.attributes[axis] for axis in (SEX, AGE, ELDERLY, TYPE)])
+    mask = np.ones(own.shape, dtype=bool)
+    for zero in universe().zeros:
+        mask &= ~own.cells_where(zero.where).reshape(own.shape)
+    return mask

@@ -1,0 +1,243 @@
+"""Patterns: the places of which a household of each type and age of the householder can be made.
+
+A pattern has one slot for every member, and a slot is a set of places. Whoever fills each slot of a
+pattern with a person in one of its places has made a household of the pattern's type: what must be
+there has a slot of its own, and no other slot has a place that the type excludes. A type may have
+several patterns: who is the oldest, who is the relative, who the third generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+from scipy import sparse
+
+from .household_types import (
+    HEAD_BANDS,
+    OPEN_SIZE,
+    HouseholdType,
+    household_types,
+    minor_bands,
+    possible,
+)
+from .places import (
+    ADULT_BANDS,
+    GENERATION,
+    GROWN,
+    HOUSEHOLDER,
+    NONRELATIVE,
+    OWN_CHILD,
+    PARTNERS,
+    RELATIVE,
+    TEENAGER,
+    place_set,
+)
+
+Slot = tuple[tuple[int, ...], tuple[int, ...]]
+"""Roles and bands of a slot."""
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """All patterns.
+
+    kind, elderly : (n,) level of the type, and of the oldest member.
+    band : (n,) band of the householder's age.
+    slots : (n, n_slots) how many of each slot of the catalogue a pattern has.
+    open_slot : (n,) the slot of members beyond the seventh; -1 where the size is not open.
+    first, last : (2, n) by sex, the levels of the householder's age within the band that no
+        structural zero excludes; where all are excluded `first` is above `last`.
+    """
+
+    kind: np.ndarray
+    elderly: np.ndarray
+    band: np.ndarray
+    slots: sparse.csr_array
+    open_slot: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+class Catalogue:
+    """Slots by number, in the order in which they came up."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[Slot, ...], int] = {}
+        self._number: dict[bytes, int] = {}
+        self._masks: list[np.ndarray] = []
+
+    def number(self, slots: tuple[Slot, ...]) -> int:
+        """Number of the union of some sets of places."""
+        if slots not in self._told:
+            mask = np.any([place_set(roles, bands) for roles, bands in slots], axis=0)
+            number = self._number.setdefault(mask.tobytes(), len(self._masks))
+            if number == len(self._masks):
+                self._masks.append(mask)
+            self._told[slots] = number
+        return self._told[slots]
+
+    @property
+    def masks(self) -> np.ndarray:
+        """Places of every slot `(n_slots, N_PLACES)`."""
+        return np.array(self._masks)
+
+
+@dataclass(frozen=True, eq=False)
+class Book:
+    """The patterns, and the places of every slot."""
+
+    patterns: Patterns
+    masks: np.ndarray
+
+
+Row = tuple[int, int, int, tuple[int, ...], int]
+"""Type, oldest member, band of the householder, slots, and open slot of a pattern."""
+
+
+@cache
+def book() -> Book:
+    """All patterns of householders of all ages."""
+    catalogue = Catalogue()
+    rows = [row for band in (TEENAGER, *ADULT_BANDS) for row in _rows(band, catalogue)]
+    number = np.repeat(np.arange(len(rows)), [len(row[3]) for row in rows])
+    slot = np.concatenate([row[3] for row in rows])
+    masks = catalogue.masks
+    counts = sparse.coo_array((np.ones(len(slot)), (number, slot)), shape=(len(rows), len(masks)))
+    kind, elderly, band, open_slot = (np.array([row[at] for row in rows]) for at in (0, 1, 2, 4))
+    first, last = _head_levels(kind, elderly, band)
+    slots = sparse.csr_array(counts)
+    return Book(Patterns(kind, elderly, band, slots, open_slot, first, last), masks)
+
+
+def _head_levels(
+    kind: np.ndarray, elderly: np.ndarray, band: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """First and last level of a householder's age that each pattern may have, by sex `(2, n)`.
+
+    Raises ValueError where there are gaps between them.
+    """
+    level = np.arange(len(HEAD_BANDS))
+    of_band = (np.array(HEAD_BANDS) == band[:, None]) | ((band == TEENAGER)[:, None] & (level == 0))
+    found = []
+    for sex in range(2):
+        fits = of_band & possible()[sex][:, elderly, kind].T
+        first = np.where(fits.any(axis=1), fits.argmax(axis=1), len(level))
+        last = np.where(fits.any(axis=1), len(level) - 1 - fits[:, ::-1].argmax(axis=1), -1)
+        if (fits.sum(axis=1) != np.maximum(last - first + 1, 0)).any():
+            raise ValueError("ages of householders of a type have gaps")
+        found.append((first, last))
+    return np.array([one for one, _ in found]), np.array([one for _, one in found])
+
+
+def _rows(band: int, catalogue: Catalogue) -> Iterator[Row]:
+    """Every pattern of householders in a band."""
+    is_minor = band == TEENAGER
+    kinds: dict[HouseholdType, list[tuple[int, int]]] = {}
+    for kind, told in enumerate(household_types()):
+        kinds.setdefault(replace(told, size=0), []).append((told.size, kind))
+    for told, sizes in kinds.items():
+        for elderly in range(4):
+            if not told.has_minors if is_minor else band - GROWN > elderly:
+                continue
+            ways = {
+                (tuple(sorted(map(catalogue.number, slots))), catalogue.number(free))
+                for slots, free in _ways(told, band, elderly)
+            }
+            for (numbers, free), (size, kind) in product(sorted(ways), sizes):
+                if size >= len(numbers):
+                    every = numbers + (free,) * (size - len(numbers))
+                    yield kind, elderly, band, every, free if size == OPEN_SIZE else -1
+
+
+def _ways(
+    told: HouseholdType, band: int, elderly: int
+) -> Iterator[tuple[list[tuple[Slot, ...]], tuple[Slot, ...]]]:
+    """Slots of the members who must be there, and the slot of all further ones.
+
+    band : of the householder's age.
+    """
+    adults = ADULT_BANDS[: 1 + elderly]
+    oldest, is_minor = adults[-1], band == TEENAGER
+    first: list[tuple[Slot, ...]] = [(((HOUSEHOLDER,), (band,)),)]
+    has_oldest = band == oldest or elderly == 0
+    lone_minor = told.has_minors and not told.children and not is_minor
+    if lone_minor and not told.is_couple:
+        return
+    # A minor whom no child is there to be can only be the householder or the partner.
+    bands = (TEENAGER,) if lone_minor else adults
+    if told.has_minors and not lone_minor:
+        bands = (TEENAGER, *adults)
+    role = (PARTNERS[told.couple],) if told.is_couple else ()
+    partner: list[tuple[Slot, ...]] = [((role, bands),)] if role else []
+    for others, free in _others(told, adults):
+        if has_oldest:
+            yield [*first, *partner, *others], free
+            continue
+        required = [*partner, *others]
+        for at, slot in enumerate(required):
+            older = _in_band(slot, oldest)
+            if older:
+                yield [*first, *required[:at], older, *required[at + 1 :]], free
+        older = _in_band(free, oldest)
+        if older:
+            yield [*first, *required, older], free
+
+
+def _in_band(slot: tuple[Slot, ...], band: int) -> tuple[Slot, ...]:
+    """The places of a slot in one band."""
+    return tuple((roles, (band,)) for roles, bands in slot if band in bands)
+
+
+def _others(
+    told: HouseholdType, adults: tuple[int, ...]
+) -> Iterator[tuple[list[tuple[Slot, ...]], tuple[Slot, ...]]]:
+    """Slots of children, relatives and generations that must be there, and of further members."""
+    kin_allowed = told.has_relatives or told.is_married
+    needs_kin = told.has_relatives and not told.is_married and not told.own
+    own = [(((OWN_CHILD,), minor_bands((age,))),) for age in told.own]
+    further_ages = tuple(age for age in told.children if age not in told.own)
+    if told.is_multigenerational:
+        own_adult = [] if told.own else [(((OWN_CHILD,), adults),)]
+        roles: tuple[int, ...] = (GENERATION, RELATIVE, NONRELATIVE)
+        free = _free(told, adults, roles, has_own_adults=True)
+        children = {age: ((roles, minor_bands((age,))),) for age in further_ages}
+        yield [*own, *own_adult, *children.values(), (((GENERATION,), adults),)], free
+        for age in told.children:
+            rest = [slot for other, slot in children.items() if other != age]
+            yield [*own, *own_adult, *rest, (((GENERATION,), minor_bands((age,))),)], free
+        return
+    for has_generations in (True, False):
+        if has_generations and (told.own or not kin_allowed):
+            continue
+        kin: tuple[int, ...] = ()
+        if kin_allowed:
+            kin = (GENERATION, RELATIVE) if has_generations else (RELATIVE,)
+        has_own_adults = kin_allowed and not has_generations
+        free = _free(told, adults, (*kin, NONRELATIVE), has_own_adults=has_own_adults)
+        children = {age: (((*kin, NONRELATIVE), minor_bands((age,))),) for age in further_ages}
+        if not needs_kin:
+            yield [*own, *children.values()], free
+            continue
+        grown = (*kin, OWN_CHILD) if has_own_adults else kin
+        yield [*children.values(), ((grown, adults),)], free
+        for age in further_ages:
+            rest = [slot for other, slot in children.items() if other != age]
+            yield [*rest, ((kin, minor_bands((age,))),)], free
+
+
+def _free(
+    told: HouseholdType, adults: tuple[int, ...], roles: tuple[int, ...], *, has_own_adults: bool
+) -> tuple[Slot, ...]:
+    """The slot of members whom the type does not ask for."""
+    if not (told.has_relatives or told.is_married):
+        roles = (NONRELATIVE,)
+    slots: list[Slot] = [((*roles, OWN_CHILD) if has_own_adults else roles, adults)]
+    if told.children:
+        slots.append((roles, minor_bands(told.children)))
+    if told.own:
+        slots.append(((OWN_CHILD,), minor_bands(told.own)))
+    return tuple(slots)

@@ -1,0 +1,159 @@
+"""Places in a household: what somebody is to the householder, and in which band of ages.
+
+A place is all of a person that the type of a household can tell. Places are numbered
+`role * N_BANDS + band`, and a set of them is a row of a Boolean matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from ...census.households import ADULT, SCHOOL, YOUNGEST_HOUSEHOLDER
+
+ROLES = (
+    "householder",
+    "opposite-sex spouse",
+    "same-sex spouse",
+    "opposite-sex partner",
+    "same-sex partner",
+    "own child",
+    "parent or grandchild",
+    "other relative",
+    "nonrelative",
+)
+HOUSEHOLDER, OWN_CHILD, GENERATION, RELATIVE, NONRELATIVE = 0, 5, 6, 7, 8
+PARTNERS = (1, 2, 3, 4)
+"""Spouses and partners, in the order of CPLT."""
+
+FIRST_RELATIONSHIP, LAST_RELATIONSHIP = 20, 36
+ROLE_OF_RELATIONSHIP = np.array([0, 1, 3, 2, 4, 5, 5, 5, 7, 6, 6, 6, 7, 7, 8, 8, 8])
+"""Role of RELSHIP 20 to 36."""
+
+BAND_STARTS = (0, SCHOOL, YOUNGEST_HOUSEHOLDER, ADULT, 60, 65, 75)
+OLDEST = 115
+N_BANDS, N_PLACES = len(BAND_STARTS), len(ROLES) * len(BAND_STARTS)
+YOUNG, SCHOOLCHILD, TEENAGER, GROWN = 0, 1, 2, 3
+"""Bands below 18, and the first one from 18 on."""
+MINOR_BANDS, ADULT_BANDS = (0, 1, 2), (3, 4, 5, 6)
+
+AGES_OF_RELATIONSHIP = {
+    **dict.fromkeys((20, 21, 22, 23, 24), (YOUNGEST_HOUSEHOLDER, OLDEST)),
+    **dict.fromkeys((25, 26, 27), (0, 89)),
+    **dict.fromkeys((29, 31), (30, OLDEST)),
+    30: (0, 74),
+    32: (15, 89),
+    35: (0, 20),
+    **dict.fromkeys((28, 33, 34, 36), (0, OLDEST)),
+}
+"""First and last age of each RELSHIP, which the structural zeros of the persons leave."""
+
+_RANK = (20, 21, 23, 22, 24, 25, 26, 27, 28, 33, 32, 29, 31, 30, 34, 36, 35)
+"""Relationships in the order in which one is taken for who has to change into a role."""
+
+_CHANGED_ROLE, _CHANGED_KIND = 1.2, 0.9
+_BETWEEN_BANDS = (0.6, 0.1, 0.0, 0.5, 0.4, 0.4)
+"""What it costs to cross each border of bands; none is crossed between minors and adults."""
+
+
+def place(role: int, band: int) -> int:
+    """Number of a place."""
+    return role * N_BANDS + band
+
+
+def bands_of(age: np.ndarray) -> np.ndarray:
+    """Band of each age."""
+    return np.searchsorted(BAND_STARTS, age, side="right") - 1
+
+
+def places_of(relationship: np.ndarray, age: np.ndarray) -> np.ndarray:
+    """Place of each person in a household."""
+    return ROLE_OF_RELATIONSHIP[relationship - FIRST_RELATIONSHIP] * N_BANDS + bands_of(age)
+
+
+def place_set(roles: tuple[int, ...], bands: tuple[int, ...]) -> np.ndarray:
+    """Mask `(N_PLACES,)` of the places of some roles in some bands."""
+    mask = np.zeros(N_PLACES, dtype=bool)
+    mask[[place(role, band) for role in roles for band in bands]] = True
+    return mask
+
+
+@cache
+def distances() -> np.ndarray:
+    """What it costs to move a person from a place to another `(N_PLACES, N_PLACES)`.
+
+    Infinite between minors and adults, whose numbers a redistricting release states, and to places
+    that nobody may have. Relatives differ less from each other than from others.
+    """
+    role, band = np.divmod(np.arange(N_PLACES), N_BANDS)
+    kin = np.select([role == HOUSEHOLDER, role <= PARTNERS[-1], role <= RELATIVE], [0, 1, 2], 3)
+    roles = np.where(kin[:, None] == kin, _CHANGED_KIND, _CHANGED_ROLE)
+    roles[role[:, None] == role] = 0.0
+    at = np.append(0.0, np.cumsum(_BETWEEN_BANDS))[band]
+    cost = roles + abs(at[:, None] - at)
+    is_minor = band < GROWN
+    cost[is_minor[:, None] != is_minor] = np.inf
+    too_young = (role <= PARTNERS[-1]) & (band < TEENAGER)
+    cost[:, too_young] = np.inf
+    return cost
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """What persons become in their places: RELSHIP and age, `(n,)` each."""
+
+    relationship: np.ndarray
+    age: np.ndarray
+
+
+def fitted(
+    relationship: np.ndarray,
+    age: np.ndarray,
+    place_of: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
+    worth: np.ndarray | None = None,
+    worth_of_relationship: np.ndarray | None = None,
+) -> Fitting:
+    """RELSHIP and age of persons in their new places, changed as little as the places need.
+
+    Who keeps the role keeps RELSHIP where the age allows it; ages go to one from `first` to `last`
+    in the place's band: the nearest, or of those the one of the least `worth` (n, n_ages), the
+    nearest of equal ones. Who changes the role takes the relationship of the least
+    `worth_of_relationship` (17,), or the first of a list. Raises ValueError for a
+    place that has none.
+    """
+    role, band = np.divmod(place_of, N_BANDS)
+    ends = np.append(BAND_STARTS[1:], OLDEST + 1)
+    low = np.maximum(first, np.array(BAND_STARTS)[band])
+    high = np.minimum(last, ends[band] - 1)
+    wished = np.clip(age, low, high)
+    codes = np.array(_RANK)
+    youngest, oldest = np.array([AGES_OF_RELATIONSHIP[code] for code in _RANK]).T
+    is_role = ROLE_OF_RELATIONSHIP[codes - FIRST_RELATIONSHIP] == role[:, None]
+    lowest, highest = np.maximum(low[:, None], youngest), np.minimum(high[:, None], oldest)
+    new_age = np.clip(wished[:, None], lowest, highest)
+    is_possible = is_role & (lowest <= highest)
+    if not is_possible.any(axis=1).all():
+        raise ValueError("a place has no relationship at its ages")
+    # Ages first, then the relationship that somebody has, then the order of the list.
+    cost = 100 * abs(new_age - wished[:, None]) + 50 * (codes != relationship[:, None])
+    cost = cost + np.arange(len(codes))
+    if worth_of_relationship is not None:
+        cost = cost + 20 * worth_of_relationship[codes - FIRST_RELATIONSHIP]
+    cost = np.where(is_possible, cost, np.inf)
+    chosen = cost.argmin(axis=1)
+    rows = np.arange(len(age))
+    found = new_age[rows, chosen]
+    if worth is None:
+        return Fitting(codes[chosen], found)
+    kept = found.copy()
+    for row in np.flatnonzero(found != age):
+        ages = np.arange(lowest[row, chosen[row]], highest[row, chosen[row]] + 1)
+        # Of persons of a block, each takes an age from those after it.
+        taken = np.bincount(kept[:row][found[:row] != age[:row]], minlength=OLDEST + 1)[ages]
+        price = worth[row, ages] + 0.06 * taken
+        kept[row] = ages[np.lexsort((abs(ages - age[row]), price))[0]]
+    return Fitting(codes[chosen], kept)

@@ -1,0 +1,79 @@
+"""Compositions of tiny blocks, compared with every composition that there is."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+from spineflow.tasks.population.estimation.composition import Households, nearest_composition
+from spineflow.tasks.population.estimation.drift import Drift
+from spineflow.tasks.population.workload.changes import pattern_costs
+from spineflow.tasks.population.workload.household_types import household_types, possible
+from spineflow.tasks.population.workload.patterns import book
+from spineflow.tasks.population.workload.places import N_PLACES, distances, place
+
+NEVER = 1e6
+
+
+def households(rng: np.random.Generator, n: int) -> Households:
+    cells = np.argwhere(possible())
+    sex, age, elderly, kind = cells[rng.integers(0, len(cells), n)].T
+    return Households(sex, age, np.zeros(n, int), np.zeros(n, int), elderly, kind)
+
+
+def least_cost(own: Households, places: np.ndarray) -> float:
+    """The least cost over all patterns of one or two households, by trying all of them."""
+    patterns, masks = book().patterns, book().masks
+    n_types = len(household_types())
+    cost = [
+        pattern_costs(*map(int, told), np.zeros(n_types))
+        for told in zip(own.sex, own.age, own.elderly, own.kind, strict=True)
+    ]
+    size = np.asarray(patterns.slots.sum(axis=1)).ravel()
+    fill = np.array([np.where(masks, distances()[one], NEVER).min(axis=1) for one in places])
+    fill = np.minimum(fill, NEVER)
+    # Patterns with the same slots differ in what they cost a household alone.
+    slots, kind_of = np.unique(patterns.slots.toarray(), axis=0, return_inverse=True)
+    cheapest = [np.full(len(slots), np.inf) for _ in cost]
+    for least, each in zip(cheapest, cost, strict=True):
+        np.minimum.at(least, kind_of.reshape(-1), each)
+    size = slots.sum(axis=1)
+    best = np.inf
+    for sizes in product(range(1, len(places) + 1), repeat=len(cost)):
+        if sum(sizes) != len(places):
+            continue
+        for chosen in product(*(np.flatnonzero(size == one) for one in sizes)):
+            alone = sum(least[one] for least, one in zip(cheapest, chosen, strict=True))
+            if alone >= best:
+                continue
+            counts = slots[list(chosen)].sum(axis=0).astype(int)
+            matrix = fill[:, np.repeat(np.arange(len(counts)), counts)]
+            rows, columns = linear_sum_assignment(matrix)
+            best = min(best, float(alone + matrix[rows, columns].sum()))
+    return best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_households", "n_persons"), [(1, 1), (1, 3), (1, 4), (2, 2), (2, 3)])
+def test_no_composition_of_a_tiny_block_costs_less(n_households: int, n_persons: int) -> None:
+    rng = np.random.default_rng(10 * n_households + n_persons)
+    there = [one for one in range(N_PLACES) if np.isfinite(distances()[:, one]).any()]
+    n_optimal = 0
+    for _ in range(4):
+        own = households(rng, n_households)
+        places = rng.choice(there, n_persons)
+        if n_households > 1:
+            # Somebody of each household is an adult, or else householders would be minors.
+            places[:n_households] = place(8, 3)
+        chosen = nearest_composition(own, np.bincount(places, minlength=N_PLACES), Drift())
+        least = least_cost(own, places)
+        assert chosen is not None or least >= NEVER
+        if chosen is None:
+            continue
+        assert chosen.cost >= least - 1e-6
+        if chosen.is_optimal:
+            n_optimal += 1
+            assert chosen.cost == pytest.approx(least)
+    assert n_optimal >= 2

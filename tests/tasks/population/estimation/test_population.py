@@ -1,0 +1,168 @@
+"""One population in small random censuses: whatever is released, households fit their members."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.population.estimation.blocks import Populated, Way, populated
+from spineflow.tasks.population.estimation.composition import Households
+from spineflow.tasks.population.estimation.placing import Persons
+from spineflow.tasks.population.workload.household_types import possible, universe
+from spineflow.tasks.population.workload.levels import (
+    are_possible,
+    head_races,
+    household_levels,
+)
+from spineflow.tasks.population.workload.places import AGES_OF_RELATIONSHIP
+from spineflow.tasks.topdown.ingest.generate_households import Persons as Adults
+from spineflow.tasks.topdown.ingest.generate_households import draw_households
+
+
+@dataclass(frozen=True)
+class Census:
+    """Released persons and households of some blocks, and where each block begins."""
+
+    persons: Persons
+    households: Households
+    person_starts: np.ndarray
+    household_starts: np.ndarray
+
+    def populated(self) -> Populated:
+        return populated(
+            self.persons,
+            self.households,
+            self.person_starts,
+            self.household_starts,
+            areas_of(len(self.person_starts) - 1),
+        )
+
+
+def areas_of(n_blocks: int) -> list[tuple[str, str, str]]:
+    """County, tract and block group of each block; two blocks are in each."""
+    return [("c", f"t{block // 2}", f"g{block // 2}") for block in range(n_blocks)]
+
+
+def noisy_census(rng: np.random.Generator, n_blocks: int, most_units: int) -> Census:
+    """Persons and households drawn apart, without regard to each other; only numbers fit."""
+    n_units = rng.integers(0, most_units + 1, n_blocks)
+    more = rng.poisson(rng.choice([0.0, 0.5, 1.5, 9.0], n_blocks) * n_units)
+    n_persons = n_units + np.where(n_units > 0, more, 0)
+    n = int(n_persons.sum())
+    codes = np.array(sorted(AGES_OF_RELATIONSHIP))
+    relationship = rng.choice(codes, n)
+    first, last = (
+        np.array([AGES_OF_RELATIONSHIP[int(code)] for code in relationship]).reshape(-1, 2).T
+    )
+    age = first + (rng.random(n) * (last - first + 1)).astype(int)
+    race = rng.integers(1, 64, n)
+    persons = Persons(
+        relationship, rng.integers(1, 3, n), age, rng.integers(1, 3, n), race, head_races(race)
+    )
+    cells = np.argwhere(possible())
+    sex, head, elderly, kind = cells[rng.integers(0, len(cells), int(n_units.sum()))].T
+    h = len(sex)
+    households = Households(sex, head, rng.integers(0, 2, h), rng.integers(0, 7, h), elderly, kind)
+    starts = [np.append(0, np.cumsum(number)) for number in (n_persons, n_units)]
+    return Census(persons, households, starts[0], starts[1])
+
+
+def true_census(rng: np.random.Generator, n_blocks: int) -> Census:
+    """Persons in households that fit together, and these households."""
+    n_units = rng.integers(1, 12, n_blocks)
+    n_persons = n_units + rng.poisson(1.4 * n_units)
+    block = np.repeat(np.arange(n_blocks), n_persons)
+    n = len(block)
+    race = np.where(rng.random(n) < 0.8, 1, rng.integers(1, 64, n))
+    people = Adults(block, rng.random(n) < 0.8, rng.integers(1, 3, n), race)
+    members = draw_households(rng, people, np.repeat(np.arange(n_blocks), n_units))
+    sex, age, origin, race_of_head, elderly, kind = household_levels(members, int(n_units.sum()))
+    starts = [np.append(0, np.cumsum(number)) for number in (n_persons, n_units)]
+    return Census(
+        Persons(
+            members.relationship,
+            members.sex,
+            members.age,
+            members.hispanic,
+            members.race,
+            head_races(members.race),
+        ),
+        Households(sex, age, origin, race_of_head, elderly, kind),
+        starts[0],
+        starts[1],
+    )
+
+
+def assert_one_population(census: Census, made: Populated) -> None:
+    persons, members = census.persons, made.members
+    n = len(census.households.kind)
+    block_of_unit = np.searchsorted(census.household_starts, np.arange(n), side="right") - 1
+    block = np.searchsorted(census.person_starts, np.arange(len(persons.age)), side="right") - 1
+    assert np.array_equal(block_of_unit[members.unit], block)
+    heads = members.unit[members.relationship == 20]
+    assert np.array_equal(np.sort(heads), np.arange(n))
+    assert np.array_equal(members.age >= 18, persons.age >= 18)
+    assert np.array_equal(members.race, persons.race)
+    assert np.array_equal(members.hispanic, persons.hispanic)
+    first, last = (
+        np.array([AGES_OF_RELATIONSHIP[int(code)] for code in members.relationship])
+        .reshape(-1, 2)
+        .T
+    )
+    assert ((members.age >= first) & (members.age <= last)).all()
+    told = household_levels(members, n)
+    assert np.array_equal(told, made.levels)
+    assert are_possible(told).all()
+    partners = (members.relationship >= 21) & (members.relationship <= 24)
+    of_head = np.zeros(n, dtype=int)
+    of_head[heads] = members.sex[members.relationship == 20]
+    assert (np.bincount(members.unit[partners], minlength=n) <= 1).all()
+    same = members.sex[partners] == of_head[members.unit[partners]]
+    assert np.array_equal(same, members.relationship[partners] >= 23)
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_whatever_is_released_becomes_one_population(seed: int) -> None:
+    census = noisy_census(np.random.default_rng(seed), 3, 5)
+    assert_one_population(census, census.populated())
+
+
+@pytest.mark.slow
+def test_what_is_one_population_stays_so() -> None:
+    census = true_census(np.random.default_rng(5), 12)
+    made = census.populated()
+    assert_one_population(census, made)
+    assert set(made.way) == {Way.OPTIMAL}
+    assert np.array_equal(np.sort(made.levels[5]), np.sort(census.households.kind))
+    assert np.array_equal(np.sort(made.members.relationship), np.sort(census.persons.relationship))
+
+
+def test_where_the_program_finds_nothing_households_are_simple(monkeypatch) -> None:
+    from spineflow.tasks.population.estimation import blocks
+
+    census = noisy_census(np.random.default_rng(8), 4, 5)
+    monkeypatch.setattr(blocks, "nearest_composition", lambda households, places, drift: None)
+    made = census.populated()
+    assert_one_population(census, made)
+    assert Way.SIMPLE in made.way
+
+
+def test_what_is_impossible_is_refused() -> None:
+    census = true_census(np.random.default_rng(5), 1)
+    with pytest.raises(ValueError, match="cannot live in"):
+        populated(
+            census.persons,
+            census.households,
+            np.array([0, 0]),
+            census.household_starts,
+            areas_of(1),
+        )
+
+
+def test_schema_is_the_one_that_levels_are_told_by() -> None:
+    assert universe().schema.shape == (2, 9, 2, 7, 4, 3, 522)

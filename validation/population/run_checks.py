@@ -1,0 +1,312 @@
+"""Whether persons and units are one population, from the rows of its two files alone.
+
+Every statement of a unit is told again by its members, with code of our own: nothing is shared with
+what made the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from ..outcome import Failures, Outcome
+from ..run_files import UnusableRunFile, unusable_files_fail
+
+SUBJECT = "population"
+_PARTNERS = {
+    "opposite-sex spouse": "married opposite",
+    "same-sex spouse": "married same",
+    "opposite-sex unmarried partner": "cohabiting opposite",
+    "same-sex unmarried partner": "cohabiting same",
+}
+_OWN = ("biological child", "adopted child", "stepchild")
+_GENERATIONS = ("parent", "grandchild", "parent-in-law")
+_RELATIVES = (*_OWN, *_GENERATIONS, "sibling", "child-in-law", "other relative")
+_OTHERS = ("roommate", "foster child", "other nonrelative")
+_HOUSEHOLDER = "householder"
+_AGES = {
+    (False, False): "none",
+    (True, False): "under 6",
+    (False, True): "6 to 17",
+    (True, True): "of both ages",
+}
+_OPEN = 7
+
+
+@dataclass(frozen=True)
+class ReleasedCounts:
+    """Rows of a release that a file of the population must have as many of, area by area.
+
+    file : the release's microdata. area : its columns that spell a block, joined.
+    codes : for each further column of it, the column of the population that tells it, and the code
+        of each of its labels.
+    """
+
+    file: Path
+    area: Sequence[str]
+    codes: Mapping[str, tuple[str, Mapping[str, str]]]
+
+
+@dataclass(frozen=True)
+class ExpectedPopulation:
+    """The files, the names of their columns and what is known of labels.
+
+    race_of_head : the label of a householder's race by the label of a person's.
+    elderly : labels of the oldest member, with the first age of each but the youngest.
+    person_zeros, unit_zeros : what no row may be, as labels by column.
+    persons_kept, units_kept : releases whose counts must be those of the population.
+    """
+
+    persons: Path
+    units: Path
+    sex: str
+    age: str
+    origin: str
+    race: str
+    head_sex: str
+    head_age: str
+    head_origin: str
+    head_race: str
+    elderly_column: str
+    kind: str
+    race_of_head: Mapping[str, str]
+    elderly: Sequence[tuple[int, str]]
+    person_zeros: Sequence[Mapping[str, Sequence[str]]]
+    unit_zeros: Sequence[Mapping[str, Sequence[str]]]
+    persons_kept: Sequence[ReleasedCounts]
+    units_kept: Sequence[ReleasedCounts]
+
+
+def check_population(expected: ExpectedPopulation) -> tuple[Outcome, ...]:
+    """All checks of one population."""
+    whole, told, zeros, kept = Failures(), Failures(), Failures(), Failures()
+    n_units = n_persons = 0
+    with unusable_files_fail(whole, told, zeros, kept):
+        persons, units = _read(expected.persons), _read(expected.units)
+        n_persons, n_units = len(persons), len(units)
+        _check_whole(persons, units, whole)
+        if not whole.count:
+            _check_told(expected, persons, units, told)
+        else:
+            told.add("households are not whole, so that nothing can be told of them")
+        _check_zeros(persons, expected.person_zeros, expected.persons.name, zeros)
+        _check_zeros(units, expected.unit_zeros, expected.units.name, zeros)
+        for table, released in ((persons, expected.persons_kept), (units, expected.units_kept)):
+            for one in released:
+                _check_kept(table, one, kept)
+    every = f"{n_persons:,} persons and {n_units:,} units"
+    return (
+        whole.outcome("every_person_has_a_home", SUBJECT, f"{every} fit each other"),
+        told.outcome("households_are_what_members_tell", SUBJECT, f"{every} tell the same"),
+        zeros.outcome("no_impossible_households", SUBJECT, "nothing impossible is released"),
+        kept.outcome("redistricting_counts_are_kept", SUBJECT, "counts of blocks are the same"),
+    )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """The rows of a file, texts as categories."""
+    with pq.ParquetFile(path) as file:
+        names = [field.name for field in file.schema_arrow if str(field.type) == "string"]
+    return pq.read_table(path, read_dictionary=names).to_pandas()
+
+
+def _check_whole(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures) -> None:
+    """Sizes are numbers of members, each household has one householder, all in one block."""
+    state = units["geocode"].astype(str).str[:2]
+    failures.add_each(
+        pd.DataFrame({"state": state, "unit": units["unit"]}).duplicated().to_numpy(),
+        lambda i: f"unit {units['unit'].iloc[i]} is twice in state {state.iloc[i]}",
+    )
+    at_home = persons[persons["unit"].notna()]
+    failures.add_each(
+        (persons["relationship"].notna() != persons["unit"].notna()).to_numpy(),
+        lambda i: f"row {i} of persons has a unit and no relationship, or the other way round",
+    )
+    known = (_HOUSEHOLDER, *_PARTNERS, *_RELATIVES, *_OTHERS)
+    failures.add_each(
+        ~at_home["relationship"].isin(known).to_numpy(),
+        lambda i: f"{at_home['relationship'].iloc[i]!r} is no relationship",
+    )
+    members = pd.DataFrame(
+        {
+            "geocode": at_home["geocode"].astype(str).to_numpy(),
+            "unit": at_home["unit"].astype(np.int64).to_numpy(),
+            "members": 1,
+            "heads": (at_home["relationship"] == _HOUSEHOLDER).to_numpy().astype(int),
+            "partners": at_home["relationship"].isin(list(_PARTNERS)).to_numpy().astype(int),
+        }
+    )
+    found = members.groupby(["geocode", "unit"]).sum()
+    own = units.assign(geocode=units["geocode"].astype(str)).set_index(["geocode", "unit"])
+    failures.add_each(
+        ~found.index.isin(own.index),
+        lambda i: f"unit {found.index[i][1]} of persons is no unit of block {found.index[i][0]}",
+    )
+    found = found.reindex(own.index, fill_value=0)
+    is_occupied = own["occupied"].eq(True).to_numpy(dtype=bool, na_value=False)
+    size = own["size"].fillna(0).astype(np.int64).to_numpy()
+    n = found["members"].to_numpy()
+
+    def unit(text: str) -> Callable[[int], str]:
+        return lambda i: f"unit {own.index[i][1]} of block {own.index[i][0]} {text}"
+
+    failures.add_each(n != size, unit("has not as many members as its size"))
+    failures.add_each((n > 0) != is_occupied, unit("is occupied by nobody, or lived in and not"))
+    failures.add_each(
+        is_occupied & (found["heads"].to_numpy() != 1), unit("has not one householder")
+    )
+    failures.add_each(found["partners"].to_numpy() > 1, unit("has several partners"))
+    failures.add_each(
+        own["tenure"].notna().to_numpy() != is_occupied, unit("has a tenure, or none, wrongly")
+    )
+
+
+def _check_told(
+    expected: ExpectedPopulation,
+    persons: pd.DataFrame,
+    units: pd.DataFrame,
+    failures: Failures,
+) -> None:
+    """Every attribute of a household is that of its householder, or follows from its members."""
+    at_home = persons[persons["unit"].notna()]
+    state = at_home["geocode"].astype(str).str[:2].to_numpy()
+    key = pd.MultiIndex.from_arrays([state, at_home["unit"].astype(np.int64)])
+    homes = units[units["occupied"].eq(True).to_numpy(dtype=bool, na_value=False)]
+    own = pd.MultiIndex.from_arrays([homes["geocode"].astype(str).str[:2], homes["unit"]])
+    home = own.get_indexer(key)
+    n = len(homes)
+
+    def text(name: str) -> np.ndarray:
+        return at_home[name].astype(str).to_numpy()
+
+    def number(mask: np.ndarray) -> np.ndarray:
+        return np.bincount(home[mask], minlength=n)
+
+    def differs(name: str, told: np.ndarray) -> None:
+        failures.add_each(
+            homes[name].astype(str).to_numpy() != told,
+            lambda i: (
+                f"{name} of unit {homes['unit'].iloc[i]} in block {homes['geocode'].iloc[i]} is "
+                f"{homes[name].iloc[i]!r}, and its members tell {told[i]!r}"
+            ),
+        )
+
+    relationship, sex = text("relationship"), text(expected.sex)
+    age = text(expected.age).astype(int)
+    heads = relationship == _HOUSEHOLDER
+
+    def of_head(values: np.ndarray) -> np.ndarray:
+        found = np.empty(n, dtype=values.dtype)
+        found[home[heads]] = values[heads]
+        return found
+
+    head_sex, head_age = of_head(sex), of_head(age)
+    differs(expected.head_sex, head_sex)
+    differs(expected.head_origin, of_head(text(expected.origin)))
+    races = pd.Series(of_head(text(expected.race))).map(expected.race_of_head)
+    differs(expected.head_race, races.astype(str).to_numpy())
+    ends = homes[expected.head_age].astype(str).str.split("-", expand=True).astype(int)
+    failures.add_each(
+        (head_age < ends[0].to_numpy()) | (head_age > ends[1].to_numpy()),
+        lambda i: f"the householder of unit {homes['unit'].iloc[i]} is of another age",
+    )
+    oldest = np.zeros(n, dtype=int)
+    np.maximum.at(oldest, home, age)
+    starts = [start for start, _ in expected.elderly]
+    labels = np.array([label for _, label in expected.elderly], dtype=object)
+    differs(expected.elderly_column, labels[np.searchsorted(starts, oldest, side="right") - 1])
+    own_child = np.isin(relationship, _OWN)
+    relative = np.isin(relationship, _RELATIVES)
+    partner = np.isin(relationship, list(_PARTNERS))
+    child = relative | np.isin(relationship, _OTHERS)
+    couple = np.full(n, "no couple", dtype=object)
+    couple[home[partner]] = [_PARTNERS[one] for one in relationship[partner]]
+    is_married = np.array([one.startswith("married") for one in couple], dtype=bool)
+    generations = (number(own_child) > 0) & (number(np.isin(relationship, _GENERATIONS)) > 0)
+    size = number(np.ones(len(home), dtype=bool))
+    same_sex = sex[partner] == head_sex[home[partner]]
+    says_same = np.array([one.startswith("same") for one in relationship[partner]], dtype=bool)
+    failures.add_each(same_sex != says_same, "the sexes of a couple do not fit its relationship")
+    has_relatives = (number(relative) > 0) | is_married
+    parts = {
+        "own": _ages(number, own_child, age),
+        "children": _ages(number, child, age),
+        "minors": number(age < 18) > 0,
+    }
+    kinds = homes[expected.kind].astype(str)
+    said = kinds.str.extract(
+        r"^(?P<couple>[^;]+); (?P<relatives>relatives|no relatives); own (?P<own>[^;]+); "
+        r"children (?P<children>[^;]+); (?P<minors>minors|no minors)"
+        r"(?P<generations>; three generations)?; size (?P<size>\d)\+?$"
+    )
+    told = {
+        "couple": couple,
+        "relatives": np.where(has_relatives, "relatives", "no relatives"),
+        "own": parts["own"],
+        "children": parts["children"],
+        "minors": np.where(parts["minors"], "minors", "no minors"),
+        "generations": np.where(generations, "; three generations", ""),
+        "size": np.minimum(size, _OPEN).astype(str),
+    }
+    for name, values in told.items():
+        failures.add_each(said[name].fillna("").to_numpy() != values, _other_type(name, homes))
+
+
+def _other_type(part: str, homes: pd.DataFrame) -> Callable[[int], str]:
+    """In words: a household's type says something else than its members."""
+    return lambda i: (
+        f"{part} of unit {homes['unit'].iloc[i]} in block {homes['geocode'].iloc[i]} is not what "
+        "its members tell"
+    )
+
+
+def _ages(
+    number: Callable[[np.ndarray], np.ndarray], who: np.ndarray, age: np.ndarray
+) -> np.ndarray:
+    """Whether some are under 6, or from 6 to 17, in words."""
+    young = number(who & (age < 6)) > 0
+    older = number(who & (age >= 6) & (age < 18)) > 0
+    return np.array([_AGES[bool(a), bool(b)] for a, b in zip(young, older, strict=True)])
+
+
+def _check_zeros(
+    table: pd.DataFrame,
+    zeros: Sequence[Mapping[str, Sequence[str]]],
+    name: str,
+    failures: Failures,
+) -> None:
+    """No row has a combination that is impossible by declaration."""
+    for zero in zeros:
+        wrong = np.ones(len(table), dtype=bool)
+        for column, labels in zero.items():
+            wrong &= table[column].isin(list(labels)).to_numpy()
+        failures.add_each(wrong, lambda i: f"row {i} of {name} has what is impossible")
+
+
+def _check_kept(table: pd.DataFrame, released: ReleasedCounts, failures: Failures) -> None:
+    """As many rows of every combination of codes in every block as the release has."""
+    columns = [*released.area, *released.codes]
+    with pq.ParquetFile(released.file) as file:
+        lacking = [name for name in columns if name not in file.schema_arrow.names]
+        if lacking:
+            raise UnusableRunFile(f"{released.file.name} has no column {lacking[0]}")
+    rows = pq.read_table(released.file, columns=columns).to_pandas().astype(str)
+    area = rows[released.area[0]].str.cat([rows[name] for name in released.area[1:]])
+    theirs = pd.DataFrame({"geocode": area, **{name: rows[name] for name in released.codes}})
+    ours = pd.DataFrame({"geocode": table["geocode"].astype(str)})
+    for name, (column, code) in released.codes.items():
+        ours[name] = table[column].astype(str).map(code).to_numpy()
+    counts = [one.groupby(list(one.columns), dropna=False).size() for one in (ours, theirs)]
+    both = pd.concat(counts, axis=1, keys=["ours", "theirs"]).fillna(0)
+    failures.add_each(
+        (both["ours"] != both["theirs"]).to_numpy(),
+        lambda i: (
+            f"block {both.index[i][0]} has {both['ours'].iloc[i]:.0f} rows for "
+            f"{both['theirs'].iloc[i]:.0f} of {released.file.name}"
+        ),
+    )
