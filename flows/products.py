@@ -28,6 +28,7 @@ from ..tasks.runs.handles import Artifact
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.timing import stopwatch
+from ..tasks.topdown.settings import TopdownSettings
 from .console import check_input
 from .entry import settings_flow
 from .form import CensusForm

@@ -33,6 +33,7 @@ from ..tasks.runs.settings import (
     refuse_within,
     table_of,
 )
+from ..tasks.topdown.settings import TopdownSettings
 
 SHARED = ("input", "privacy", "release", "run")
 """Tables that stand once for all products; a product's own keys in them win."""
