@@ -6,7 +6,6 @@ the same attack on the true tables. There is no score, and no word for good or b
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +13,7 @@ import pandas as pd
 
 from ...pages.document import NONE, Block, Document, Figure, FrontPage, Link, Section, Table
 from ...pages.figures import line_chart
+from ...products.gate import release_unchecked
 from ...products.reports import provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
@@ -88,8 +88,7 @@ def release_figures(run: RunDirectory) -> None:
     run.unchecked_release.mkdir(exist_ok=True)
     with replacing(run.unchecked_release / evidence_file(run).name) as part:
         shutil.copyfile(evidence_file(run), part)
-    if not run.release.exists():
-        os.rename(run.unchecked_release, run.release)
+    release_unchecked(run)
 
 
 def _is_error(figures: pd.DataFrame) -> pd.Series:
