@@ -73,6 +73,13 @@ def test_every_release_has_its_figures_beside_baselines_and_ceilings(finished):
         (table["measure"] == "reconstruction: agreement") & (table["group"] == "all")
     ].set_index("method")["value"]
     assert agreement["nothing"].min() > 0.9 > agreement["private"].max()
+    right = "membership: which of two records, right"
+    told = table[table["measure"] == right].groupby("method")["value"].mean()
+    assert 0.4 < told["private"] < told["nothing"] == 1
+    bound = table[table["measure"] == f"{right}, bound of the guarantee"]
+    assert set(bound["method"]) == {"private"}
+    # rho 1 is mu = sqrt 2.
+    assert bound["value"].to_numpy() == pytest.approx(0.760, abs=5e-4)
 
 
 @pytest.mark.slow

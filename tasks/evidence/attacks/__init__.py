@@ -23,8 +23,7 @@ The ceiling is `reidentify` on the records of the truth, a baseline on the peopl
 
     inside, outside = (optimal_statistic(answers, difference, variance) for answers in ...)
     measured_test(inside, outside, false_positive_rate)
-    GaussianTradeoff.of_rho(rho).true_positive_rate(.01), PureTradeoff(epsilon, delta).accuracy
-    epsilon_bound(Verdicts(...)), mu_bound(Verdicts(...)), one_run_epsilon_bound(right, guesses)
+    GaussianTradeoff.of_rho(rho).true_positive_rate(.01), one_run_epsilon_bound(right, guesses)
 
     zoning = zonings(zone of every unit in one zoning, zone of every unit in the other)
     slivers = differences(zoning, largest_group=2)

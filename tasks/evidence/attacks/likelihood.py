@@ -185,31 +185,38 @@ def reconstruct_likeliest(
     What is found is OPEN: another histogram may be as likely, and nothing is proven of the distance
     to it; UNSOLVED where none was found.
     """
+    effort = effort or Effort()
     known: dict[tuple[int, Figure], RowCosts | None] = {}
     parts = []
-    for figures in published:
+    for block, is_in_time in effort.in_time(range(len(published))):
+        if not is_in_time:
+            parts.append(_found(None, system))
+            continue
+        figures = published[block]
         told = figures.tolist() if figures.ndim == 1 else map(tuple, figures.tolist())
         keys = list(enumerate(told))
         for key in keys:
             if key not in known:
                 known[key] = costs(*key)
         found = likeliest(system, [known[key] for key in keys], exact=exact, effort=effort)
-        histogram = found.histogram
-        status = BlockStatus.OPEN
-        if histogram is None:
-            status, histogram = BlockStatus.UNSOLVED, np.zeros(system.n_cells, np.int64)
-        cells = np.flatnonzero(histogram)
-        parts.append(
-            Reconstruction(
-                block=np.zeros(len(cells), np.int64),
-                cell=cells,
-                count=histogram[cells],
-                persons=np.array([histogram.sum()]),
-                status=np.array([status], dtype=np.int8),
-                distance_found=np.zeros(1),
-                distance_bound=np.full(1, np.inf),
-                certain=np.zeros(1, dtype=np.int64),
-                by_solver=np.ones(1, dtype=np.int64),
-            )
-        )
+        parts.append(_found(found.histogram, system))
     return joined(parts)
+
+
+def _found(histogram: np.ndarray | None, system: TableSystem) -> Reconstruction:
+    """A block of which a likely histogram was found, or none."""
+    status = BlockStatus.OPEN
+    if histogram is None:
+        status, histogram = BlockStatus.UNSOLVED, np.zeros(system.n_cells, np.int64)
+    cells = np.flatnonzero(histogram)
+    return Reconstruction(
+        block=np.zeros(len(cells), np.int64),
+        cell=cells,
+        count=histogram[cells],
+        persons=np.array([histogram.sum()]),
+        status=np.array([status], dtype=np.int8),
+        distance_found=np.zeros(1),
+        distance_bound=np.full(1, np.inf),
+        certain=np.zeros(1, dtype=np.int64),
+        by_solver=np.ones(1, dtype=np.int64),
+    )

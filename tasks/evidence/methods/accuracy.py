@@ -25,12 +25,25 @@ CLASSES: Sequence[tuple[str, int, int]] = (
 )
 """Classes of true counts: label, first and last."""
 ALL = "all"
+READ = "mean absolute error of what users read"
+"""By which methods are compared: the mean, over levels, of the errors of some tables there."""
 FAR, FAR_OFF = 0.05, "totals off by more than 5 %"
 """Totals of areas that are off by more than this share are counted."""
 
 
-def accuracy(population: Population, published: Tables) -> Iterator[Figure]:
-    """The figures of the accuracy of published tables, level by level."""
+def accuracy(
+    population: Population, published: Tables, read: Sequence[tuple[str, str]]
+) -> Iterator[Figure]:
+    """The figures of the accuracy of published tables, level by level; `read` are the keys of the
+    tables that users read.
+    """
+    errors = dict[str, list[np.ndarray]]()
+    for name, level in read:
+        error = np.abs(published[name, level].value - population.truth[name, level])
+        errors.setdefault(level, []).append(error[~np.isnan(error)])
+    means = [float(own.mean()) for parts in errors.values() if len(own := np.concatenate(parts))]
+    if means:
+        yield ALL, READ, ALL, float(np.mean(means))
     levels = list(dict.fromkeys(table.places.level for table in population.tables))
     for level in levels:
         tables = [table for table in population.tables if table.places.level == level]
