@@ -101,11 +101,7 @@ def average(release: Release) -> Iterator[Row]:
     if not is_whole.any():
         return
     level = release.smallest.level
-    at, kind = release.true
-    shape = len(published), release.n_kinds
-    histograms = np.bincount(at * shape[1] + kind, minlength=shape[0] * shape[1]).reshape(shape)
-    truth = release.system.totals(histograms[is_whole])
-    own = published[is_whole]
+    truth, own = release.true_values()[is_whole].astype(np.int64), published[is_whole]
     estimates = best_estimates(release.system, own, np.ones(release.system.n_rows))
     by_class = {
         "by all tables": recovered(estimates.counts(), truth),

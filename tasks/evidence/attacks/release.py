@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,11 +111,15 @@ class Release:
         """Published values, or their bounds `low` or `high`, of the attacked entities
         `(n, rows)`, in the order of the system's rows.
         """
-        parts = []
-        for own in self.tables:
-            kept = int(_codes(own).max()) + 1
-            parts.append(getattr(self.published[own.key], side)[self.entities, :kept])
-        return np.concatenate(parts, axis=1)
+        return self._rows({key: getattr(own, side) for key, own in self.published.items()})
+
+    def true_values(self) -> np.ndarray:
+        """True values of the same, which grade."""
+        return self._rows(self.population.truth)
+
+    def _rows(self, answers: Mapping[tuple[str, str], np.ndarray]) -> np.ndarray:
+        kept = [(own.key, int(_codes(own).max()) + 1) for own in self.tables]
+        return np.concatenate([answers[key][self.entities, :n] for key, n in kept], axis=1)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Whole numbers between which the release says that each row is; where it gives no bound,
