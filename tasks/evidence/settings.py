@@ -308,6 +308,8 @@ class Comparison(Section):
     and age; left out, nobody is looked up among the rebuilt people."""
     learned: str = ""
     """The marginal query whose answer he wants to know, such as race; goes with `known`."""
+    zones: int = Field(default=2, ge=1, le=4)
+    """Neighbouring areas of a level that are put together at most before others are taken away."""
     blocks: int | None = Field(default=None, ge=1)
     """Areas of the last geolevel that are reconstructed, drawn at random; left out, all."""
     seconds: float = Field(default=2.0, gt=0)

@@ -197,6 +197,24 @@ def test_slivers_between_towns_and_tracts_are_found():
     assert rows[f"baseline of {pinned[0]}", group] == 0
 
 
+def test_unions_of_areas_show_slivers_that_single_areas_do_not():
+    few = population(2, 60)
+    true = {key: PublishedTable.exactly(values) for key, values in few.truth.items()}
+    group = "below 10 persons"
+    slivers, persons = (
+        [
+            figures(
+                "differencing",
+                replace(release(NOTHING, tables=true, zones=zones), population=few),
+            )[f"differencing: {what}", group]
+            for zones in (1, 2)
+        ]
+        for what in ("slivers", "persons in slivers")
+    )
+    assert 0 < slivers[0] < slivers[1]
+    assert 0 < persons[0] <= persons[1]
+
+
 def test_averages_over_tables_find_what_single_noisy_counts_do_not():
     noisy = Rounding(kind="rounding", bases=(3,))
     found = figures("averaging", release(noisy))
