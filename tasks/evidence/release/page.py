@@ -16,7 +16,7 @@ from ...products.gate import release_unchecked
 from ...products.reports import provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
-from ..methods.accuracy import ALL, FAR_OFF, READ
+from ..methods.accuracy import ALL, FAR_OFF, READ, SHARES
 from ..methods.files import draws_of
 from ..paths import evidence_file
 from ..settings import EvidenceSettings
@@ -35,6 +35,7 @@ _ACCURACY = (
     ("99th percentile of error", ALL),
     (ERROR, "1-2"),
     (ERROR, "100 and over"),
+    *(("mean error", label) for label, *_ in SHARES),
     (FAR_OFF, "10-99"),
     (FAR_OFF, "100 and over"),
     ("largest gap between areas and their sum", ALL),
@@ -140,7 +141,8 @@ def _accuracy(
     headers = ("method", "strength", *(column_name(measure, group) for measure, group in _ACCURACY))
     yield (
         "Errors are of published counts from true ones, over all tables of a level; a withheld "
-        "count has none, and makes the total of its table and area one that is off."
+        "count has none, and makes the total of its table and area one that is off. Mean errors "
+        "are signed, by the true share of a count in its table and area."
     )
     for level in levels:
         own = figures[figures["level"] == level]
