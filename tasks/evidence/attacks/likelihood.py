@@ -58,14 +58,6 @@ def perturbation_costs(
     return RowCosts(int(totals[possible[0]]), -np.log(np.maximum(chances[part], 1e-30)))
 
 
-def gaussian_costs(answer: float, variance: float, *, widest: float = 5.0) -> RowCosts:
-    """(t - answer)^2 / (2 variance) for totals t >= 0 up to `widest` standard deviations away."""
-    reach = widest * np.sqrt(variance)
-    lowest = max(0, int(np.floor(answer - reach)))
-    totals = np.arange(lowest, max(lowest, int(np.ceil(answer + reach))) + 1)
-    return RowCosts(lowest, (totals - answer) ** 2 / (2 * variance))
-
-
 @dataclass(frozen=True)
 class Likeliest:
     """A histogram, its cost, and a bound below which no histogram's cost is; None: none found."""

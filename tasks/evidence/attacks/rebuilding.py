@@ -87,12 +87,12 @@ def graded(release: Release, pieces: Sequence[Rebuilt]) -> Iterator[Row]:
 
 def _can_differ(found: Reconstruction) -> tuple[float, float, float]:
     """The share of the rebuilt people in which another population that fits may differ: what is
-    proven, and as bounds what was found and what is proven; half the L1 distance over all persons.
+    proven, and as bounds what was found and what is proven; by the solution variability of areas.
     """
     persons = max(found.persons.sum(), 1)
     low, high = (
-        float(np.minimum(distance / 2, found.persons).sum() / persons)
-        for distance in (found.distance_found, found.distance_bound)
+        float((np.minimum(variability / 100, 1) * found.persons).sum() / persons)
+        for variability in found.solution_variability()
     )
     return high, low, high
 

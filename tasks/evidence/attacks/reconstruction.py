@@ -94,7 +94,7 @@ class Reconstruction:
         of the N persons. Where the tables leave N open it is that of x. 0 of blocks without people.
         """
         scale = np.where(self.persons > 0, 50 / np.maximum(self.persons, 1), 0)
-        bound = np.where(scale > 0, scale * self.distance_bound, 0)
+        bound = scale * np.where(scale > 0, self.distance_bound, 0)
         return scale * self.distance_found, bound
 
 
