@@ -43,6 +43,11 @@ def figures_file(run: RunDirectory, draw: Draw, what: str) -> Path:
     return below(run.confidential / "found", draw.name) / f"{what}.json"
 
 
+def piece_file(run: RunDirectory, draw: Draw, piece: int) -> Path:
+    """A piece of the areas of a release, rebuilt."""
+    return below(run.confidential / "rebuilt", draw.name) / f"{piece}.npz"
+
+
 def evidence_file(run: RunDirectory) -> Path:
     """All figures."""
     return run.report.parent / "evidence.csv"

@@ -279,6 +279,10 @@ class Comparison(Section):
     """Whose tables are published."""
     tables: tuple[str, ...] = ()
     """The tables that the census declares and that are published; left out, all of the universe."""
+    read: tuple[str, ...] = ()
+    """Those of them that users read, by whose error methods are compared; left out, all."""
+    read_levels: tuple[str, ...] = ()
+    """Levels at which they read them; left out, all but the smallest of the tables'."""
     households: Where = {}
     """Persons who live in households, which are swapped; left out, all who refer to a unit."""
     agree: Where = {}
@@ -304,10 +308,15 @@ class Comparison(Section):
     and age; left out, nobody is looked up among the rebuilt people."""
     learned: str = ""
     """The marginal query whose answer he wants to know, such as race; goes with `known`."""
+    zones: int = Field(default=2, ge=1, le=4)
+    """Neighbouring areas of a level that are put together at most before others are taken away."""
     blocks: int | None = Field(default=None, ge=1)
     """Areas of the last geolevel that are reconstructed, drawn at random; left out, all."""
     seconds: float = Field(default=2.0, gt=0)
-    """Longest time of a solver for one area; what is undecided then is told."""
+    """Longest time of a solver for one part of an area; what is undecided then is told."""
+    minutes: float | None = Field(default=None, gt=0)
+    """Longest processor time for all areas of a release; those that are not reached are told as
+    without a solution found. Left out, as long as it takes."""
 
 
 class EvidenceSettings(ProductSettings):
@@ -391,18 +400,32 @@ class EvidenceSettings(ProductSettings):
         if bool(self.evidence.known) != bool(self.evidence.learned):
             refuse("evidence.known and evidence.learned go together; give both or neither")
         levels = self.CENSUS.levels(own)
-        for level in self.evidence.regions:
-            if level not in levels:
-                refuse(
-                    f"evidence.regions names {level!r}{did_you_mean(level, levels)}; the census "
-                    f"has {', '.join(levels)}"
-                )
+        published = tuple(
+            dict.fromkeys(level for table in self.published_tables for level in table.levels)
+        )
+        for setting, named, allowed, what in (
+            ("regions", self.evidence.regions, levels, "the census has"),
+            ("read_levels", self.evidence.read_levels, published, "tables are published of"),
+        ):
+            for level in named:
+                if level not in allowed:
+                    refuse(
+                        f"evidence.{setting} names {level!r}{did_you_mean(level, allowed)}; {what} "
+                        f"{', '.join(allowed)}"
+                    )
         known = [table.name for table in self.declared_tables]
         for name in self.evidence.tables:
             if name not in known:
                 refuse(
                     f"evidence.tables names {name!r}, which is no table with a query and levels "
                     f"of {universe} that the census declares{did_you_mean(name, known)}"
+                )
+        names = [table.name for table in self.published_tables]
+        for name in self.evidence.read:
+            if name not in names:
+                refuse(
+                    f"evidence.read names {name!r}, which is no table that is published"
+                    f"{did_you_mean(name, names)}"
                 )
         if not known:
             refuse(

@@ -39,10 +39,13 @@ def line_chart(
     log_x: bool = False,
     log_y: bool = False,
     steps: bool = False,
+    intervals: Mapping[str, tuple[Collection[float], Collection[float]]] | None = None,
 ) -> str:
     """Lines through points, one line a series of (x, y).
 
     Args:
+        intervals: the lowest and the highest y of every point of some series, whose points are
+            then marked.
         log_x, log_y: logarithmic axes, for positive values.
         steps: keep y until the next x, as distribution functions do.
 
@@ -50,7 +53,12 @@ def line_chart(
     positive on a logarithmic axis.
     """
     xs = _finite([x for points in series.values() for x in points[0]], log=log_x)
-    ys = _finite([y for points in series.values() for y in points[1]], log=log_y)
+    ends = intervals or {}
+    drawn = [
+        *(points[1] for points in series.values()),
+        *(end for own in ends.values() for end in own),
+    ]
+    ys = _finite([y for values in drawn for y in values], log=log_y)
     legend, top = _legend(series, _line_key)
     top += FONT_SIZE + 12
     bottom = top + 220
@@ -70,9 +78,13 @@ def line_chart(
         place = min(x, WIDTH - CHARACTER * len(label) / 2)
         parts.append(svg_text(place, bottom + 21, label, anchor="middle", fill=SOFT))
     parts.append(_rule(left, bottom, right, bottom, SOFT))
-    for position, points in enumerate(series.values()):
-        path = _path([(x_axis(x), y_axis(y)) for x, y in zip(*points, strict=True)], steps=steps)
+    for position, (name, points) in enumerate(series.items()):
+        places = [(x_axis(x), y_axis(y)) for x, y in zip(*points, strict=True)]
+        path = _path(places, steps=steps)
         parts.append(f'<path d="{path}" fill="none" {_stroke(position)} stroke-linejoin="round"/>')
+        if name in ends:
+            heights = [(y_axis(low), y_axis(high)) for low, high in zip(*ends[name], strict=True)]
+            parts.append(_marks(places, heights, COLOURS[position % len(COLOURS)]))
     parts.append(svg_text(right, bottom + 43, x_label, anchor="end", fill=SOFT))
     return svg_document(title, bottom + 52, parts)
 
@@ -275,6 +287,20 @@ def _path(points: Sequence[tuple[float, float]], *, steps: bool) -> str:
     for x, y in points[1:]:
         drawn += f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}"
     return drawn
+
+
+def _marks(
+    places: Sequence[tuple[float, float]], heights: Sequence[tuple[float, float]], colour: str
+) -> str:
+    """A dot at every point, and an upright line between its ends."""
+    uprights = "".join(
+        f"M{x:.1f} {low:.1f}V{high:.1f}"
+        for (x, _), (low, high) in zip(places, heights, strict=True)
+    )
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2" fill="{colour}"/>' for x, y in places
+    )
+    return f'<path d="{uprights}" fill="none" stroke="{colour}" stroke-width="1.2"/>{dots}'
 
 
 def _stroke(position: int) -> str:

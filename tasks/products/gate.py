@@ -92,6 +92,14 @@ def release_checked(run: RunDirectory) -> None:
     os.rename(run.unchecked_release, run.release)
 
 
+def release_unchecked(run: RunDirectory) -> None:
+    """Give a release its name that nothing checks, such as figures of data that may be disclosed;
+    one that has its name already stays.
+    """
+    if not run.release.exists():
+        release_checked(run)
+
+
 def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
     """The release, unless there is one already; `complete` adds what only checked ones have."""
     if run.release.exists():

@@ -189,7 +189,7 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
             node = node[part] if part < len(node) else None
         elif isinstance(part, int) and node is not None:
             continue  # A value that stands alone for a list of it.
-        elif part == _IS_A_KEY or _BRANCH.match(part):
+        elif isinstance(part, str) and (part == _IS_A_KEY or _BRANCH.match(part)):
             continue
         else:
             node = None

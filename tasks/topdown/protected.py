@@ -13,6 +13,7 @@ from scipy import sparse
 
 from ..census.declarations import TableDeclaration
 from ..census.entities import entities
+from ..census.histograms import write_histogram
 from ..census.invariants import read_geography
 from ..census.people import People, read_people
 from ..census.schema import Schema
@@ -20,6 +21,7 @@ from ..runs.directory import RunDirectory
 from .checks.replicate import (
     estimate,
     lay_out,
+    linked,
     measure,
     read_dataset,
     with_estimator,
@@ -27,7 +29,7 @@ from .checks.replicate import (
 )
 from .ingest.reading import completed, reading_of
 from .measurement.public_answers import area_counts
-from .paths import geography_file, state_totals_file
+from .paths import geography_file, held_file, invariants_file, state_totals_file
 from .settings import TopdownSettings
 from .trials import TRIALS
 from .workload.sections import Estimator
@@ -88,6 +90,29 @@ class TopdownCensus:
         total = sum(losses.values(), Fraction(0))
         scaled = {name: loss * rho / total for name, loss in losses.items()}
         return TRIALS.with_losses(own, universe, scaled)
+
+    def keep(
+        self,
+        settings: TopdownSettings,
+        universe: str,
+        people: People,
+        dataset: Path,
+        folder: Path,
+    ) -> None:
+        """Keep in a new folder, for `release`, what another has, with other people of a universe in
+        the same areas, as many in each.
+        """
+        source = RunDirectory(dataset)
+        geocodes = read_geography(geography_file(source))["block_geocode"]
+        shape = len(geocodes), settings.schema_of(universe).n_cells
+        ones = np.ones(len(people), dtype=np.int64)
+        histogram = sparse.csr_array((ones, (people.area, people.cell)), shape=shape)
+        histogram.sum_duplicates()
+        public = geography_file, invariants_file, held_file, state_totals_file
+        names = [path.relative_to(dataset) for of in public if (path := of(source)).exists()]
+        run = linked(source, folder, *(name.as_posix() for name in names))
+        run.histogram(universe).parent.mkdir(parents=True)
+        write_histogram(run.histogram(universe), histogram, geocodes)
 
     def release(
         self, settings: TopdownSettings, universe: str, dataset: Path, seed: int, folder: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
+from ..products.gate import release_unchecked
 from ..products.reports import (
     bars_panel,
     provenance,
@@ -81,8 +81,7 @@ def release_settings(
         pd.DataFrame(variants, columns=columns).to_csv(part, index=False)
     with replacing(run.unchecked_release / ERRORS) as part:
         pd.concat(errors).to_csv(part, index=False)
-    if not run.release.exists():
-        os.rename(run.unchecked_release, run.release)
+    release_unchecked(run)
     return run.release / SETTINGS
 
 

@@ -73,6 +73,13 @@ def test_every_release_has_its_figures_beside_baselines_and_ceilings(finished):
         (table["measure"] == "reconstruction: agreement") & (table["group"] == "all")
     ].set_index("method")["value"]
     assert agreement["nothing"].min() > 0.9 > agreement["private"].max()
+    right = "membership: which of two records, right"
+    told = table[table["measure"] == right].groupby("method")["value"].mean()
+    assert 0.4 < told["private"] < told["nothing"] == 1
+    bound = table[table["measure"] == f"{right}, bound of the guarantee"]
+    assert set(bound["method"]) == {"private"}
+    # rho 1 is mu = sqrt 2.
+    assert bound["value"].to_numpy() == pytest.approx(0.760, abs=5e-4)
 
 
 @pytest.mark.slow
@@ -119,13 +126,25 @@ def test_the_budget_tells_what_private_releases_would_cost(settings_file, capsys
     assert "private, rho 1" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_the_country_of_the_page_is_compared(tmp_path):
+@pytest.fixture
+def country(tmp_path):
+    """The settings of a census abroad that the page shows."""
     page = Path(__file__).resolve().parents[2] / "docs" / "evidence.md"
     blocks = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     (text,) = (block for block in blocks if "[topdown.census" in block)
-    assert len(text.splitlines()) <= 60
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    return tmp_path / "settings.toml"
+
+
+def test_problems_within_the_census_are_told_by_their_places(country):
+    old = 'topdown.census.coarsenings.old={attribute="age",levels={young=[0,1],old=[]}}'
+    with pytest.raises(InputRefused, match=r"old\.levels\.young\.1 must be a text"):
+        product("evidence").load(country, [old])
+
+
+@pytest.mark.slow
+def test_the_country_of_the_page_is_compared(country, tmp_path):
+    assert len(country.read_text(encoding="utf-8").splitlines()) <= 60
     (tmp_path / "input").mkdir()
     generate_country(tmp_path / "input", seed=3)
     evidence = product("evidence")

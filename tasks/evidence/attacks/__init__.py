@@ -9,7 +9,7 @@ schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
     found.histograms(system.n_cells), found.status, found.certain, found.solution_variability()
 
     likely = reconstruct_likeliest(system, published, costs)    # costs(row, figure) -> RowCosts
-    perturbation_costs(figure, chance, reach), gaussian_costs(answer, variance)
+    perturbation_costs(figure, chance, reach)
 
 Blocks are independent, so that pieces of them may be rebuilt in other processes and `joined`.
 
@@ -23,8 +23,7 @@ The ceiling is `reidentify` on the records of the truth, a baseline on the peopl
 
     inside, outside = (optimal_statistic(answers, difference, variance) for answers in ...)
     measured_test(inside, outside, false_positive_rate)
-    GaussianTradeoff.of_rho(rho).true_positive_rate(.01), PureTradeoff(epsilon, delta).accuracy
-    epsilon_bound(Verdicts(...)), mu_bound(Verdicts(...)), one_run_epsilon_bound(right, guesses)
+    GaussianTradeoff.of_rho(rho).true_positive_rate(.01), one_run_epsilon_bound(right, guesses)
 
     zoning = zonings(zone of every unit in one zoning, zone of every unit in the other)
     slivers = differences(zoning, largest_group=2)
@@ -33,9 +32,8 @@ The ceiling is `reidentify` on the records of the truth, a baseline on the peopl
     proven(slivers, zoning, slivers.bounds((lower, upper), (lower, upper)), truth, threshold)
 
     estimates = best_estimates(system, published, variance of every row)
-    recovered(estimates.counts(), truth), reconstruct(system, *bounded_noise(published, reach))
-    least, greatest = ranges(system, lower, upper, wanted)      # of one block
+    recovered(estimates.counts(), truth)
 
     found = linked(known key, known place, released key, released place)
-    graded(found, truth), partners(found, known place, released place, match key)
+    graded(found, truth)
 """

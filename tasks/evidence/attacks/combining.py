@@ -18,11 +18,15 @@ THRESHOLDS = (3, 10)
 
 
 def difference(release: Release) -> Iterator[Row]:
-    """Figures of the slivers between levels that do not nest, by tables of one number."""
+    """Figures of the slivers between levels that do not nest, by tables of one number.
+
+    A sliver is what zones of one level, one or some neighbours together, have more or less than
+    zones of the other.
+    """
     for first, second in _pairs(release):
         zones = [_zones(table) for table in (first, second)]
         zoning = zonings(*zones)
-        slivers = differences(zoning, largest_group=1)
+        slivers = differences(zoning, largest_group=release.comparison.zones)
         published = [
             np.append(release.published[table.key].value[:, 0], np.nan)[: int(own.max()) + 1]
             for table, own in zip((first, second), zones, strict=True)
@@ -43,6 +47,7 @@ def difference(release: Release) -> Iterator[Row]:
             group = f"below {threshold} persons"
             graded = exposed(told, zoning, found, persons, threshold)
             yield level, f"{DIFFERENCING}: slivers", group, float(graded.slivers)
+            yield level, f"{DIFFERENCING}: persons in slivers", group, float(graded.persons)
             if graded.slivers:
                 yield level, f"{DIFFERENCING}: counts of them found exactly", group, graded.exact
                 yield level, f"{DIFFERENCING}: found within one", group, graded.within_one
@@ -101,11 +106,7 @@ def average(release: Release) -> Iterator[Row]:
     if not is_whole.any():
         return
     level = release.smallest.level
-    at, kind = release.true
-    shape = len(published), release.n_kinds
-    histograms = np.bincount(at * shape[1] + kind, minlength=shape[0] * shape[1]).reshape(shape)
-    truth = release.system.totals(histograms[is_whole])
-    own = published[is_whole]
+    truth, own = release.true_values()[is_whole].astype(np.int64), published[is_whole]
     estimates = best_estimates(release.system, own, np.ones(release.system.n_rows))
     by_class = {
         "by all tables": recovered(estimates.counts(), truth),

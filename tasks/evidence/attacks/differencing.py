@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 
 @dataclass(frozen=True)
@@ -30,13 +29,6 @@ class Zonings:
     @property
     def n_atoms(self) -> int:
         return self.overlap.nnz
-
-    def components(self) -> tuple[int, np.ndarray, np.ndarray]:
-        """Number of components of the overlap graph, and that of every first and second zone."""
-        graph = sparse.block_array([[None, self.overlap], [self.overlap.T, None]])
-        n_components, labels = connected_components(graph, directed=False)
-        first = self.overlap.shape[0]
-        return n_components, labels[:first], labels[first:]
 
 
 def zonings(first: np.ndarray, second: np.ndarray) -> Zonings:

@@ -58,14 +58,6 @@ def perturbation_costs(
     return RowCosts(int(totals[possible[0]]), -np.log(np.maximum(chances[part], 1e-30)))
 
 
-def gaussian_costs(answer: float, variance: float, *, widest: float = 5.0) -> RowCosts:
-    """(t - answer)^2 / (2 variance) for totals t >= 0 up to `widest` standard deviations away."""
-    reach = widest * np.sqrt(variance)
-    lowest = max(0, int(np.floor(answer - reach)))
-    totals = np.arange(lowest, max(lowest, int(np.ceil(answer + reach))) + 1)
-    return RowCosts(lowest, (totals - answer) ** 2 / (2 * variance))
-
-
 @dataclass(frozen=True)
 class Likeliest:
     """A histogram, its cost, and a bound below which no histogram's cost is; None: none found."""
@@ -185,31 +177,38 @@ def reconstruct_likeliest(
     What is found is OPEN: another histogram may be as likely, and nothing is proven of the distance
     to it; UNSOLVED where none was found.
     """
+    effort = effort or Effort()
     known: dict[tuple[int, Figure], RowCosts | None] = {}
     parts = []
-    for figures in published:
+    for block, is_in_time in effort.in_time(range(len(published))):
+        if not is_in_time:
+            parts.append(_found(None, system))
+            continue
+        figures = published[block]
         told = figures.tolist() if figures.ndim == 1 else map(tuple, figures.tolist())
         keys = list(enumerate(told))
         for key in keys:
             if key not in known:
                 known[key] = costs(*key)
         found = likeliest(system, [known[key] for key in keys], exact=exact, effort=effort)
-        histogram = found.histogram
-        status = BlockStatus.OPEN
-        if histogram is None:
-            status, histogram = BlockStatus.UNSOLVED, np.zeros(system.n_cells, np.int64)
-        cells = np.flatnonzero(histogram)
-        parts.append(
-            Reconstruction(
-                block=np.zeros(len(cells), np.int64),
-                cell=cells,
-                count=histogram[cells],
-                persons=np.array([histogram.sum()]),
-                status=np.array([status], dtype=np.int8),
-                distance_found=np.zeros(1),
-                distance_bound=np.full(1, np.inf),
-                certain=np.zeros(1, dtype=np.int64),
-                by_solver=np.ones(1, dtype=np.int64),
-            )
-        )
+        parts.append(_found(found.histogram, system))
     return joined(parts)
+
+
+def _found(histogram: np.ndarray | None, system: TableSystem) -> Reconstruction:
+    """A block of which a likely histogram was found, or none."""
+    status = BlockStatus.OPEN
+    if histogram is None:
+        status, histogram = BlockStatus.UNSOLVED, np.zeros(system.n_cells, np.int64)
+    cells = np.flatnonzero(histogram)
+    return Reconstruction(
+        block=np.zeros(len(cells), np.int64),
+        cell=cells,
+        count=histogram[cells],
+        persons=np.array([histogram.sum()]),
+        status=np.array([status], dtype=np.int8),
+        distance_found=np.zeros(1),
+        distance_bound=np.full(1, np.inf),
+        certain=np.zeros(1, dtype=np.int64),
+        by_solver=np.ones(1, dtype=np.int64),
+    )

@@ -1,8 +1,7 @@
 """Was this person in the data: the best test there is on noisy answers, and what bounds it.
 
 A guarantee bounds every test of one person's record, by whoever knows all others.
-`GaussianTradeoff` is exact for Gaussian noise [GaussianDP2022], `PureTradeoff` holds for
-(epsilon, delta).
+`GaussianTradeoff` is exact for Gaussian noise [GaussianDP2022].
 Methods without a guarantee have measured rates alone, with Clopper-Pearson intervals.
 """
 
@@ -12,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 from scipy.stats import beta, norm, rankdata
 
 
@@ -42,24 +40,6 @@ class GaussianTradeoff:
         return float(norm.cdf(self.mu / math.sqrt(2)))
 
 
-@dataclass(frozen=True)
-class PureTradeoff:
-    """(epsilon, delta): TPR <= e^epsilon FPR + delta, and the same of the negatives."""
-
-    epsilon: float
-    delta: float = 0.0
-
-    def true_positive_rate(self, false_positive_rate: float) -> float:
-        rising = math.exp(self.epsilon) * false_positive_rate + self.delta
-        falling = 1 - math.exp(-self.epsilon) * (1 - self.delta - false_positive_rate)
-        return min(1.0, rising, falling)
-
-    @property
-    def accuracy(self) -> float:
-        """(e^epsilon + delta) / (1 + e^epsilon), at even odds."""
-        return float(expit(self.epsilon) + self.delta * expit(-self.epsilon))
-
-
 def optimal_statistic(
     answers: np.ndarray, difference: np.ndarray, variance: np.ndarray
 ) -> np.ndarray:
@@ -70,19 +50,6 @@ def optimal_statistic(
     deviation is mu = sqrt(sum difference^2 / variance), and so is the shift that the person makes.
     """
     return np.asarray(answers) @ (np.asarray(difference) / np.asarray(variance))
-
-
-def most_likely_candidate(
-    answers: np.ndarray, candidates: np.ndarray, variance: np.ndarray
-) -> np.ndarray:
-    """Which of some possible records a person has, shape `(draws,)`: the attribute test.
-
-    `candidates` are the exact answers if the person had each, shape `(candidates, answers)`; the
-    likeliest under Gaussian noise is the one at the least weighted distance.
-    """
-    weighted = np.asarray(candidates) / np.asarray(variance)
-    lengths = (weighted * candidates).sum(axis=1)
-    return np.asarray(np.argmax(np.asarray(answers) @ weighted.T - lengths / 2, axis=1))
 
 
 @dataclass(frozen=True)

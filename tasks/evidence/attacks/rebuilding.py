@@ -9,13 +9,14 @@ what the tables would tell at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..methods.accuracy import ALL
 from .agreement import agreement
-from .reconstruction import BlockStatus, Effort, Reconstruction, reconstruct
+from .reconstruction import BlockStatus, Effort, Reconstruction, joined, reconstruct
 from .reidentification import (
     Guesses,
     composition,
@@ -30,16 +31,31 @@ from .weighing import most_likely
 NAME = "reconstruction"
 
 
-def rebuild(release: Release) -> Iterator[Row]:
-    """Figures of the reconstruction of the attacked areas, and of who is who by it."""
+@dataclass(frozen=True)
+class Rebuilt:
+    """Areas as `reconstruct` leaves them, and with the likeliest people where several fit."""
+
+    found: Reconstruction
+    likely: Reconstruction
+
+
+def rebuilt(release: Release) -> Rebuilt:
+    """The attacked areas of a release, rebuilt from its tables."""
     lower, upper = release.bounds()
-    effort = Effort(seconds=release.comparison.seconds)
-    seed = release.comparison.seed
-    found = reconstruct(release.system, lower, upper, seed=seed, effort=effort)
-    level, n_kinds = release.smallest.level, release.n_kinds
+    own = release.comparison
+    limit = np.inf if own.minutes is None else 60 * own.minutes / release.part[1]
+    effort = Effort(seconds=own.seconds, all_seconds=limit)
+    found = reconstruct(release.system, lower, upper, seed=own.seed, effort=effort)
+    return Rebuilt(found, most_likely(release, lower, upper, found, effort))
+
+
+def graded(release: Release, pieces: Sequence[Rebuilt]) -> Iterator[Row]:
+    """Figures of the attacked areas rebuilt, in successive pieces, and of who is who by that."""
+    found = joined(piece.found for piece in pieces)
+    people = joined(piece.likely for piece in pieces)
+    level, n_kinds, seed = release.smallest.level, release.n_kinds, release.comparison.seed
     at, kind = release.true
-    persons = np.bincount(at, minlength=len(lower))
-    people = most_likely(release, lower, upper, found, effort)
+    persons = np.bincount(at, minlength=found.n_blocks)
     rebuilt_at, rebuilt_kind = (
         np.repeat(part, people.count) for part in (people.block, people.cell)
     )
@@ -71,12 +87,12 @@ def rebuild(release: Release) -> Iterator[Row]:
 
 def _can_differ(found: Reconstruction) -> tuple[float, float, float]:
     """The share of the rebuilt people in which another population that fits may differ: what is
-    proven, and as bounds what was found and what is proven; half the L1 distance over all persons.
+    proven, and as bounds what was found and what is proven; by the solution variability of areas.
     """
     persons = max(found.persons.sum(), 1)
     low, high = (
-        float(np.minimum(distance / 2, found.persons).sum() / persons)
-        for distance in (found.distance_found, found.distance_bound)
+        float((np.minimum(variability / 100, 1) * found.persons).sum() / persons)
+        for variability in found.solution_variability()
     )
     return high, low, high
 

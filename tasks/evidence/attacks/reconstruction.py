@@ -9,9 +9,10 @@ program for a solution, one for the solution farthest from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from time import thread_time
 
 import numpy as np
 from scipy import sparse
@@ -36,12 +37,23 @@ class BlockStatus(IntEnum):
 
 @dataclass(frozen=True)
 class Effort:
-    """Limits per component: solutions and nodes of the enumeration, nodes and seconds of HiGHS."""
+    """Limits per component: solutions and nodes of the enumeration, nodes and seconds of HiGHS.
+
+    `all_seconds` is the processor time for all blocks together: those that are not reached before
+    stay unsolved.
+    """
 
     solutions: int = 500
     enumeration_nodes: int = 5_000
     solver_nodes: int = 200
     seconds: float = 5.0
+    all_seconds: float = np.inf
+
+    def in_time(self, blocks: Iterable[int]) -> Iterator[tuple[int, bool]]:
+        """Blocks with whether there is still time for each."""
+        start = thread_time()
+        for block in blocks:
+            yield block, thread_time() - start < self.all_seconds
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,7 @@ class Reconstruction:
         of the N persons. Where the tables leave N open it is that of x. 0 of blocks without people.
         """
         scale = np.where(self.persons > 0, 50 / np.maximum(self.persons, 1), 0)
-        bound = np.where(scale > 0, scale * self.distance_bound, 0)
+        bound = scale * np.where(scale > 0, self.distance_bound, 0)
         return scale * self.distance_found, bound
 
 
@@ -128,13 +140,17 @@ def reconstruct(
     """
     if lower.shape != upper.shape or lower.shape[1:] != (system.n_rows,):
         raise ValueError(f"bounds must have shape (blocks, {system.n_rows}), both")
-    rebuild = _Rebuilding(system, np.random.default_rng(seed), effort or Effort())
+    effort = effort or Effort()
+    rebuild = _Rebuilding(system, np.random.default_rng(seed), effort)
     n_blocks = len(lower)
     status = np.zeros(n_blocks, dtype=np.int8)
     found, bound = np.zeros(n_blocks), np.zeros(n_blocks)
     persons, certain, by_solver = np.zeros((3, n_blocks), np.int64)
     cells, counts = [], []
-    for block in range(n_blocks):
+    for block, is_in_time in effort.in_time(range(n_blocks)):
+        if not is_in_time:
+            status[block], bound[block] = BlockStatus.UNSOLVED, np.inf
+            continue
         solved_before = rebuild.by_solver
         histogram, status[block], found[block], bound[block], certain[block] = rebuild.block(
             lower[block].astype(np.int64), upper[block].astype(np.int64)
@@ -143,7 +159,8 @@ def reconstruct(
         cells.append(np.flatnonzero(histogram))
         counts.append(histogram[cells[-1]])
         persons[block] = counts[-1].sum()
-    blocks = np.repeat(np.arange(n_blocks), [len(part) for part in cells])
+    # Those that time has cut off are the last.
+    blocks = np.repeat(np.arange(len(cells)), [len(part) for part in cells])
     empty = np.zeros(0, dtype=np.int64)
     return Reconstruction(
         blocks,

@@ -35,11 +35,6 @@ class Rates:
         """Confirmed over people; NaN if there is nobody."""
         return self.confirmed / self.people if self.people else float("nan")
 
-    @property
-    def putative_rate(self) -> float:
-        """Putative over people; NaN if there is nobody."""
-        return self.putative / self.people if self.people else float("nan")
-
 
 @dataclass(frozen=True)
 class Guesses:

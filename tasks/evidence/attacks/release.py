@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,6 +35,8 @@ class Release:
     population : the truth, which grades alone; its tables tell what was asked of whom.
     learned, known : (n_cells,) what an attacker wants to know of people, and what he knows of
         them besides their area; None where the settings do not say.
+    part : which of how many parts of the attacked areas these are, from 0.
+    of_others : what the method would publish, under another seed, of other people in these areas.
 
     Cells that no table tells apart are one kind of people: what people are beyond that is in no
     release, and nothing that an attack on these tables could be right or wrong about.
@@ -47,6 +49,8 @@ class Release:
     population: Population
     learned: np.ndarray | None
     known: np.ndarray | None
+    of_others: Callable[[Population], Tables]
+    part: tuple[int, int] = (0, 1)
 
     @cached_property
     def smallest(self) -> Places:
@@ -61,6 +65,11 @@ class Release:
     @cached_property
     def entities(self) -> np.ndarray:
         """The attacked entities of that level, ascending: the same for every release."""
+        number, of = self.part
+        return np.array_split(self._all_entities, of)[number]
+
+    @cached_property
+    def _all_entities(self) -> np.ndarray:
         n, wanted = len(self.smallest), self.comparison.blocks
         if wanted is None or wanted >= n:
             return np.arange(n)
@@ -102,11 +111,15 @@ class Release:
         """Published values, or their bounds `low` or `high`, of the attacked entities
         `(n, rows)`, in the order of the system's rows.
         """
-        parts = []
-        for own in self.tables:
-            kept = int(_codes(own).max()) + 1
-            parts.append(getattr(self.published[own.key], side)[self.entities, :kept])
-        return np.concatenate(parts, axis=1)
+        return self._rows({key: getattr(own, side) for key, own in self.published.items()})
+
+    def true_values(self) -> np.ndarray:
+        """True values of the same, which grade."""
+        return self._rows(self.population.truth)
+
+    def _rows(self, answers: Mapping[tuple[str, str], np.ndarray]) -> np.ndarray:
+        kept = [(own.key, int(_codes(own).max()) + 1) for own in self.tables]
+        return np.concatenate([answers[key][self.entities, :n] for key, n in kept], axis=1)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Whole numbers between which the release says that each row is; where it gives no bound,

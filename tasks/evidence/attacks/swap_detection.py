@@ -2,8 +2,7 @@
 
 Swapping exchanges the places of whole households, and nothing else. Of a household that is alone
 of its kind in a wide area, both in what an attacker knows and in the release, the released place
-can be compared with the known one: where they differ, it was swapped, and its partner is among
-those that are released where it lives.
+can be compared with the known one: where they differ, it was swapped.
 """
 
 from __future__ import annotations
@@ -51,32 +50,6 @@ def linked(
     is_sure = is_single & (keys[place] == known_key) & (counts[place] == 1)
     record = np.where(is_sure, first[place], -1)
     return Linked(record, is_sure & (released_place[record] != known_place))
-
-
-def partners(
-    found: Linked,
-    known_place: np.ndarray,
-    released_place: np.ndarray,
-    match_key: np.ndarray,
-) -> np.ndarray:
-    """The other household of each exchange, as a number among the known; -1 where none is sure.
-
-    Two moved households that are released in each other's place, alike in what pairs must share
-    (size, adults: `match_key`), and alone in being so, have been exchanged with each other.
-    """
-    moved = np.flatnonzero(found.is_moved)
-    home, away = known_place[moved], released_place[found.record[moved]]
-    keys = np.stack([home, away, match_key[moved]], axis=1)
-    turned = np.stack([away, home, match_key[moved]], axis=1)
-    codes = np.unique(np.concatenate([keys, turned]), axis=0, return_inverse=True)[1].ravel()
-    own, wanted = codes[: len(moved)], codes[len(moved) :]
-    counts = np.bincount(own, minlength=len(codes) + 1)
-    holder = np.full(len(codes) + 1, -1)
-    holder[own] = moved
-    is_sure = (counts[wanted] == 1) & (counts[own] == 1)
-    other = np.full(len(known_place), -1)
-    other[moved[is_sure]] = holder[wanted[is_sure]]
-    return other
 
 
 @dataclass(frozen=True)

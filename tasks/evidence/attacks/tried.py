@@ -1,40 +1,99 @@
 """Every attack by its name, tried on a release and kept as rows of figures.
 
-Measures begin with the attack's name; a baseline's have "baseline of " before it.
+Measures begin with the attack's name; a baseline's have "baseline of " before it. Areas are rebuilt
+in pieces, side by side; what each leaves is kept until all are graded together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
+
+import numpy as np
 
 from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
-from ..ingest.population import population_of
-from ..methods.files import read_tables, write_figures
-from ..paths import Draw, figures_file, tables_file
+from ...runs.files import replacing
+from ..ingest.population import population_of, sizes_of_levels
+from ..methods.files import read_tables, tables_of_others, write_figures
+from ..paths import Draw, figures_file, piece_file, tables_file
 from ..settings import EvidenceSettings
-from . import combining, rebuilding, singling
+from . import canaries, combining, rebuilding, singling
+from .rebuilding import Rebuilt
+from .reconstruction import Reconstruction
 from .release import Release, Row
 
 ATTACKS: Mapping[str, Callable[[Release], Iterable[Row]]] = {
-    rebuilding.NAME: rebuilding.rebuild,
     combining.DIFFERENCING: combining.difference,
     combining.AVERAGING: combining.average,
     singling.SWAPS: singling.detect_swaps,
-    singling.MEMBERSHIP: singling.tell_members,
+    canaries.NAME: canaries.tell_records,
 }
+"""All but the reconstruction, whose pieces are graded."""
+PIECE = 8_192
+"""Most areas of a piece. What is rebuilt depends on the cut, but not on who works on it."""
+
+
+def pieces_of(run: RunDirectory, settings: EvidenceSettings) -> int:
+    """Number of pieces of the areas that are rebuilt, once the people have been read."""
+    published = {level for table in settings.published_tables for level in table.levels}
+    sizes = sizes_of_levels(run)
+    n_areas = max(sizes[level] for level in published)
+    return -(-min(n_areas, settings.evidence.blocks or n_areas) // PIECE)
+
+
+def rebuild_piece(run: RunDirectory, settings: EvidenceSettings, draw: Draw, piece: int) -> Path:
+    """Rebuild a piece of the areas of a release, and keep what was found."""
+    part = (piece, pieces_of(run, settings))
+    found = rebuilding.rebuilt(_release(run, settings, draw, part))
+    arrays = {
+        f"{side} {name}": values
+        for side, own in asdict(found).items()
+        for name, values in own.items()
+    }
+    path = piece_file(run, draw, piece)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, **arrays)
+    return path
 
 
 def try_attack(run: RunDirectory, settings: EvidenceSettings, draw: Draw, name: str) -> Path:
-    """Try one attack on a release, and keep its figures."""
+    """Try one attack on a release, and keep its figures; a reconstruction is of pieces."""
+    release = _release(run, settings, draw)
+    path = figures_file(run, draw, name)
+    if name == rebuilding.NAME:
+        pieces = range(pieces_of(run, settings))
+        found = [_read_piece(piece_file(run, draw, piece)) for piece in pieces]
+        write_figures(path, rebuilding.graded(release, found))
+    else:
+        write_figures(path, ATTACKS[name](release))
+    return path
+
+
+def _read_piece(path: Path) -> Rebuilt:
+    names = [field.name for field in fields(Reconstruction)]
+    with np.load(path) as kept:
+        return Rebuilt(
+            *(
+                Reconstruction(**{name: kept[f"{field.name} {name}"] for name in names})
+                for field in fields(Rebuilt)
+            )
+        )
+
+
+def _release(
+    run: RunDirectory, settings: EvidenceSettings, draw: Draw, part: tuple[int, int] = (0, 1)
+) -> Release:
+    """A release as an attacker has it, and the truth that grades what he makes of it."""
     population, comparison = population_of(run, settings), settings.evidence
     schema = settings.CENSUS.schema(settings.product_settings, comparison.universe)
     learned, known = (
         marginal_query(schema, query).row_of_cell if query else None
         for query in (comparison.learned, comparison.known)
     )
-    release = Release(
+    return Release(
         comparison,
         draw,
         settings.methods[draw.method],
@@ -42,7 +101,6 @@ def try_attack(run: RunDirectory, settings: EvidenceSettings, draw: Draw, name: 
         population,
         learned,
         known,
+        lambda people: tables_of_others(run, settings, people, draw),
+        part,
     )
-    path = figures_file(run, draw, name)
-    write_figures(path, ATTACKS[name](release))
-    return path

@@ -17,6 +17,9 @@ from ..settings import EvidenceSettings
 from ..workload.population import Population, ancestors
 from ..workload.tables import AskedTable, Places
 
+_CODES = "codes "
+"""Begins the names of arrays of codes."""
+
 
 def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
     """Read the people and the entities of every level that the settings name, and keep them.
@@ -33,11 +36,21 @@ def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
     for level in levels_of(settings):
         entity, codes = settings.CENSUS.entities(own, folder, level)
         arrays[f"entity {level}"] = np.asarray(entity, dtype=np.int64)
-        arrays[f"codes {level}"] = np.array(list(codes), dtype=np.str_)
+        arrays[_CODES + level] = np.array(list(codes), dtype=np.str_)
     path = people_file(run)
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **arrays)
     return path
+
+
+def sizes_of_levels(run: RunDirectory) -> dict[str, int]:
+    """Entities of every level of a run that has been read."""
+    with np.load(people_file(run)) as kept:
+        return {
+            name.removeprefix(_CODES): len(kept[name])
+            for name in kept.files
+            if name.startswith(_CODES)
+        }
 
 
 def levels_of(settings: EvidenceSettings) -> list[str]:
@@ -53,7 +66,7 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     with np.load(people_file(run)) as kept:
         people = People(kept["area"], kept["cell"], kept["household"])
         found = {
-            level: (kept[f"entity {level}"], tuple(kept[f"codes {level}"].tolist()))
+            level: (kept[f"entity {level}"], tuple(kept[_CODES + level].tolist()))
             for level in levels_of(settings)
         }
     people = people.in_households(schema.cells_where(comparison.households))

@@ -25,12 +25,32 @@ CLASSES: Sequence[tuple[str, int, int]] = (
 )
 """Classes of true counts: label, first and last."""
 ALL = "all"
+SHARES: Sequence[tuple[str, float, float]] = (
+    ("below 10 % of its table", 0.0, 0.1),
+    ("10 to 50 % of its table", 0.1, 0.5),
+    ("50 % of its table and over", 0.5, np.inf),
+)
+"""Classes of counts by their true share of all that their table counts in the area: label, least
+share, and the share that is above all."""
+READ = "mean absolute error of what users read"
+"""By which methods are compared: the mean, over levels, of the errors of some tables there."""
 FAR, FAR_OFF = 0.05, "totals off by more than 5 %"
 """Totals of areas that are off by more than this share are counted."""
 
 
-def accuracy(population: Population, published: Tables) -> Iterator[Figure]:
-    """The figures of the accuracy of published tables, level by level."""
+def accuracy(
+    population: Population, published: Tables, read: Sequence[tuple[str, str]]
+) -> Iterator[Figure]:
+    """The figures of the accuracy of published tables, level by level; `read` are the keys of the
+    tables that users read.
+    """
+    errors = dict[str, list[np.ndarray]]()
+    for name, level in read:
+        error = np.abs(published[name, level].value - population.truth[name, level])
+        errors.setdefault(level, []).append(error[~np.isnan(error)])
+    means = [float(own.mean()) for parts in errors.values() if len(own := np.concatenate(parts))]
+    if means:
+        yield ALL, READ, ALL, float(np.mean(means))
     levels = list(dict.fromkeys(table.places.level for table in population.tables))
     for level in levels:
         tables = [table for table in population.tables if table.places.level == level]
@@ -38,6 +58,8 @@ def accuracy(population: Population, published: Tables) -> Iterator[Figure]:
         value = np.concatenate([published[table.key].value.ravel() for table in tables])
         for measure, group, figure in _of_counts(truth, value):
             yield level, measure, group, figure
+        for group, signed in _by_share(population, published, tables):
+            yield level, "mean error", group, signed
         yield from (
             (level, FAR_OFF, group, share)
             for group, share in _far_off(population, published, tables)
@@ -64,6 +86,28 @@ def _of_counts(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str,
         yield "false zeros", ALL, float((value[positive & is_told] == 0).sum() / positive.sum())
     if (zero := truth == 0).any():
         yield "false positives", ALL, float((value[zero & is_told] > 0).sum() / zero.sum())
+
+
+def _by_share(
+    population: Population, published: Tables, tables: Sequence[AskedTable]
+) -> Iterator[tuple[str, float]]:
+    """Mean signed errors of small and large groups, zeros among the small: methods that move people
+    towards the mean of areas, or that lift small counts and lower large ones, show here. Areas of
+    whom a table counts nobody are left out, and so are tables of one number.
+    """
+    shares, errors = [np.zeros(0)], [np.zeros(0)]
+    for table in tables:
+        truth = population.truth[table.key]
+        total = truth.sum(axis=1, keepdims=True)
+        error = published[table.key].value - truth
+        used = (total > 0) & ~np.isnan(error) & (truth.shape[1] > 1)
+        shares.append((truth / np.maximum(total, 1))[used])
+        errors.append(error[used])
+    share, error = np.concatenate(shares), np.concatenate(errors)
+    for label, least, above in SHARES:
+        inside = (share >= least) & (share < above)
+        if inside.any():
+            yield label, float(error[inside].mean())
 
 
 def _far_off(

@@ -16,7 +16,7 @@ from ...runs.files import replacing
 from ...runs.timing import stopwatch
 from ..ingest.population import population_of
 from ..paths import Draw, dataset_folder, figures_file, tables_file
-from ..settings import DifferentialPrivacy, EvidenceSettings
+from ..settings import Comparison, DifferentialPrivacy, EvidenceSettings
 from ..workload.population import Population, counted
 from ..workload.tables import AskedTable, PublishedTable, Tables
 from .accuracy import ALL, Figure, accuracy
@@ -42,7 +42,7 @@ def publish_draw(run: RunDirectory, settings: EvidenceSettings, draw: Draw) -> P
     with stopwatch() as seconds:
         tables, figures = _tables(run, settings, population, draw)
         took = seconds()
-    figures += accuracy(population, tables)
+    figures += accuracy(population, tables, read_by_users(population, settings.evidence))
     figures.append((ALL, "seconds", ALL, took))
     write_figures(figures_file(run, draw, ACCURACY), figures)
     path = tables_file(run, draw)
@@ -50,23 +50,72 @@ def publish_draw(run: RunDirectory, settings: EvidenceSettings, draw: Draw) -> P
     return path
 
 
+def read_by_users(population: Population, comparison: Comparison) -> list[tuple[str, str]]:
+    """Keys of the tables by whose error methods are compared: those of the settings, at the levels
+    of the settings, or else at all levels but the smallest.
+    """
+    smallest = max((table.places for table in population.tables), key=len).level
+    levels = comparison.read_levels or tuple(
+        table.places.level for table in population.tables if table.places.level != smallest
+    )
+    return [
+        table.key
+        for table in population.tables
+        if table.places.level in (levels or (smallest,))
+        and (not comparison.read or table.name in comparison.read)
+    ]
+
+
 def _tables(
     run: RunDirectory, settings: EvidenceSettings, population: Population, draw: Draw
 ) -> tuple[Tables, list[Figure]]:
-    method, seed = settings.methods[draw.method], settings.evidence.seed
-    generator = generator_of(seed, draw.method, str(draw.strength), str(draw.number))
+    method, generator = settings.methods[draw.method], _generator(settings, draw)
+    if isinstance(method, DifferentialPrivacy):
+        return _released(settings, method, draw, dataset_folder(run), population, generator), []
+    return publish(population, method, draw.strength, generator)
+
+
+def tables_of_others(
+    run: RunDirectory, settings: EvidenceSettings, population: Population, draw: Draw
+) -> Tables:
+    """What a method would publish, under another seed, if some people of the input had the records
+    of others; as many live in each area.
+    """
+    method, generator = settings.methods[draw.method], _generator(settings, draw, "of others")
     if not isinstance(method, DifferentialPrivacy):
-        return publish(population, method, draw.strength, generator)
+        return publish(population, method, draw.strength, generator)[0]
+    census, universe = settings.CENSUS, settings.evidence.universe
+    with TemporaryDirectory(dir=run.confidential) as folder:
+        dataset = Path(folder) / "dataset"
+        own = settings.product_settings
+        census.keep(own, universe, population.people, dataset_folder(run), dataset)
+        return _released(settings, method, draw, dataset, population, generator)
+
+
+def _generator(settings: EvidenceSettings, draw: Draw, *names: str) -> np.random.Generator:
+    draws = draw.method, str(draw.strength), str(draw.number)
+    return generator_of(settings.evidence.seed, *draws, *names)
+
+
+def _released(
+    settings: EvidenceSettings,
+    method: DifferentialPrivacy,
+    draw: Draw,
+    dataset: Path,
+    population: Population,
+    generator: np.random.Generator,
+) -> Tables:
+    """The tables of the product's own release of a dataset, about whose counts nothing is certain:
+    noise has no largest value.
+    """
     census, universe = settings.CENSUS, settings.evidence.universe
     rho = method.rho[draw.strength] if method.rho else None
     own = census.spending(settings.product_settings, universe, rho, method.estimator)
-    with TemporaryDirectory(dir=run.confidential) as folder:
-        released = census.release(
-            own, universe, dataset_folder(run), int(generator.integers(1 << 31)), Path(folder)
-        )
+    seed = int(generator.integers(1 << 31))
+    with TemporaryDirectory(dir=dataset.parent) as folder:
+        released = census.release(own, universe, dataset, seed, Path(folder))
     answers = counted(People.of_histogram(released), population.tables)
-    # Noise has no largest value: nothing is certain of the true counts.
-    return {key: PublishedTable.without_bounds(value) for key, value in answers.items()}, []
+    return {key: PublishedTable.without_bounds(value) for key, value in answers.items()}
 
 
 def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> None:

@@ -6,22 +6,22 @@ the same attack on the true tables. There is no score, and no word for good or b
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from ...pages.document import NONE, Block, Document, Figure, FrontPage, Link, Section, Table
-from ...pages.figures import line_chart
+from ...pages.document import NONE, Block, Document, FrontPage, Link, Section, Table
+from ...products.gate import release_unchecked
 from ...products.reports import provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
-from ..methods.accuracy import ALL, FAR_OFF
+from ..methods.accuracy import ALL, FAR_OFF, READ, SHARES
 from ..methods.files import draws_of
 from ..paths import evidence_file
 from ..settings import EvidenceSettings
 from .figures import BASELINE, CEILING, read_evidence
+from .pictures import column_name, first_that_differs, in_words, pictures
 
 STAMP = f"{NOT_PRIVATE}: releases of data that may be disclosed, graded by the truth"
 ORDER = (
@@ -35,6 +35,7 @@ _ACCURACY = (
     ("99th percentile of error", ALL),
     (ERROR, "1-2"),
     (ERROR, "100 and over"),
+    *(("mean error", label) for label, *_ in SHARES),
     (FAR_OFF, "10-99"),
     (FAR_OFF, "100 and over"),
     ("largest gap between areas and their sum", ALL),
@@ -76,7 +77,7 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
             f"{len(draws_of(settings))} releases of {len(settings.methods)} methods were compared.",
             True,
             "",
-            (*_pictures(figures, settings, levels), time_panel(stage_seconds(run))),
+            (*pictures(figures, settings), time_panel(stage_seconds(run))),
             (Link("All figures", evidence_file(run).name),),
         ),
         provenance(run),
@@ -88,8 +89,7 @@ def release_figures(run: RunDirectory) -> None:
     run.unchecked_release.mkdir(exist_ok=True)
     with replacing(run.unchecked_release / evidence_file(run).name) as part:
         shutil.copyfile(evidence_file(run), part)
-    if not run.release.exists():
-        os.rename(run.unchecked_release, run.release)
+    release_unchecked(run)
 
 
 def _is_error(figures: pd.DataFrame) -> pd.Series:
@@ -116,10 +116,6 @@ def _shown(rows: pd.DataFrame) -> str:
     return f"{mean} ({values.min():.3g} to {values.max():.3g})"
 
 
-def _in_words(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
     rows = []
     seconds = figures[figures["measure"] == "seconds"]
@@ -127,7 +123,7 @@ def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
         own = seconds[seconds["method"] == name]
         rows.append(
             (
-                _in_words(name),
+                in_words(name),
                 ", ".join(filter(None, method.strengths)) or NONE,
                 method.guarantee,
                 method.invariants,
@@ -142,19 +138,16 @@ def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
 def _accuracy(
     figures: pd.DataFrame, settings: EvidenceSettings, levels: Sequence[str]
 ) -> Iterator[Block]:
-    headers = ("method", "strength", *(_column(measure, group) for measure, group in _ACCURACY))
+    headers = ("method", "strength", *(column_name(measure, group) for measure, group in _ACCURACY))
     yield (
         "Errors are of published counts from true ones, over all tables of a level; a withheld "
-        "count has none, and makes the total of its table and area one that is off."
+        "count has none, and makes the total of its table and area one that is off. Mean errors "
+        "are signed, by the true share of a count in its table and area."
     )
     for level in levels:
         own = figures[figures["level"] == level]
         yield f"{level}:"
         yield Table(headers, tuple(_rows(own, settings, _ACCURACY)))
-
-
-def _column(measure: str, group: str) -> str:
-    return measure if group == ALL else f"{measure}, {group}"
 
 
 def _rows(
@@ -170,12 +163,12 @@ def _rows(
             _shown(found[(found["measure"] == measure) & (found["group"] == group)])
             for measure, group in columns
         )
-        yield (_in_words(name), strength, *cells)
+        yield (in_words(name), strength, *cells)
 
 
 def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
     """A table for each attack and level: what it finds, by groups, with baseline and ceiling."""
-    accuracy = {measure for measure, _ in _ACCURACY} | {"counts", "mean error", "seconds"}
+    accuracy = {measure for measure, _ in _ACCURACY} | {"counts", "mean error", "seconds", READ}
     for name in settings.evidence.attacks:
         prefix = f"{name}: "
         rows = figures[figures["measure"].str.startswith(prefix)]
@@ -186,67 +179,19 @@ def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
         for level, own in rows.groupby("level", sort=False):
             own = own.assign(measure=own["measure"].str.removeprefix(prefix))
             columns = list(dict.fromkeys(zip(own["measure"], own["group"], strict=True)))
-            headers = ("method", "strength", *(_column(*column) for column in columns))
+            headers = ("method", "strength", *(column_name(*column) for column in columns))
             blocks += [f"{level}:", Table(headers, tuple(_rows(own, settings, columns)))]
-        yield Section(_in_words(name).capitalize(), tuple(blocks))
-
-
-def _pictures(
-    figures: pd.DataFrame, settings: EvidenceSettings, levels: Sequence[str]
-) -> Iterator[Section]:
-    """For the first figure of each attack, what it finds against the error of a level."""
-    if not levels:
-        return
-    smallest = levels[-1]
-    is_own = figures["level"].eq(smallest) & _is_error(figures) & figures["group"].eq(ALL)
-    errors = figures[is_own].fillna({"strength": ""})
-    error_of = errors.groupby(["method", "strength"])["value"].mean()
-    for name in settings.evidence.attacks:
-        own = _first_that_differs(figures, name)
-        if own is None:
-            continue
-        found = own.groupby(["method", "strength"])["value"].mean()
-        series = {}
-        for method in settings.methods:
-            strengths = [s for m, s in found.index if m == method and (m, s) in error_of.index]
-            points = sorted((error_of[method, s], found[method, s]) for s in strengths)
-            if points:
-                xs, ys = zip(*points, strict=True)
-                series[_in_words(method)] = (xs, ys)
-        if series:
-            first = own.iloc[0]
-            words = _column(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
-            svg = line_chart(
-                series,
-                title=f"{_in_words(name)} by error",
-                x_label=f"mean absolute error, {smallest}",
-                y_label=words,
-            )
-            caption = "A line joins the strengths of a method; further left is more accurate."
-            yield Section(_in_words(name).capitalize(), (Figure(svg, caption),))
-
-
-def _first_that_differs(figures: pd.DataFrame, attack: str) -> pd.DataFrame | None:
-    """The rows of the first figure of an attack that is not the same for all releases."""
-    rows = figures[figures["measure"].str.startswith(f"{attack}: ")].fillna({"strength": ""})
-    for _, own in rows.groupby(["level", "measure", "group"], sort=False):
-        releases = own[~own["method"].isin([BASELINE, CEILING])]
-        if releases["value"].nunique() > 1:
-            return own
-    return None
+        yield Section(in_words(name).capitalize(), tuple(blocks))
 
 
 def strengths_table(figures: pd.DataFrame, settings: EvidenceSettings) -> Table:
-    """Errors of the smallest level, and the first figure of every attack, for the command line."""
-    errors = figures[_is_error(figures) & figures["group"].eq(ALL)]
-    level = str(errors["level"].iloc[-1])
-    columns = [(ERROR, ALL)]
-    own = errors[errors["level"] == level]
-    parts = [own]
+    """Errors that users see, and the first figure of every attack, for the command line."""
+    columns = [(READ, ALL)]
+    parts = [figures[figures["measure"] == READ]]
     for name in settings.evidence.attacks:
-        found = _first_that_differs(figures, name)
+        found = first_that_differs(figures, name)
         if found is not None:
             parts.append(found)
             columns.append((str(found["measure"].iloc[0]), str(found["group"].iloc[0])))
-    headers = ("method", "strength", *(_column(*column) for column in columns))
+    headers = ("method", "strength", *(column_name(*column) for column in columns))
     return Table(headers, tuple(_rows(pd.concat(parts), settings, columns)))

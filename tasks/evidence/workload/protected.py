@@ -48,6 +48,13 @@ class ProtectedCensus(Protocol):
     def spending(self, settings: Any, universe: str, rho: Fraction | None, estimator: Any) -> Any:
         """Settings of a run of one universe that spends rho, by default its own."""
 
+    def keep(
+        self, settings: Any, universe: str, people: People, dataset: Path, folder: Path
+    ) -> None:
+        """Keep in a new folder, for `release`, what another has, with other people of a universe in
+        the same areas, as many in each.
+        """
+
     def release(
         self, settings: Any, universe: str, dataset: Path, seed: int, folder: Path
     ) -> sparse.csr_array:

@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ...pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
+from ...products.gate import release_unchecked
 from ...products.reports import (
     bars_panel,
     provenance,
@@ -221,8 +222,7 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> Path:
     text = (allocation_folder(run, DESIGNED) / SETTINGS).read_text(encoding="utf-8")
     with replacing(run.unchecked_release / SETTINGS) as part:
         part.write_text(text, encoding="utf-8")
-    if not run.release.exists():
-        os.rename(run.unchecked_release, run.release)
+    release_unchecked(run)
     return run.release / TIDY
 
 

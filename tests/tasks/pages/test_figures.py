@@ -33,6 +33,25 @@ def test_line_chart_labels_axes_and_series() -> None:
     assert len({path.get("stroke-dasharray") for path in drawn}) == 2
 
 
+def test_points_of_a_line_have_intervals() -> None:
+    svg = line_chart(
+        {"one": ([1, 2], [3, 4]), "other": ([1], [9])},
+        title="t",
+        x_label="x",
+        y_label="y",
+        intervals={"one": ([2, 4], [5, 6]), "other": ([7], [12])},
+    )
+    root = ElementTree.fromstring(svg)
+    dots = list(root.iter(f"{SVG}circle"))
+    assert len(dots) == 3
+    uprights = [path.get("d") for path in root.iter(f"{SVG}path") if "V" in path.get("d")]
+    assert [d.count("V") for d in uprights] == [2, 1]
+    # The upright of the first point goes from below its dot to above it.
+    start, end = (float(part) for part in uprights[0].split("M")[1].split(" ")[1].split("V"))
+    assert start > float(dots[0].get("cy")) > end
+    assert numbers(dots[0], "cx") == numbers(dots[2], "cx")
+
+
 @pytest.mark.parametrize("steps", [False, True])
 def test_lines_stay_in_the_frame_and_keep_their_order(steps: bool) -> None:
     svg = line_chart(

@@ -7,19 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from spineflow.tasks.evidence.attacks.audits import (
-    Verdicts,
-    epsilon_bound,
-    mu_bound,
     one_run_epsilon_bound,
     one_run_p_value,
 )
 from spineflow.tasks.evidence.attacks.membership import (
     GaussianTradeoff,
     MeasuredTest,
-    PureTradeoff,
     clopper_pearson,
     measured_test,
-    most_likely_candidate,
     optimal_statistic,
 )
 from spineflow.tasks.noise.randomness import SeededRandom
@@ -41,18 +36,6 @@ def test_gaussian_tradeoffs(row: str) -> None:
     found = (bound.mu, bound.area_under_curve, bound.accuracy)
     rates = (bound.true_positive_rate(0.01), bound.true_positive_rate(0.001))
     assert [*found, *rates] == pytest.approx(expected, abs=0.0006)
-
-
-def test_pure_tradeoffs() -> None:
-    accuracies = [PureTradeoff(epsilon).accuracy for epsilon in (0.5, 1, 2, 4)]
-    assert accuracies == pytest.approx([0.62, 0.73, 0.88, 0.98], abs=0.005)
-    bound = PureTradeoff(1.0, 0.01)
-    assert bound.true_positive_rate(0.1) == pytest.approx(np.e * 0.1 + 0.01)
-    assert bound.true_positive_rate(0.9) == pytest.approx(1 - (1 - 0.01 - 0.9) / np.e)
-    # The best accuracy is that of the best point of the curve.
-    points = np.linspace(0, 1, 10_001)
-    best = max((bound.true_positive_rate(p) + 1 - p) / 2 for p in points)
-    assert bound.accuracy == pytest.approx(best, abs=1e-4)
 
 
 def measured(noise: float, seed: int) -> tuple[MeasuredTest, GaussianTradeoff]:
@@ -128,24 +111,6 @@ def test_noise_of_the_product_attains_its_bound_and_a_tenth_less_is_shown() -> N
     assert weak.accuracy.low > bound.accuracy
 
 
-def test_attributes_are_guessed_as_well_as_two_normals_are_told_apart() -> None:
-    draws = np.random.default_rng(4)
-    candidates = np.array([[4.0, 2, 1], [3, 3, 1]])
-    variance = np.array([2.0, 2, 5])
-    accuracy = [
-        (
-            most_likely_candidate(
-                candidates[k] + draws.normal(0, np.sqrt(variance), (40_000, 3)),
-                candidates,
-                variance,
-            )
-            == k
-        ).mean()
-        for k in (0, 1)
-    ]
-    assert np.mean(accuracy) == pytest.approx(GaussianTradeoff(1.0).accuracy, abs=0.006)
-
-
 def test_clopper_pearson_covers_as_it_says() -> None:
     from scipy.stats import binom
 
@@ -156,22 +121,6 @@ def test_clopper_pearson_covers_as_it_says() -> None:
     assert clopper_pearson(0, 40).low == 0
     assert clopper_pearson(40, 40).high == 1
     assert clopper_pearson(0, 0).high == 1
-
-
-@pytest.mark.parametrize(
-    ("runs", "expected"), [(100, 3.28), (1_000, 5.60), (10_000, 7.90), (100_000, 10.21)]
-)
-def test_what_a_perfect_attack_on_many_runs_shows(runs: int, expected: float) -> None:
-    assert epsilon_bound(Verdicts(runs, runs, runs, 0)) == pytest.approx(expected, abs=0.005)
-
-
-def test_audits_of_many_runs() -> None:
-    verdicts = Verdicts(1000, 600, 1000, 100)
-    assert epsilon_bound(verdicts) == pytest.approx(1.55, abs=0.005)
-    assert epsilon_bound(verdicts, delta=0.7) == 0
-    assert epsilon_bound(Verdicts(1000, 100, 1000, 600)) == 0
-    # Of Gaussian noise the same verdicts show more: rho, and with it the whole curve.
-    assert mu_bound(verdicts) == pytest.approx(1.347, abs=0.0005)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_rates_have_putative_and_confirmed_people() -> None:
     rates = found.rates()
     assert (rates.people, rates.putative, rates.confirmed) == (4, 3, 2)
     assert rates.precision == pytest.approx(2 / 3)
-    assert (rates.recall, rates.putative_rate) == (0.5, 0.75)
+    assert (rates.recall, rates.putative / rates.people) == (0.5, 0.75)
     some = found.rates_by_group({"second": known == 2, "nobody": known == 0})
     assert some["second"].precision == 0
     assert np.isnan(some["nobody"].precision)

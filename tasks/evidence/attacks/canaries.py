@@ -1,0 +1,327 @@
+"""Tests of single records in one release, by somebody who knows all others.
+
+Of some people, one in an area at most, a coin decides whether the data have their own record or one
+that somebody else has; then a method publishes these data. The attacker knows all other records of
+the area, and says of every such person which of the two records it is, and what attribute goes with
+what he knows. Since one record is changed, a guarantee for one changed record bounds what he gets
+right, and the coins make one release an audit [OneRunAudit2023].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from ...census.people import People
+from ...ledger.accounting import epsilon_tight
+from ..methods.accuracy import ALL
+from ..methods.publish import generator_of
+from ..settings import DifferentialPrivacy, Swapping
+from ..workload.population import Population
+from ..workload.tables import AskedTable
+from .audits import one_run_epsilon_bound
+from .membership import (
+    GaussianTradeoff,
+    Rate,
+    clopper_pearson,
+    measured_test,
+    optimal_statistic,
+)
+from .reidentification import composition, guessed
+from .release import Release, Row
+from .weighing import chance_of
+
+NAME = "membership"
+FALSE_POSITIVE_RATE = 0.01
+DELTA = Fraction(1, 10**10)
+"""Of the (epsilon, delta) that an audit shows."""
+GUESSED = 3
+"""An audit guesses the surest of so many persons, and abstains of the others."""
+IMPOSSIBLE = 1e-12
+"""Least chance: what cannot be counts as evidence, but is not taken for a proof."""
+_TRIES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """People whose records a coin decides.
+
+    person : (m,) positions among the people.
+    own, other : (m,) cells of the record that is theirs, and of the one in its place.
+    is_own : (m,) the coins.
+    population : everybody, with the records that the coins have decided.
+    """
+
+    person: np.ndarray
+    own: np.ndarray
+    other: np.ndarray
+    is_own: np.ndarray
+    population: Population
+
+    @property
+    def area(self) -> np.ndarray:
+        """(m,) their areas."""
+        return self.population.people.area[self.person]
+
+    @property
+    def cell(self) -> np.ndarray:
+        """(m,) cells of the records that they have."""
+        return self.population.people.cell[self.person]
+
+
+def canaries_of(release: Release) -> Canaries:
+    """One person of every attacked area, drawn at random, and records that differ in some table.
+
+    The other record is that of a person drawn among all who live in households alike; whoever finds
+    none that differs is left out. All releases of a draw's number have the same.
+    """
+    population, draw = release.population, release.draw
+    people = population.people
+    generator = generator_of(release.comparison.seed, NAME, str(draw.number))
+    shuffled = generator.permutation(len(people))
+    wanted = np.zeros(len(release.smallest), dtype=bool)
+    wanted[release.entities] = True
+    entity = release.smallest.entity[people.area[shuffled]]
+    shuffled = shuffled[(entity >= 0) & wanted[entity]]
+    _, first = np.unique(release.smallest.entity[people.area[shuffled]], return_index=True)
+    person = shuffled[first]
+    kind, lives = release.kind_of_cell[people.cell], people.household >= 0
+    other = person.copy()
+    for _ in range(_TRIES):
+        same = np.flatnonzero(kind[other] == kind[person])
+        found = generator.integers(0, len(people), len(same))
+        fits = lives[found] == lives[person[same]]
+        other[same[fits]] = found[fits]
+    differs = kind[other] != kind[person]
+    person, other = person[differs], other[differs]
+    is_own = generator.random(len(person)) < 0.5
+    taken = np.arange(len(people))
+    taken[person] = np.where(is_own, person, other)
+    changed = replace(
+        population,
+        people=People(people.area, people.cell[taken], people.household),
+        risk=population.risk[taken],
+        agree=population.agree[taken],
+    )
+    return Canaries(person, people.cell[person], people.cell[other], is_own, changed)
+
+
+def tell_records(release: Release) -> Iterator[Row]:
+    """Figures of the tests, beside what a guarantee allows at most and what blind guesses get.
+
+    Intervals are Clopper and Pearson's and take the persons as independent, which those who share a
+    release are but nearly.
+    """
+    canaries = canaries_of(release)
+    if min(canaries.is_own.sum(), (~canaries.is_own).sum()) < 4:
+        return
+    evidence = Evidence(release, canaries)
+    statistic = evidence.between()
+    inside, outside = statistic[canaries.is_own], statistic[~canaries.is_own]
+    found = measured_test(inside, outside, FALSE_POSITIVE_RATE)
+    bound = _bound_of(release)
+    level = release.smallest.level
+    area = found.area_under_curve
+    rates = {
+        "true positives at 1 % false ones": found.true_positive,
+        "false positives then": found.false_positive,
+        "which of two records, right": found.accuracy,
+        "area under the curve": Rate(area, np.nan, np.nan),
+    }
+    blind = [FALSE_POSITIVE_RATE, FALSE_POSITIVE_RATE, 0.5, 0.5]
+    for (what, rate), guess in zip(rates.items(), blind, strict=True):
+        yield level, f"{NAME}: {what}", ALL, rate.value, rate.low, rate.high
+        yield level, f"baseline of {NAME}: {what}", ALL, guess
+    if bound is not None:
+        for what, most in (
+            ("true positives at 1 % false ones", bound.true_positive_rate(FALSE_POSITIVE_RATE)),
+            ("which of two records, right", bound.accuracy),
+            ("area under the curve", bound.area_under_curve),
+        ):
+            yield level, f"{NAME}: {what}, bound of the guarantee", ALL, most
+        yield level, f"{NAME}: epsilon shown at least", ALL, _shown(statistic, canaries.is_own)
+        epsilon = epsilon_tight(bound.mu**2 / 2, DELTA)
+        yield level, f"{NAME}: epsilon shown at least, bound of the guarantee", ALL, epsilon
+    yield from _attributes(release, evidence)
+
+
+def _bound_of(release: Release) -> GaussianTradeoff | None:
+    """What the guarantee of a release with a stated rho says of every test."""
+    if not isinstance(release.method, DifferentialPrivacy) or not release.method.rho:
+        return None
+    return GaussianTradeoff.of_rho(float(release.method.rho[release.draw.strength]))
+
+
+def _shown(statistic: np.ndarray, is_own: np.ndarray) -> float:
+    """The epsilon that the right ones among the surest guesses refute, by 95 %."""
+    surest = np.argsort(-np.abs(statistic), kind="stable")[: max(len(statistic) // GUESSED, 1)]
+    right = int(((statistic[surest] > 0) == is_own[surest]).sum())
+    return one_run_epsilon_bound(right, len(surest), delta=float(DELTA), canaries=len(statistic))
+
+
+class Evidence:
+    """What the tables of a release of the canaries' data tell of each of them."""
+
+    def __init__(self, release: Release, canaries: Canaries) -> None:
+        self.release, self.canaries = release, canaries
+        self._published = release.of_others(canaries.population)
+        self._chance = chance_of(release.method, release.draw.strength)
+        people = canaries.population.people
+        self._counts = {
+            table.key: table.answer(people.area, people.cell).ravel() for table in release.tables
+        }
+
+    def between(self) -> np.ndarray:
+        """(m,) above 0 where a person's own record fits the tables better than the other one.
+
+        By the log likelihood ratio where the chances of published counts are public, else by the
+        statistic that is the best for noise of one variance in each table.
+        """
+        own, other = (
+            np.stack([self._of(table, cell)[0] for table in self.release.tables], axis=1)
+            for cell in (self.canaries.own, self.canaries.other)
+        )
+        answers = np.concatenate([own, other], axis=1)
+        difference = np.repeat([1.0, -1.0], own.shape[1])
+        variance = np.array([self._variance(table) for table in self.release.tables])
+        return optimal_statistic(answers, difference, np.tile(variance, 2))
+
+    def of_records(self, cells: np.ndarray) -> np.ndarray:
+        """(m, k) log likelihood of each of k records `(m, k)` that people may have, but for what
+        all of them have in common.
+        """
+        fits = np.zeros(cells.shape)
+        for record in range(cells.shape[1]):
+            for table in self.release.tables:
+                answer, is_counted = self._of(table, cells[:, record])
+                # A likelihood ratio has taken the person's own count into account already.
+                half = 0 if self._is_weighed else is_counted / 2
+                fits[:, record] += (answer - half) / self._variance(table)
+        return fits
+
+    def _variance(self, table: AskedTable) -> float:
+        """Mean squared distance of a table's counts from the records, by which who knows these
+        weighs what else he sees; 1 where chances are public.
+
+        Of counts that are not zero throughout and with which no coin has to do.
+        """
+        if self._is_weighed:
+            return 1.0
+        value, counts = self._published[table.key].value.ravel(), self._counts[table.key]
+        used = ~np.isnan(value) & ((value > 0) | (counts > 0))
+        for cell in (self.canaries.own, self.canaries.other):
+            at = table.positions(self.canaries.area, cell)
+            used[at[at >= 0]] = False
+        error = (value - counts)[used]
+        return float((error**2).mean()) or 1.0 if len(error) else 1.0
+
+    @property
+    def _is_weighed(self) -> bool:
+        return not isinstance(self.release.method, DifferentialPrivacy | Swapping)
+
+    def _of(self, table: AskedTable, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(m,) evidence of a table for records in some cells, and whether it is about them.
+
+        Where chances or bounds are public, how much likelier the published count is with the record
+        than without, as a logarithm; else by how much it is above all other records.
+        """
+        at = table.positions(self.canaries.area, cell)
+        present = table.positions(self.canaries.area, self.canaries.cell)
+        own = self._published[table.key]
+        value, low, high = (side.ravel()[at] for side in (own.value, own.low, own.high))
+        rest = self._counts[table.key][at] - (at == present)
+        if not self._is_weighed:
+            told = (at >= 0) & ~np.isnan(value)
+            return np.where(told, np.nan_to_num(value) - rest, 0.0), told
+        with_it, without = (self._log_chance(rest + more, value, low, high) for more in (1, 0))
+        return np.where(at >= 0, with_it - without, 0.0), at >= 0
+
+    def _log_chance(
+        self, counts: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray
+    ) -> np.ndarray:
+        """Logarithms of the chances of published figures; of bounds alone, whether they hold."""
+        holds = ~((counts < low - 1e-6) | (counts > high + 1e-6))
+        chances = holds.astype(float)
+        if self._chance is not None:
+            chance, _ = self._chance
+            for told in np.unique(value[~np.isnan(value)]):
+                rows = value == told
+                chances[rows] = chance(counts[rows].astype(np.int64), round(told))
+        return np.log(np.maximum(chances, IMPOSSIBLE))
+
+
+def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
+    """Figures of the likeliest attribute of people of whom the rest is known, with all others; how
+    common attributes are among these is what he expects before he sees the release.
+    """
+    if release.known is None or release.learned is None:
+        return
+    canaries, known, learned = evidence.canaries, release.known, release.learned
+    n_known, n_learned = int(known.max()) + 1, int(learned.max()) + 1
+    # Any record of what is known and learned stands for all that differ in nothing else.
+    record = np.full((n_known, n_learned), -1, dtype=np.int64)
+    record[known[::-1], learned[::-1]] = np.arange(len(known))[::-1]
+    truth = learned[canaries.cell]
+    possible = record[known[canaries.cell]]
+    prior = _shares_of_others(release, canaries, learned)
+    fits = evidence.of_records(np.maximum(possible, 0)) + np.log(prior)
+    fits = np.where(possible >= 0, fits, -np.inf)
+    # Equally likely ones are taken by lot.
+    best = fits >= fits.max(axis=1, keepdims=True) - 1e-9
+    generator = generator_of(release.comparison.seed, NAME, "lots")
+    guess = np.argmax(best * (1 + generator.random(best.shape)), axis=1)
+    level = release.smallest.level
+    measure = f"{NAME}: {ALL_BUT_ONE}"
+    mode = _mode_of_others(release, canaries, learned)
+    for group, inside in (
+        (ALL, np.ones(len(truth), dtype=bool)),
+        ("not the most common of the others", mode < 1),
+    ):
+        if not inside.any():
+            continue
+        rate = clopper_pearson(int((guess == truth)[inside].sum()), int(inside.sum()))
+        yield level, measure, group, rate.value, rate.low, rate.high
+        yield level, f"baseline of {measure}", group, float(mode[inside].mean())
+
+
+ALL_BUT_ONE = "attribute of a person, all others known, right"
+
+
+def _shares_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -> np.ndarray:
+    """(m, features) how common each attribute is among the others of the area, and as if there were
+    one person more of the whole's composition.
+    """
+    people, places = canaries.population.people, release.smallest
+    feature, n_learned = learned[people.cell], int(learned.max()) + 1
+    entity = places.entity[people.area]
+    inside = entity >= 0
+    whole = np.bincount(feature, minlength=n_learned) + 1.0
+    of_area = composition(entity[inside], feature[inside], (len(places), n_learned))
+    others = of_area[places.entity[canaries.area]].astype(float)
+    others[np.arange(len(others)), feature[canaries.person]] -= 1
+    others += whole / whole.sum()
+    return others / others.sum(axis=1, keepdims=True)
+
+
+def _mode_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -> np.ndarray:
+    """(m,) chances that the most common attribute of the others of the area is the person's."""
+    people, places = canaries.population.people, release.smallest
+    entity, n_learned = places.entity[people.area], int(learned.max()) + 1
+    inside = entity >= 0
+    feature = learned[people.cell]
+    counts = [
+        composition(entity[inside], feature[inside], (len(places), n_learned)),
+        np.bincount(feature, minlength=n_learned)[None, :],
+    ]
+    areas = [np.arange(len(places)), np.zeros(len(places), dtype=np.int64)]
+    mode, _ = guessed(
+        places.entity[canaries.area],
+        learned[canaries.cell],
+        counts,
+        areas,
+        leave_one_out=True,
+    )
+    return mode.right

@@ -1,0 +1,146 @@
+"""Risk by utility: what an attack finds against the error of the tables that users read.
+
+Every point is a strength of a method: means over its draws, with the range of the draws and of the
+intervals that each has of its own. Between strengths the line is straight, so that methods can be
+read off at equal error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from ...pages.document import NONE, Block, Figure, Section, Table
+from ...pages.figures import line_chart
+from ..methods.accuracy import ALL, READ
+from ..settings import EvidenceSettings
+from .figures import BASELINE, CEILING
+
+ERRORS = 3
+"""Errors at which methods are read off."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A method's strengths by error, ascending: `(k,)` errors, figures, and their bounds."""
+
+    error: np.ndarray
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def at(self, error: float) -> tuple[float, float, float] | None:
+        """Figure and bounds at an error, straight between strengths; None beyond them."""
+        if not self.error[0] <= error <= self.error[-1]:
+            return None
+        sides = (self.value, self.low, self.high)
+        value, low, high = (float(np.interp(error, self.error, side)) for side in sides)
+        return value, low, high
+
+
+def curves(figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]) -> dict[str, Curve]:
+    """The curves of one figure of an attack, whose rows are `own`, by method.
+
+    A draw whose figure is a measured share has an interval; any other stands for itself.
+    """
+    errors = figures[(figures["measure"] == READ) & (figures["level"] == ALL)]
+    error_of = _without_blanks(errors).groupby(["method", "strength"])["value"].mean()
+    own = _without_blanks(own)
+    own = own.assign(low=own["low"].fillna(own["value"]), high=own["high"].fillna(own["value"]))
+    grouped = own.groupby(["method", "strength"])
+    table = pd.DataFrame(
+        {
+            "error": error_of,
+            "value": grouped["value"].mean(),
+            "low": grouped["low"].min(),
+            "high": grouped["high"].max(),
+        }
+    ).dropna()
+    found = {}
+    for method in methods:
+        rows = table[table.index.get_level_values("method") == method].sort_values("error")
+        if len(rows):
+            found[method] = Curve(
+                *(rows[column].to_numpy() for column in ("error", "value", "low", "high"))
+            )
+    return found
+
+
+def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.fillna({"strength": ""})
+
+
+def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
+    """For the first figure of each attack, what it finds by error, and at equal errors."""
+    for name in settings.evidence.attacks:
+        own = first_that_differs(figures, name)
+        if own is None:
+            continue
+        found = curves(figures, own, list(settings.methods))
+        if not found:
+            continue
+        first = own.iloc[0]
+        words = column_name(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
+        svg = line_chart(
+            {in_words(method): (own.error, own.value) for method, own in found.items()},
+            title=f"{in_words(name)} by error",
+            x_label=READ,
+            y_label=words,
+            intervals={in_words(method): (own.low, own.high) for method, own in found.items()},
+        )
+        caption = (
+            "A line joins the strengths of a method; further left is more accurate. Upright lines "
+            "are the range of the draws, with the intervals that they have of their own."
+        )
+        blocks: list[Block] = [Figure(svg, caption)]
+        if (table := at_equal_errors(found)) is not None:
+            blocks += [f"{words}, at equal {READ}:", table]
+        yield Section(in_words(name).capitalize(), tuple(blocks))
+
+
+def at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
+    """The figures of methods of several strengths at the errors that most of them have; None where
+    no two have one.
+    """
+    several = {name: curve for name, curve in found.items() if len(curve.error) > 1}
+    ends = np.unique([end for curve in several.values() for end in curve.error])
+    covered = np.array([sum(c.at(end) is not None for c in several.values()) for end in ends])
+    if not len(ends) or covered.max() < 2:
+        return None
+    chosen = np.sort(ends[np.argsort(-covered, kind="stable")[:ERRORS]])
+    headers = ("method", *(f"{error:.3g}" for error in chosen))
+    rows = tuple(
+        (in_words(name), *(_told(curve.at(error)) for error in chosen))
+        for name, curve in several.items()
+    )
+    return Table(headers, rows)
+
+
+def _told(figure: tuple[float, float, float] | None) -> str:
+    if figure is None:
+        return NONE
+    value, low, high = figure
+    return f"{value:.3g}" if low == high else f"{value:.3g} ({low:.3g} to {high:.3g})"
+
+
+def first_that_differs(figures: pd.DataFrame, attack: str) -> pd.DataFrame | None:
+    """The rows of the first figure of an attack that is not the same for all releases."""
+    rows = _without_blanks(figures[figures["measure"].str.startswith(f"{attack}: ")])
+    for _, own in rows.groupby(["level", "measure", "group"], sort=False):
+        releases = own[~own["method"].isin([BASELINE, CEILING])]
+        if releases["value"].nunique() > 1:
+            return own
+    return None
+
+
+def column_name(measure: str, group: str) -> str:
+    """What a measure of a group is called at the head of a column."""
+    return measure if group == ALL else f"{measure}, {group}"
+
+
+def in_words(name: str) -> str:
+    """The name of a method or an attack as text."""
+    return name.replace("_", " ")
