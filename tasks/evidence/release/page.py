@@ -88,8 +88,15 @@ def release_figures(run: RunDirectory) -> None:
     run.unchecked_release.mkdir(exist_ok=True)
     with replacing(run.unchecked_release / evidence_file(run).name) as part:
         shutil.copyfile(evidence_file(run), part)
-    if not run.release.exists():
-        os.rename(run.unchecked_release, run.release)
+    os.rename(run.unchecked_release, run.release)
+
+
+def restore_figures(run: RunDirectory) -> None:
+    """Put the figures that were released beside the page again."""
+    path = evidence_file(run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part:
+        shutil.copyfile(run.release / path.name, part)
 
 
 def _is_error(figures: pd.DataFrame) -> pd.Series:
