@@ -312,6 +312,8 @@ SENTENCES = (
     (r"estimate", "Estimates were made"),
     (r"estimate (.+)", r"\1 was estimated"),
     (r"(.+) exact loss", r"What the noise of \1 guarantees exactly was worked out"),
+    (r"publish", "The tables of every method were published"),
+    (r"attacks", "Every release was attacked"),
     (r"margins posterior", "The estimates behind the margins were worked out"),
     (r"(.+) microdata", r"Microdata of \1 were written"),
     (r"tables", "Tables were written"),

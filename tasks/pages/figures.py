@@ -40,7 +40,7 @@ def line_chart(
     log_y: bool = False,
     steps: bool = False,
 ) -> str:
-    """Lines through points, one line a series of (x, y).
+    """Lines through points, one line a series of (x, y); a series of one point is a dot.
 
     Args:
         log_x, log_y: logarithmic axes, for positive values.
@@ -71,7 +71,11 @@ def line_chart(
         parts.append(svg_text(place, bottom + 21, label, anchor="middle", fill=SOFT))
     parts.append(_rule(left, bottom, right, bottom, SOFT))
     for position, points in enumerate(series.values()):
-        path = _path([(x_axis(x), y_axis(y)) for x, y in zip(*points, strict=True)], steps=steps)
+        places = [(x_axis(x), y_axis(y)) for x, y in zip(*points, strict=True)]
+        if len(places) == 1:
+            parts.append(_dot(*places[0], position))
+            continue
+        path = _path(places, steps=steps)
         parts.append(f'<path d="{path}" fill="none" {_stroke(position)} stroke-linejoin="round"/>')
     parts.append(svg_text(right, bottom + 43, x_label, anchor="end", fill=SOFT))
     return svg_document(title, bottom + 52, parts)
@@ -275,6 +279,10 @@ def _path(points: Sequence[tuple[float, float]], *, steps: bool) -> str:
     for x, y in points[1:]:
         drawn += f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}"
     return drawn
+
+
+def _dot(x: float, y: float, position: int) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{COLOURS[position % len(COLOURS)]}"/>'
 
 
 def _stroke(position: int) -> str:

@@ -229,7 +229,10 @@ def _pictures(
                 x_label=f"mean absolute error, {smallest}",
                 y_label=words,
             )
-            caption = "A line joins the strengths of a method; further left is more accurate."
+            caption = (
+                "A line joins the strengths of a method, a dot is a method of one strength; "
+                "further left is more accurate."
+            )
             yield Section(_in_words(name).capitalize(), (Figure(svg, caption),))
 
 
