@@ -38,16 +38,18 @@ from pathlib import Path
 from unittest import mock
 
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from spineflow.flows.cli import _quieten
 from spineflow.flows.cli import main as spineflow
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
 from spineflow.tasks.ledger.caps import set_cap
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.registry import TOGETHER, product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError
 
 from tests.conftest import PrefectServer
+from tests.flows.commands import STAGE_LINE
 from tests.flows.in_process import stages_in_process
 from tests.flows.schedules import PEOPLE
 from tests.flows.small_runs import of_measurements, of_several, settings_files
@@ -158,7 +160,8 @@ class Office:
         self._keep(name, CHECKED)
 
     def _keep(self, name: str, moment: str) -> None:
-        shutil.copytree(self.world, self.folder / "kept" / name / moment)
+        kept = self.folder / "kept" / name / moment
+        shutil.copytree(self.world, kept, symlinks=True)
 
     def kept(self, name: str, moment: str) -> Path:
         """A run's directory as it was at a moment."""
@@ -168,7 +171,7 @@ class Office:
         """Bring the world back to a moment; the run's directory, which is the one that draws, as
         are those of the products in it."""
         shutil.rmtree(self.world)
-        shutil.copytree(self.folder / "kept" / name / moment, self.world)
+        shutil.copytree(self.folder / "kept" / name / moment, self.world, symlinks=True)
         root = self.world / name
         for own in [root, *(file.parent for file in root.glob("*/manifest.json"))]:
             if own.joinpath("spine", "charged.json").exists():
@@ -221,20 +224,28 @@ class Office:
             return Outcome(MENDED)
         if file.exists():
             now = file.read_bytes()
-            is_timed = fault.file.startswith(TIMED) and now != flipped(was)
+            is_timed = within_part(fault.file).startswith(TIMED) and now != flipped(was)
             if fault.damage == "deleted" or now == was or is_timed:
                 return Outcome(MENDED)
         idle = IDLE_FILES + (() if fault.moment == CHARGED else IDLE_ONCE_MEASURED)
-        return Outcome(IDLE, "" if fault.file.startswith(idle) else "the damage stays, unsaid")
+        return Outcome(
+            IDLE, "" if within_part(fault.file).startswith(idle) else "the damage stays, unsaid"
+        )
 
 
 def files_of(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
 
+def within_part(file: str) -> str:
+    """A file's name in the run that it is of, which may be one of the products in another's."""
+    first, _, rest = file.partition("/")
+    return rest if first in TOGETHER else file
+
+
 def measurements(root: Path) -> dict[str, bytes]:
     """The noisy measurements of a run by name; constraints beside them have no noise."""
-    names = [name for name in files_of(root) if name.startswith("measurements/")]
+    names = [name for name in files_of(root) if within_part(name).startswith("measurements/")]
     return {name: (root / name).read_bytes() for name in names if "/constraints/" not in name}
 
 
@@ -245,7 +256,7 @@ def different(root: Path, other: Path) -> list[str]:
         {
             name: re.sub(rb"(?m)^.*,seconds,.*$", b"", (run / name).read_bytes())
             for name in files_of(run)
-            if name.startswith("release/") and "certificate" not in name
+            if within_part(name).startswith("release/") and "certificate" not in name
         }
         for run in (root, other)
     )
@@ -271,7 +282,8 @@ def flipped(content: bytes) -> bytes:
 
 def wrong_with(words: str, file: str) -> str:
     """What is wrong with a refusal, which should be one sentence with the file and a remedy."""
-    lines = [said for said in words.splitlines() if not said.startswith(("warning: ", "note: "))]
+    said = STAGE_LINE.sub("", words).splitlines()
+    lines = [line for line in said if not line.startswith(("warning: ", "note: "))]
     if len(lines) != 1 or not lines[0].startswith("spineflow: "):
         return f"not one sentence: {words}"
     if Path(file).name not in words:
@@ -338,6 +350,7 @@ def main() -> int:
     parser.add_argument("--seed", default="0", help="which faults are chosen")
     options = parser.parse_args()
     os.environ["SPINEFLOW_LEDGERS"] = ""  # These are no ledgers of this machine.
+    _quieten("CRITICAL")
     counts: Counter[tuple[str, str, str]] = Counter()
     with tempfile.TemporaryDirectory(prefix="spineflow-faults-") as folder:
         for fault, outcome in tried(options.products, options.share, options.seed, Path(folder)):
