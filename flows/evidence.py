@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..tasks.evidence.product import document, order, summary
+from ..tasks.evidence.product import document, order, rewritten, summary
 from ..tasks.evidence.settings import DifferentialPrivacy
 from ..tasks.pages.document import Block
 from ..tasks.products.product import Product
@@ -68,6 +68,7 @@ PRODUCT: Product = Product(
     order=order,
     document=document,
     summary=summary,
+    rewritten=rewritten,
 )
 
 evidence = settings_flow(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from ..tasks.evidence.settings import EvidenceSettings
@@ -15,6 +16,7 @@ class CensusEvidenceSettings(EvidenceSettings):
     """All settings of a comparison on a census that topdown reads."""
 
     CENSUS: ClassVar[ProtectedCensus] = CENSUS
+    WRITTEN_AS: ClassVar[Mapping[str, str]] = {"product_settings": TopdownSettings.PRODUCT}
 
     input: CensusTables
     product_settings: TopdownSettings

@@ -87,7 +87,8 @@ def finish_stage(
     left: Callable[[], float | None] = unknown,
     before: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Wait until every task of the named stages has ended, telling the listeners as they do.
+    """Wait until every task of the named stages has ended, telling the listeners as they do; of a
+    stage that has failed they hear no more.
 
     `ended` is called with every future as it ends, and what it returned or raised; `left` gives the
     seconds that are left of the whole run; `before` counts what stages need no task for, since it
@@ -113,10 +114,12 @@ def finish_stage(
             outcome = _outcome(future)
             ended(future, outcome)
             planned = all_of[stage]
-            _tell(stage, done[stage], planned)
             picture.draw(stage, done[stage], planned, elapsed())
             failed |= {stage} if isinstance(outcome, BaseException) else set()
-            if done[stage] == planned and stage not in failed:
+            if stage in failed:
+                continue
+            _tell(stage, done[stage], planned)
+            if done[stage] == planned:
                 _log(stage, planned, elapsed())
     picture.show()
     raise_first_error(list(owner))
@@ -312,6 +315,8 @@ SENTENCES = (
     (r"estimate", "Estimates were made"),
     (r"estimate (.+)", r"\1 was estimated"),
     (r"(.+) exact loss", r"What the noise of \1 guarantees exactly was worked out"),
+    (r"publish", "The tables of every method were published"),
+    (r"attacks", "Every release was attacked"),
     (r"margins posterior", "The estimates behind the margins were worked out"),
     (r"(.+) microdata", r"Microdata of \1 were written"),
     (r"tables", "Tables were written"),

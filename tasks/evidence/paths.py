@@ -1,4 +1,4 @@
-"""Where a comparison keeps what; all but the page and its figures is confidential."""
+"""Where a comparison keeps what: its page and figures, and what these are made of."""
 
 from __future__ import annotations
 
@@ -23,24 +23,29 @@ class Draw:
         return f"{self.method}-{self.strength + 1}-{self.number}"
 
 
+def comparison_folder(run: RunDirectory) -> Path:
+    """What is made again where it is damaged, from input that may be disclosed."""
+    return run.root / "evidence"
+
+
 def dataset_folder(run: RunDirectory) -> Path:
     """The input as the product keeps it."""
-    return run.confidential / "dataset"
+    return comparison_folder(run) / "dataset"
 
 
 def people_file(run: RunDirectory) -> Path:
     """The people, and the entities of every level."""
-    return run.confidential / "people.npz"
+    return comparison_folder(run) / "people.npz"
 
 
 def tables_file(run: RunDirectory, draw: Draw) -> Path:
     """The tables that a method has published."""
-    return below(run.confidential / "published", draw.name) / "tables.npz"
+    return below(comparison_folder(run) / "published", draw.name) / "tables.npz"
 
 
 def figures_file(run: RunDirectory, draw: Draw, what: str) -> Path:
     """What was found of a release: its accuracy, or an attack's outcome."""
-    return below(run.confidential / "found", draw.name) / f"{what}.json"
+    return below(comparison_folder(run) / "found", draw.name) / f"{what}.json"
 
 
 def piece_file(run: RunDirectory, draw: Draw, piece: int) -> Path:

@@ -12,7 +12,7 @@ from ..runs.directory import RunDirectory
 from .methods.files import draws_of
 from .paths import evidence_file
 from .release.figures import read_evidence
-from .release.page import page, strengths_table
+from .release.page import page, restore_figures, strengths_table
 from .settings import EvidenceSettings
 
 
@@ -28,6 +28,12 @@ def document(
 ) -> Document:
     """The page."""
     return page(run, settings)
+
+
+def rewritten(run: RunDirectory, _settings: EvidenceSettings) -> None:
+    """Put the figures that the page shows where it is, if they are gone."""
+    if not evidence_file(run).exists():
+        restore_figures(run)
 
 
 def summary(run: RunDirectory, settings: EvidenceSettings) -> Iterator[Block]:

@@ -41,7 +41,7 @@ def line_chart(
     steps: bool = False,
     intervals: Mapping[str, tuple[Collection[float], Collection[float]]] | None = None,
 ) -> str:
-    """Lines through points, one line a series of (x, y).
+    """Lines through points, one line a series of (x, y); a series of one point is a dot.
 
     Args:
         intervals: the lowest and the highest y of every point of some series, whose points are
@@ -80,6 +80,9 @@ def line_chart(
     parts.append(_rule(left, bottom, right, bottom, SOFT))
     for position, (name, points) in enumerate(series.items()):
         places = [(x_axis(x), y_axis(y)) for x, y in zip(*points, strict=True)]
+        if len(places) == 1 and name not in ends:
+            parts.append(_dot(*places[0], position))
+            continue
         path = _path(places, steps=steps)
         parts.append(f'<path d="{path}" fill="none" {_stroke(position)} stroke-linejoin="round"/>')
         if name in ends:
@@ -301,6 +304,10 @@ def _marks(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2" fill="{colour}"/>' for x, y in places
     )
     return f'<path d="{uprights}" fill="none" stroke="{colour}" stroke-width="1.2"/>{dots}'
+
+
+def _dot(x: float, y: float, position: int) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{COLOURS[position % len(COLOURS)]}"/>'
 
 
 def _stroke(position: int) -> str:

@@ -184,6 +184,9 @@ def _remove_for(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> Non
     if "summary" in rest:
         # All of its files may be gone, and with them the folder.
         shutil.rmtree(path.parent, ignore_errors=True)
+    elif (first, rest[0]) == ("evidence", "found") and not is_handed_on:
+        # How accurate a release is, which is found when it is made.
+        shutil.rmtree(run.root.joinpath(first, "published", rest[1]), ignore_errors=True)
     elif first == "solves":
         run.root.joinpath("estimates", *rest).unlink(missing_ok=True)
     elif first == "estimates" and not is_handed_on:

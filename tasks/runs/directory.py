@@ -33,6 +33,8 @@ from .writing import discard_all_unfinished
 DERIVED = (
     "dataset",
     "trials",
+    "design",
+    "evidence",
     "combined",
     "intervals",
     "losses",
@@ -43,7 +45,7 @@ DERIVED = (
     "validation/checks.json",
     "report",
 )
-"""What can be made again from measurements, invariants and public geography."""
+"""What can be made again from measurements, invariants, public geography and public input."""
 
 LOCK = ".lock"
 """File that is locked while a process works on the run; it names that process."""
@@ -274,6 +276,7 @@ def start_run(
         secure_confidential(run)
         make_identity(run)
         remove_temporaries(run.root)
+        _stamp(run, stamp)
         if run.release.exists():
             return
         if manifest["code_version"] != code_version():
@@ -288,8 +291,7 @@ def start_run(
     remove_temporaries(run.root)
     with replacing(run.settings) as part:
         part.write_text(settings_text, encoding="utf-8")
-    if stamp is not None:
-        (run.root / STAMP_FILE).write_text(f"{stamp}.\n", encoding="utf-8")
+    _stamp(run, stamp)
     run.write_manifest(
         {
             "run_id": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
@@ -303,6 +305,15 @@ def start_run(
             "stages": {},
         }
     )
+
+
+def _stamp(run: RunDirectory, stamp: str | None) -> None:
+    """Have a run that is not private say so at its top, as it did when it began."""
+    path = run.root / STAMP_FILE
+    if stamp is None or (path.is_file() and path.read_bytes() == f"{stamp}.\n".encode()):
+        return
+    with replacing(path) as part:
+        part.write_text(f"{stamp}.\n", encoding="utf-8")
 
 
 def secure_confidential(run: RunDirectory) -> None:

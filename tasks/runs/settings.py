@@ -173,6 +173,8 @@ class ProductSettings(Section):
     """Name of the flow."""
     ASIDE: ClassVar[frozenset[str]] = frozenset()
     """Sections of a settings file that other commands read, and that decide nothing of a run."""
+    WRITTEN_AS: ClassVar[Mapping[str, str]] = {}
+    """Sections of a settings file by the fields that stand for them under another name."""
     NEEDS_PUBLIC_DATA: ClassVar[str] = (
         "privacy.infinite and privacy.seed are for testing only: set input.confidential = false "
         "if these data may be disclosed"

@@ -117,7 +117,12 @@ def _problems(
     model: type[BaseModel], error: ValidationError, tree: Mapping[str, Any]
 ) -> list[Problem]:
     """The problems, one for each place: unknown keys, wrong values, and missing keys last."""
-    raw = [_problem(one, tree) for one in error.errors(include_url=False)]
+    written: Mapping[str, str] = getattr(model, "WRITTEN_AS", {})
+    every = [_problem(one, tree, written) for one in error.errors(include_url=False)]
+    # What is shared is told where it stands, not again of the section that takes it over.
+    places = {one.location for one in every}
+    taking = {(name,) for name in written.values()}
+    raw = [one for one in every if one.location[:1] not in taking or one.location[1:] not in places]
     at: dict[Location, list[Problem]] = {}
     for problem in raw:
         at.setdefault(problem.location, []).append(problem)
@@ -144,9 +149,12 @@ def _problems(
     return [*unknown, *sorted(rest, key=lambda one: one.is_missing)]
 
 
-def _problem(complaint: Mapping[str, Any], tree: Mapping[str, Any]) -> Problem:
-    """One complaint of the validator."""
+def _problem(
+    complaint: Mapping[str, Any], tree: Mapping[str, Any], written: Mapping[str, str]
+) -> Problem:
+    """One complaint of the validator, where settings files have it."""
     location, branches = _without_branches(complaint["loc"], tree)
+    location = tuple(written.get(str(part), part) for part in location[:1]) + location[1:]
     kind, facts = complaint["type"], complaint.get("ctx", {})
     problem = Problem(location, branches=branches)
     key = problem.key
@@ -200,11 +208,15 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
 def _with_known_keys(problem: Problem, model: type[BaseModel]) -> Problem:
     """An unknown key with those that are known beside it; `must_be` is the one that is meant."""
     *above, last = problem.location
+    fields = {name: field for field, name in getattr(model, "WRITTEN_AS", {}).items()}
+    above = [*(fields.get(str(part), part) for part in above[:1]), *above[1:]]
     known = sorted(_keys_at(model.model_json_schema(), above))
     hint = did_you_mean(str(last), known)
     meant = next((name for name in known if repr(name) in hint), "")
     text = f"{problem.text}{hint}" + (f"; known here: {', '.join(known)}" if known else "")
-    return replace(problem, text=text, must_be=dotted((*above, meant)) if meant else "")
+    return replace(
+        problem, text=text, must_be=dotted((*problem.location[:-1], meant)) if meant else ""
+    )
 
 
 def _keys_at(schema: Mapping[str, Any], location: Sequence[str | int]) -> set[str]:

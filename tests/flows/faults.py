@@ -4,10 +4,12 @@
 
 It prints a table of the outcomes, and on standard error every fault of the program.
 
-For each product a small private run is made, and its directory is kept as it was at three moments:
-`charged`, with nothing drawn; `checked`, before the release gets its name; `complete`. Then, for
-every file of every directory that was kept, a copy is made, the file is deleted in it or one bit in
-its middle is flipped, and the run is resumed. That should end in one of these:
+For each product a small run is made, private where the product measures, and its directory is
+kept as it was at three moments: `charged`, with nothing drawn (of a run that is not charged `read`,
+with its input read); `checked`, before the release gets its name; `complete`. What is decided on
+the way, as of `tune`, has the last two. Then, for every file of every directory that was kept, a
+copy is made, the file is deleted in it or one bit in its middle is flipped, and the run is resumed.
+That should end in one of these:
 
 - mended: the run is complete, and every file that is released is as it was.
 - held: it was refused in one sentence that names the file and a remedy.
@@ -24,6 +26,7 @@ import contextlib
 import io
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -32,23 +35,45 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from unittest import mock
 
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from spineflow.flows.cli import _quieten
 from spineflow.flows.cli import main as spineflow
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
 from spineflow.tasks.ledger.caps import set_cap
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.registry import TOGETHER, product
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import SpineflowError
 
+from tests.conftest import PrefectServer
+from tests.flows.commands import STAGE_LINE
 from tests.flows.in_process import stages_in_process
 from tests.flows.schedules import PEOPLE
-from tests.flows.small_runs import settings_files
+from tests.flows.small_runs import of_measurements, of_several, settings_files
 
-CHARGED, CHECKED, COMPLETE = "charged", "checked", "complete"
+CHARGED, READ, CHECKED, COMPLETE = "charged", "read", "checked", "complete"
 DAMAGES = ("deleted", "flipped")
 MENDED, HELD, IDLE, FAULT = "mended", "held", "idle", "fault"
-PRODUCTS = ("topdown", "detailed-groups", "group-sizes", "trips")
+PRODUCTS = (
+    *("topdown", "detailed-groups", "group-sizes", "trips"),
+    *("estimate", "design", "evidence", "tune", "products"),
+)
+
+MOMENTS = {
+    "estimate": {"ingest": READ, "checks": CHECKED},
+    "design": {"ingest": READ, "replicates uniform": CHECKED},
+    "evidence": {"ingest": READ, "publish": CHECKED},
+}
+"""After which stage a run is kept; else after the charge, and after the checks."""
+
+CUT_SHORT = {
+    "tune": "spineflow.flows.tune.release_settings",
+    "products": "spineflow.flows.products.write_index",
+}
+"""Of products whose flow decides what comes next, and so needs a server: what makes the release."""
 
 IDLE_FILES = (
     ".lock",
@@ -66,7 +91,7 @@ IDLE_FILES = (
 IDLE_ONCE_MEASURED = (".identity", "confidential/")
 """What decides nothing more when there is nothing left to draw."""
 
-TIMED = ("report/",)
+TIMED = ("report/", "evidence/found/")
 """What tells how long the run took, and so is not made again in the same bytes."""
 
 REMEDIES = ("restore", "put it back", "put them back", "start a new run", "remove", "resume")
@@ -102,47 +127,62 @@ class Office:
         self.world.mkdir()
         with contextlib.redirect_stdout(None):
             set_cap(open_ledger(self.world / "ledger.db"), PEOPLE, Fraction(1000))
-        for name, file in settings_files(folder).items():
-            if name in products:
-                self._run(name, file)
+        files = settings_files(folder)
+        files |= of_several(folder, files)
+        if "estimate" in products:
+            files["estimate"] = of_measurements(folder, files["topdown"])
+        for name in products:
+            if name in CUT_SHORT:
+                self._cut_short(name, files[name])
+            else:
+                self._run(name, files[name])
+            shutil.rmtree(self.world / name)
+            root = self.at(name, CHECKED)
+            with told() as words:
+                assert spineflow(["resume", str(root)]) == 0, words.getvalue()
+            self._keep(name, COMPLETE)
 
     def _run(self, name: str, file: Path) -> None:
-        """Run a product from start to end, keeping the world as it is at every moment."""
+        """Run a product to its end, keeping the world as it is at the moments before."""
         settings = product(name).load(file)
         run = prepare(settings, self.world / name)
-        is_charged = is_checked = False
+        wanted = dict(MOMENTS.get(name, {"ledger": CHARGED, "checks": CHECKED}))
         for wave in called(run, product(name).order(run, settings)):
-            if "ledger" in wave and not is_charged:
-                is_charged = True
-                self._keep(name, CHARGED)
-            if "checks" in wave and not is_checked:
-                is_checked = True
-                self._keep(name, CHECKED)
-        shutil.rmtree(run.root)
-        self.at(name, CHECKED)
-        with told() as words:
-            assert spineflow(["resume", str(run.root)]) == 0, words.getvalue()
-        self._keep(name, COMPLETE)
+            for stage in [stage for stage in wave if stage in wanted]:
+                self._keep(name, wanted.pop(stage))
+
+    def _cut_short(self, name: str, file: Path) -> None:
+        """Run a product until it would make its release, and keep the world as it is then."""
+        cut = SpineflowError("cut short")
+        with told() as words, mock.patch(CUT_SHORT[name], side_effect=cut):
+            spineflow(["run", name, str(file), "--run-dir", str(self.world / name)])
+        assert "cut short" in words.getvalue(), words.getvalue()
+        self._keep(name, CHECKED)
 
     def _keep(self, name: str, moment: str) -> None:
-        shutil.copytree(self.world, self.folder / "kept" / name / moment)
+        kept = self.folder / "kept" / name / moment
+        shutil.copytree(self.world, kept, symlinks=True)
 
     def kept(self, name: str, moment: str) -> Path:
         """A run's directory as it was at a moment."""
         return self.folder / "kept" / name / moment / name
 
     def at(self, name: str, moment: str) -> Path:
-        """Bring the world back to a moment; the run's directory, which is the one that draws."""
+        """Bring the world back to a moment; the run's directory, which is the one that draws, as
+        are those of the products in it."""
         shutil.rmtree(self.world)
-        shutil.copytree(self.folder / "kept" / name / moment, self.world)
+        shutil.copytree(self.folder / "kept" / name / moment, self.world, symlinks=True)
         root = self.world / name
-        with told() as words:
-            assert spineflow(["ledger", "move", str(root)]) == 0, words.getvalue()
+        for own in [root, *(file.parent for file in root.glob("*/manifest.json"))]:
+            if own.joinpath("spine", "charged.json").exists():
+                with told() as words:
+                    assert spineflow(["ledger", "move", str(own)]) == 0, words.getvalue()
         return root
 
     def faults(self, name: str) -> Iterator[Fault]:
         """Every damage to every file of a run at every moment."""
-        for moment in (CHARGED, CHECKED, COMPLETE):
+        kept = {path.name for path in self.folder.joinpath("kept", name).iterdir()}
+        for moment in (one for one in (CHARGED, READ, CHECKED, COMPLETE) if one in kept):
             for file in files_of(self.kept(name, moment)):
                 for damage in DAMAGES:
                     yield Fault(name, moment, file, damage)
@@ -176,7 +216,7 @@ class Office:
             return Outcome("done", "a published measurement is not as it was")
         if RunDirectory(root).read_manifest()["status"] != "complete":
             return Outcome("done", "the run is not complete")
-        if fault.moment != CHARGED:
+        if fault.moment not in (CHARGED, READ):
             other = different(root, self.kept(fault.product, COMPLETE))
             if other:
                 return Outcome("done", f"{other[0]} is not as it was")
@@ -184,31 +224,39 @@ class Office:
             return Outcome(MENDED)
         if file.exists():
             now = file.read_bytes()
-            is_timed = fault.file.startswith(TIMED) and now != flipped(was)
+            is_timed = within_part(fault.file).startswith(TIMED) and now != flipped(was)
             if fault.damage == "deleted" or now == was or is_timed:
                 return Outcome(MENDED)
         idle = IDLE_FILES + (() if fault.moment == CHARGED else IDLE_ONCE_MEASURED)
-        return Outcome(IDLE, "" if fault.file.startswith(idle) else "the damage stays, unsaid")
+        return Outcome(
+            IDLE, "" if within_part(fault.file).startswith(idle) else "the damage stays, unsaid"
+        )
 
 
 def files_of(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
 
+def within_part(file: str) -> str:
+    """A file's name in the run that it is of, which may be one of the products in another's."""
+    first, _, rest = file.partition("/")
+    return rest if first in TOGETHER else file
+
+
 def measurements(root: Path) -> dict[str, bytes]:
     """The noisy measurements of a run by name; constraints beside them have no noise."""
-    names = [name for name in files_of(root) if name.startswith("measurements/")]
+    names = [name for name in files_of(root) if within_part(name).startswith("measurements/")]
     return {name: (root / name).read_bytes() for name in names if "/constraints/" not in name}
 
 
 def different(root: Path, other: Path) -> list[str]:
     """Released files that two runs do not have alike, but for the certificates, which tell what
-    the dataset has spent so far, and when."""
+    the dataset has spent so far, and when, and for the seconds among the figures of methods."""
     one, two = (
         {
-            name: (run / name).read_bytes()
+            name: re.sub(rb"(?m)^.*,seconds,.*$", b"", (run / name).read_bytes())
             for name in files_of(run)
-            if name.startswith("release/") and "certificate" not in name
+            if within_part(name).startswith("release/") and "certificate" not in name
         }
         for run in (root, other)
     )
@@ -234,7 +282,8 @@ def flipped(content: bytes) -> bytes:
 
 def wrong_with(words: str, file: str) -> str:
     """What is wrong with a refusal, which should be one sentence with the file and a remedy."""
-    lines = [said for said in words.splitlines() if not said.startswith(("warning: ", "note: "))]
+    said = STAGE_LINE.sub("", words).splitlines()
+    lines = [line for line in said if not line.startswith(("warning: ", "note: "))]
     if len(lines) != 1 or not lines[0].startswith("spineflow: "):
         return f"not one sentence: {words}"
     if Path(file).name not in words:
@@ -256,12 +305,31 @@ def tried(
 ) -> Iterator[tuple[Fault, Outcome]]:
     """A share of all faults of some products, chosen by a seed, each with its outcome."""
     chance = random.Random(seed)
-    with stages_in_process(judged_twice=False):
-        office = Office(folder, products)
-        for name in products:
-            for fault in office.faults(name):
-                if chance.random() < share:
-                    yield fault, office.suffered(fault)
+    for decided_on_the_way in (False, True):
+        chosen = [name for name in products if (name in CUT_SHORT) is decided_on_the_way]
+        if not chosen:
+            continue
+        place = folder / ("served" if decided_on_the_way else "here")
+        place.mkdir()
+        with served(place) if decided_on_the_way else stages_in_process(judged_twice=False):
+            office = Office(place, chosen)
+            for name in chosen:
+                for fault in office.faults(name):
+                    if chance.random() < share:
+                        yield fault, office.suffered(fault)
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[None]:
+    """In the block runs report to a server, whose home is in a folder."""
+    (folder / "server").mkdir()
+    server = PrefectServer.on_free_port(folder / "server")
+    server.start()
+    try:
+        with temporary_settings({PREFECT_API_URL: server.environment["PREFECT_API_URL"]}):
+            yield
+    finally:
+        server.stop()
 
 
 def table(counts: Mapping[tuple[str, str, str], int]) -> str:
@@ -282,6 +350,7 @@ def main() -> int:
     parser.add_argument("--seed", default="0", help="which faults are chosen")
     options = parser.parse_args()
     os.environ["SPINEFLOW_LEDGERS"] = ""  # These are no ledgers of this machine.
+    _quieten("CRITICAL")
     counts: Counter[tuple[str, str, str]] = Counter()
     with tempfile.TemporaryDirectory(prefix="spineflow-faults-") as folder:
         for fault, outcome in tried(options.products, options.share, options.seed, Path(folder)):

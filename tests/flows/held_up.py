@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import tomli_w
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
@@ -17,7 +15,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from tests.conftest import PrefectServer
 from tests.flows.commands import Command, ForkedCommand
 from tests.flows.faults import measurements
-from tests.flows.small_runs import settings_files
+from tests.flows.small_runs import of_several, settings_files
 
 WENT_ON, HELD = "went on", "held"
 
@@ -56,45 +54,6 @@ sys.exit(main(sys.argv[4:]))
 
 SPEND_NOTHING = ("tune", "design", "estimate")
 """What is run on data that are not confidential, or on measurements."""
-
-
-def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
-    """Settings of small runs that are made of others: of two products, a search and a design."""
-    groups, detailed, topdown = (
-        tomllib.loads(files[name].read_text())
-        for name in ("group-sizes", "detailed-groups", "topdown")
-    )
-    public = {**groups["input"], "confidential": False}
-    own = {"invariants": groups["invariants"], "mechanism": groups["mechanism"]}
-    trees = {
-        "products": {
-            "privacy": detailed["privacy"],
-            "products": {
-                "group-sizes": {**own, "input": groups["input"], "privacy": {"epsilon": "1"}},
-                "detailed-groups": {"input": detailed["input"]},
-            },
-        },
-        "tune": {
-            "input": public,
-            "privacy": {"dataset": "public", "rho": "1"},
-            "group-sizes": own,
-            "variants": {"poor": {"privacy": {"rho": "1/10"}}, "rich": {}},
-            "criterion": {"level": "county"},
-            "search": {"method": "fixed", "replicates": 2},
-        },
-        "design": {
-            "preset": topdown["preset"],
-            "input": {**topdown["input"], "confidential": False},
-            "privacy": {"dataset": "public"},
-            "run": {"universes": ["persons"]},
-            "design": {"persons": {"targets": {"t": {"query": "total", "level": "tract"}}}},
-            "comparison": {"replicates": 2, "estimators": ["block_by_block"]},
-        },
-    }
-    made = {name: folder / f"{name}.toml" for name in trees}
-    for name, tree in trees.items():
-        made[name].write_text(tomli_w.dumps(tree), encoding="utf-8")
-    return made
 
 
 class Fault(AssertionError):

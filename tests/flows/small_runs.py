@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
+import tomli_w
+from spineflow.flows.order import run_in_process
+from spineflow.flows.running import prepare
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
@@ -44,3 +49,68 @@ def settings_files(folder: Path) -> dict[str, Path]:
         files[name] = folder / f"{name}.toml"
         files[name].write_text(text, encoding="utf-8")
     return files
+
+
+def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
+    """Settings of small runs that are made of others: of two products, a search, a design
+    and a comparison of methods."""
+    groups, detailed, topdown = (
+        tomllib.loads(files[name].read_text())
+        for name in ("group-sizes", "detailed-groups", "topdown")
+    )
+    public = {**groups["input"], "confidential": False}
+    own = {"invariants": groups["invariants"], "mechanism": groups["mechanism"]}
+    trees = {
+        "products": {
+            "privacy": detailed["privacy"],
+            "products": {
+                "group-sizes": {**own, "input": groups["input"], "privacy": {"epsilon": "1"}},
+                "detailed-groups": {"input": detailed["input"]},
+            },
+        },
+        "tune": {
+            "input": public,
+            "privacy": {"dataset": "public", "rho": "1"},
+            "group-sizes": own,
+            "variants": {"poor": {"privacy": {"rho": "1/10"}}, "rich": {}},
+            "criterion": {"level": "county"},
+            "search": {"method": "fixed", "replicates": 2},
+        },
+        "design": {
+            "preset": topdown["preset"],
+            "input": {**topdown["input"], "confidential": False},
+            "privacy": {"dataset": "public"},
+            "run": {"universes": ["persons"]},
+            "design": {"persons": {"targets": {"t": {"query": "total", "level": "tract"}}}},
+            "comparison": {"replicates": 2, "estimators": ["block_by_block"]},
+        },
+        "evidence": {
+            "input": {**topdown["input"], "confidential": False},
+            "privacy": {"dataset": "public"},
+            "topdown": {"preset": "block_tables_2010"},
+            "evidence": {"draws": 1, "attacks": ["averaging", "swap_detection"]},
+            "methods": {
+                "nothing": {"kind": "nothing"},
+                "rounding": {"kind": "rounding", "bases": [5]},
+                "private": {"kind": "differential_privacy", "rho": ["1"]},
+            },
+        },
+    }
+    made = {name: folder / f"{name}.toml" for name in trees}
+    for name, tree in trees.items():
+        made[name].write_text(tomli_w.dumps(tree), encoding="utf-8")
+    return made
+
+
+def of_measurements(folder: Path, topdown: Path) -> Path:
+    """Settings of a release from the measurements of a run of others, which is made here."""
+    settings = product("topdown").load(topdown, ["workload.units.on_demand=false"])
+    run = prepare(settings, folder / "measured")
+    run_in_process(run, product("topdown").order(run, settings))
+    made = folder / "estimate.toml"
+    made.write_text(
+        f'[input]\nmeasurements = "{run.root}/measurements"\n'
+        f'geography = "{folder}/county/grfc.txt"\n',
+        encoding="utf-8",
+    )
+    return made

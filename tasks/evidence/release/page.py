@@ -92,6 +92,14 @@ def release_figures(run: RunDirectory) -> None:
     release_unchecked(run)
 
 
+def restore_figures(run: RunDirectory) -> None:
+    """Put the figures that were released beside the page again."""
+    path = evidence_file(run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part:
+        shutil.copyfile(run.release / path.name, part)
+
+
 def _is_error(figures: pd.DataFrame) -> pd.Series:
     return figures["measure"] == ERROR
 

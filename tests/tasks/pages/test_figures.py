@@ -4,7 +4,14 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from spineflow.tasks.pages.figures import WIDTH, bar_chart, box_chart, line_chart, strip_chart
+from spineflow.tasks.pages.figures import (
+    COLOURS,
+    WIDTH,
+    bar_chart,
+    box_chart,
+    line_chart,
+    strip_chart,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 CURVE = {
@@ -121,6 +128,19 @@ def test_one_point_can_be_drawn() -> None:
             {"s": ([3], [3])}, title="t", x_label="x", y_label="y", log_x=log, log_y=log
         )
         assert "nan" not in svg and "inf" not in svg
+
+
+def test_a_line_of_one_point_is_a_dot_in_its_colour() -> None:
+    """A path of no length is not seen."""
+    svg = line_chart(
+        {"line": ([0, 2], [0, 2]), "dot": ([1], [1])}, title="t", x_label="x", y_label="y"
+    )
+    (dot,) = re.findall(r'<circle cx="(.*?)" cy="(.*?)" r="4.5" fill="(.*?)"/>', svg)
+    (line,) = re.findall(r'd="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" fill="none"', svg)
+    left, low, right, high = map(float, line)
+    assert float(dot[0]) == pytest.approx((left + right) / 2, abs=0.1)
+    assert float(dot[1]) == pytest.approx((low + high) / 2, abs=0.1)
+    assert dot[2] == COLOURS[1]
 
 
 def test_strips_are_cut_in_proportion_and_told_in_full() -> None:

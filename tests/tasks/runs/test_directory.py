@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,12 @@ from spineflow.tasks.runs.directory import (
     start_run,
 )
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+from spineflow.tasks.runs.files import STAMP_FILE
 from spineflow.tasks.runs.handles import Artifact
 
 HOLDER = """
 import sys, time
+from functools import partial
 from pathlib import Path
 from spineflow.tasks.runs.directory import RunDirectory
 with RunDirectory(Path(sys.argv[1])).locked():
@@ -152,3 +155,21 @@ def test_digests_of_what_another_version_derived_are_forgotten(
     monkeypatch.setattr("spineflow.tasks.runs.directory.code_version", lambda: "another")
     start_run(run, product="topdown", settings_text="")
     assert set(run.read_manifest()["stages"]) == {"persons measure US"}
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+@pytest.mark.parametrize("damage", ["", "private"])
+def test_the_stamp_of_a_run_that_is_not_private_is_put_back(
+    run: RunDirectory, damage: str, is_finished: bool
+) -> None:
+    """What is written later looks for it."""
+    begin = partial(start_run, run, product="p", settings_text="x", stamp="NOT PRIVATE: a seed")
+    begin()
+    if is_finished:
+        run.release.mkdir()
+    file = run.root / STAMP_FILE
+    file.unlink()
+    if damage:
+        file.write_text(damage)
+    begin()
+    assert file.read_text() == "NOT PRIVATE: a seed.\n"
