@@ -10,6 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+DENSE = 4
+"""One in how many cells moves where a product goes through all, several at a time."""
+
 
 class Rows(NamedTuple):
     """The rows of a problem, as compiled code takes them.
@@ -43,8 +46,8 @@ class Rows(NamedTuple):
 class Movable(NamedTuple):
     """The cells that a step can move, cell by cell: those of cell j are starts[j] to starts[j + 1].
 
-    starts (k + 1,). child, h (f,) : the child of each, and H's diagonal there. ease (k, c) : of all
-    cells. is_shared : whether the children's sum of a cell is fixed.
+    starts (k + 1,). child, h (f,) : the child of each, and H's diagonal there. ease (k, c) : of
+    these cells, 0 of all others. is_shared : whether the children's sum of a cell is fixed.
     """
 
     starts: np.ndarray
@@ -52,6 +55,11 @@ class Movable(NamedTuple):
     h: np.ndarray
     ease: np.ndarray
     is_shared: bool
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether so many cells can move that going through all of them costs less."""
+        return DENSE * self.child.size >= self.ease.size
 
     @property
     def cell(self) -> np.ndarray:
@@ -115,43 +123,24 @@ def cells_at(
     k, c = centre.shape
     sums[:] = 0.0
     value = 0.0
-    slope, wish = np.empty(c), np.empty(c)
-    free = np.empty(c, dtype=np.int64)
+    slope, wish, own = np.empty(c), np.empty(c), np.empty(c)
     for j in range(k):
         slope[:] = 0.0
         for e in range(start[j], start[j + 1]):
             for i in range(c):
                 slope[i] += weight[e] * dense[row[e], i]
-        n = 0
         for i in range(c):
-            x[j, i] = 0.0
-            wish[i] = centre[j, i] + slope[i] * ease[j, i]
-            if allowed[j, i]:
-                free[n] = i
-                n += 1
-        shift = 0.0
-        is_settled = parent.size == 0 or n == 0
-        # Michelot's projection: children whom the common shift makes negative leave, until none do.
-        while not is_settled:
-            total, eases = 0.0, 0.0
-            for f in range(n):
-                total += wish[free[f]]
-                eases += ease[j, free[f]]
-            shift = (parent[j] - total) / eases
-            m = 0
-            for f in range(n):
-                if wish[free[f]] + shift * ease[j, free[f]] > 0.0:
-                    free[m] = free[f]
-                    m += 1
-            is_settled = m == n or m == 0
-            n = max(m, 1)
-        for f in range(n):
-            i = free[f]
-            x[j, i] = max(0.0, wish[i] + shift * ease[j, i])
+            own[i] = ease[j, i] if allowed[j, i] else 0.0
+            wish[i] = centre[j, i] + slope[i] * own[i]
+        if parent.size:
+            _project(wish, own, parent[j])
         for i in range(c):
-            if allowed[j, i]:
-                moved = x[j, i] - centre[j, i]
-                value += 0.5 * moved * moved / ease[j, i] - slope[i] * x[j, i]
+            x[j, i] = max(0.0, wish[i])
+        for i in range(c):
+            # The distance of a cell to the centre, and its pull, in one array for their sum.
+            moved = x[j, i] - centre[j, i]
+            wish[i] = 0.5 * moved * moved / ease[j, i] - slope[i] * x[j, i]
+        value += _sum(wish)
         for e in range(start[j], start[j + 1]):
             for i in range(c):
                 sums[row[e], i] += weight[e] * x[j, i]
@@ -159,10 +148,53 @@ def cells_at(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _sum(values: np.ndarray) -> float:
+    """The sum of some values, in four parts that do not wait for each other, in a fixed order."""
+    n = values.size // 4 * 4
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for i in range(0, n, 4):
+        a += values[i]
+        b += values[i + 1]
+        c += values[i + 2]
+        d += values[i + 3]
+    for i in range(n, values.size):
+        a += values[i]
+    return (a + b) + (c + d)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _project(wish: np.ndarray, own: np.ndarray, total: float) -> None:
+    """Shift `wish` (c,) in proportion to `own` so that its positive parts sum to `total`.
+
+    Michelot's projection: children whom the common shift makes negative leave, until none do; what
+    has no ease of its own cannot move. Who has left is negative or zero afterwards.
+    """
+    shares, weights = _sum(wish), _sum(own)
+    while weights > 0.0:
+        shift = (total - shares) / weights
+        is_settled = True
+        for i in range(wish.size):
+            is_settled &= wish[i] + shift * own[i] >= 0.0
+        if is_settled:
+            for i in range(wish.size):
+                wish[i] += shift * own[i]
+            return
+        left, weights = 0.0, 0.0
+        for i in range(wish.size):
+            if own[i] > 0.0 and wish[i] + shift * own[i] > 0.0:
+                left += wish[i]
+                weights += own[i]
+            else:
+                own[i], wish[i] = 0.0, 0.0
+        shares = left
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _positive(
     x: np.ndarray, ease: np.ndarray, has_parent: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells that a step can move: starts (k + 1,), child (f,) of each, and H's diagonal (f,).
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Cells that a step can move: starts (k + 1,), child (f,) of each, H's diagonal (f,), and the
+    ease (k, c) of these, 0 of others.
 
     They are positive; an only one of its cell cannot move where the children's sum is fixed.
     """
@@ -173,6 +205,7 @@ def _positive(
         for i in range(c):
             most += x[j, i] > 0.0
     child, h = np.empty(most, dtype=np.int64), np.empty(most)
+    of_movable = np.zeros((k, c))
     n = 0
     for j in range(k):
         first, eases = n, 0.0
@@ -185,14 +218,15 @@ def _positive(
             n = first
         for f in range(first, n):
             own = ease[j, child[f]]
+            of_movable[j, child[f]] = own
             h[f] = own * (1.0 - own / eases) if has_parent else own
         starts[j + 1] = n
-    return starts, child[:n], h[:n]
+    return starts, child[:n], h[:n], of_movable
 
 
 def movable_cells(x: np.ndarray, ease: np.ndarray, is_shared: bool) -> Movable:
     """The cells of x (k, c) that a step can move; see `_positive`."""
-    return Movable(*_positive(x, ease, is_shared), ease, is_shared)
+    return Movable(*_positive(x, ease, is_shared), is_shared)
 
 
 @njit(cache=True, nogil=True)
@@ -276,6 +310,45 @@ def _times(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _times_all(
+    rows: Rows, movable: Movable, diagonal: np.ndarray, y: np.ndarray, out: np.ndarray
+) -> None:
+    """As `_times`, through all cells of a child, which the processor takes several at a time."""
+    start, row, weight = rows.start, rows.row, rows.weight
+    place, starts, ease = rows.place, movable.starts, movable.ease
+    r, c = place.shape
+    dense, sums = np.zeros((r, c)), np.zeros((r, c))
+    for q in range(r):
+        for i in range(c):
+            if place[q, i] >= 0:
+                dense[q, i] = y[place[q, i]]
+    slope, pull = np.empty(c), np.empty(c)
+    for j in range(start.size - 1):
+        if starts[j] == starts[j + 1]:
+            continue
+        slope[:] = 0.0
+        for e in range(start[j], start[j + 1]):
+            for i in range(c):
+                slope[i] += weight[e] * dense[row[e], i]
+        mean = 0.0
+        if movable.is_shared:
+            for i in range(c):
+                pull[i] = slope[i] * ease[j, i]
+            mean = _sum(pull) / _sum(ease[j])
+        for i in range(c):
+            slope[i] = (slope[i] - mean) * ease[j, i]
+        for e in range(start[j], start[j + 1]):
+            for i in range(c):
+                sums[row[e], i] += weight[e] * slope[i]
+    for p in range(y.size):
+        out[p] = diagonal[p] * y[p]
+    for q in range(r):
+        for i in range(c):
+            if place[q, i] >= 0:
+                out[place[q, i]] += sums[q, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _preconditioned(inverses: Inverses, right: np.ndarray, out: np.ndarray) -> None:
     """Write the preconditioner of `Inverses` times `right` (n,) to `out`."""
     blocks, places, common = inverses.blocks, inverses.places, inverses.common
@@ -307,6 +380,7 @@ def conjugate_gradients(
     right: np.ndarray,
     forcing: float,
     iterations: int,
+    is_dense: bool,
 ) -> tuple[np.ndarray, int]:
     """Solve (R H R' + diagonal) y = right to within `forcing` of its largest entry; and how long
     that took. A direction in which rounding errors leave no curvature ends it."""
@@ -318,7 +392,10 @@ def conjugate_gradients(
     product = np.dot(remainder, better)
     limit = forcing * np.abs(right).max()
     for number in range(1, iterations + 1):
-        _times(rows, movable, diagonal, direction, moved)
+        if is_dense:
+            _times_all(rows, movable, diagonal, direction, moved)
+        else:
+            _times(rows, movable, diagonal, direction, moved)
         curvature = np.dot(direction, moved)
         if not curvature > 0.0:
             return y, number

@@ -56,7 +56,7 @@ from .dual_kernels import (
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
 """Of the rounds, relative to the precision of a row: it falls after rounds that were easy, and
 rises after one that was not solved."""
-GAMMA_STEP, EASY_STEPS = 3.0, 15
+GAMMA_STEP, EASY_STEPS = 3.0, 8
 """The factor by which it falls or rises, and most steps of Newton's method in an easy round."""
 ROUNDS, STEPS, SYSTEM_ITERATIONS = 100, 40, 1000
 """Most rounds, Newton's steps in one round, and iterations for one linear system."""
@@ -224,8 +224,19 @@ class _Round:
         self._inverses: Inverses | None = None
 
     def solve(self, y: np.ndarray, tolerance: float) -> tuple[np.ndarray, int, bool]:
-        """The maximum of the dual from `y` (n,): multipliers, steps, and whether it was reached."""
-        value, gradient = self._at(y)
+        """The maximum of the dual from `y` (n,), or from no multipliers, whichever has the smaller
+        gradient: multipliers, steps, and whether it was reached.
+
+        The last round's multipliers would move the new centre as far again as they have moved the
+        old one, or farther: where that was far, none are nearer.
+        """
+        none = np.zeros_like(y)
+        found = self._at(none)
+        if y.any():
+            at_none, found = found, self._at(y)
+            if np.abs(at_none[1]).max(initial=0.0) <= np.abs(found[1]).max(initial=0.0):
+                y, found = none, self._at(none)
+        value, gradient = found
         before = earlier = np.inf
         for step in range(STEPS):
             self.remainder = float(np.abs(gradient).max(initial=0.0))
@@ -284,7 +295,14 @@ class _Round:
         if self._inverses is None:
             self._inverses = _inverses(rows, movable, diagonal)
         step, n = conjugate_gradients(
-            rows, movable, diagonal, self._inverses, gradient, FORCING, SYSTEM_ITERATIONS
+            rows,
+            movable,
+            diagonal,
+            self._inverses,
+            gradient,
+            FORCING,
+            SYSTEM_ITERATIONS,
+            movable.is_dense,
         )
         if n > STALE or rows.place.shape[1] == 1:
             self._inverses = None

@@ -12,7 +12,7 @@ from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
-from spineflow.tasks.topdown.estimation import dual_newton
+from spineflow.tasks.topdown.estimation import dual_kernels, dual_newton
 from spineflow.tasks.topdown.estimation.dual_rows import proportional_fill
 from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins
 from spineflow.tasks.topdown.estimation.problem import (
@@ -471,3 +471,39 @@ def test_the_fill_shares_the_parent_and_makes_the_root_independent():
     margins = [(first, np.array([[8.0, 2.0]])), (second, np.array([[6.0, 4.0]]))]
     raked = proportional_fill(None, np.array([10]), np.ones((4, 1), dtype=bool), margins)
     np.testing.assert_allclose(raked[:, 0], [4.8, 3.2, 1.2, 0.8])
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_both_products_with_the_matrix_are_the_dense_one(is_shared):
+    """R H R' + diagonal, written out, for rows of children and rows that two children share."""
+    rng = np.random.default_rng(3)
+    k, c, r = 30, 7, 9
+    counted = np.arange(r)[:, None] % 3 == rng.integers(0, 3, k)
+    weight = counted * rng.normal(size=(r, k))
+    start = np.cumsum([0, *counted.sum(axis=0)])
+    row, values = np.nonzero(counted.T)[1], weight.T[counted.T]
+    place = np.arange(r * c).reshape(r, c)
+    place[0] = place[0, [0, 0, 1, 1, 2, 3, 4]]
+    place[1, 5:] = -1
+    place = np.unique(place, return_inverse=True)[1].reshape(r, c) - 1
+    n = int(place.max()) + 1
+    nothing = np.zeros(0)
+    rows = dual_kernels.Rows(
+        start, row, values, place, np.zeros(n), np.ones(n), np.zeros(0, int), nothing, nothing
+    )
+    x = np.maximum(rng.normal(0.2, 1.0, (k, c)), 0.0)
+    movable = dual_kernels.movable_cells(x, rng.uniform(0.5, 2.0, (k, c)), is_shared)
+    matrix = np.zeros((n, n))
+    for j in range(k):
+        into = np.zeros((n, c))
+        for q, i in product(np.flatnonzero(counted[:, j]), range(c)):
+            if place[q, i] >= 0:
+                into[place[q, i], i] += weight[q, j]
+        ease = movable.ease[j]
+        shared = np.outer(ease, ease) / max(ease.sum(), 1e-300) if is_shared else 0.0
+        matrix += into @ (np.diag(ease) - shared) @ into.T
+    diagonal, y = rng.uniform(1.0, 2.0, n), rng.normal(size=n)
+    for times in (dual_kernels._times, dual_kernels._times_all):
+        out = np.empty(n)
+        times(rows, movable, diagonal, y, out)
+        np.testing.assert_allclose(out, matrix @ y + diagonal * y, rtol=1e-10, atol=1e-10)
