@@ -66,8 +66,8 @@ t4 = { t4 }
 preset = "supplemental_dhc_2020_us"
 """
 
-BUDGETS = {name: ("0.006915", "0.142869") for name in ("COUNTY", "TRACT", "PLACE")}
-BUDGETS |= {name: ("0.006915", "1.9208") for name in ("USA", "STATE")}
+BUDGETS = dict.fromkeys(("COUNTY", "TRACT", "PLACE"), ("0.006915", "0.142869"))
+BUDGETS |= dict.fromkeys(("USA", "STATE"), ("0.006915", "1.9208"))
 BUDGETS["AIANNH"] = ("0", "0.142869")
 """rho of T3 and of T4, of levels 1 and 2."""
 ABOVE = {"USA": (471, 971, 6971), "STATE": (471, 971, 6971)}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from spineflow.plots import plot_margins as plot_margins
     from spineflow.plots import plot_privacy_curve as plot_privacy_curve
     from spineflow.plots import plot_trade_off as plot_trade_off
+    from spineflow.populations import people_in_households as people_in_households
     from spineflow.runs import Run as Run
     from spineflow.runs import open_run as open_run
     from spineflow.stamped import read_table as read_table
@@ -51,6 +52,7 @@ __all__ = [
     "ledger",
     "make_ledger",
     "open_run",
+    "people_in_households",
     "plot_budget",
     "plot_errors",
     "plot_margins",
@@ -75,6 +77,7 @@ _MODULES = {
     "ledger": "ledgers",
     "make_ledger": "ledgers",
     "open_run": "runs",
+    "people_in_households": "populations",
     "plot_budget": "plots",
     "plot_errors": "plots",
     "plot_margins": "plots",

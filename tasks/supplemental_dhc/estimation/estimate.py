@@ -109,9 +109,19 @@ def estimate_level(run: RunDirectory, level: str) -> pa.Table:
     """All rows of a level: table by table, region by region, iteration by iteration."""
     plan, areas = read_plan(run), read_areas(run)
     regions = areas.regions[level]
-    queries = plan.of_level(level)
     answers = read_measurements(measurement_file(run, level), regions)
-    values = {q.query_name: answers[q.query_name + DPQUERY_SUFFIX].values for q in queries}
+    names = [query.query_name for query in plan.of_level(level)]
+    values = {name: answers[name + DPQUERY_SUFFIX].values for name in names}
+    return rows_of_level(plan, level, regions, values)
+
+
+def rows_of_level(
+    plan: Plan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
+) -> pa.Table:
+    """The rows of a level, in the order of `estimate_level`, from counts `(n_regions, n)` by query
+    of the plan.
+    """
+    queries = plan.of_level(level)
     found = [
         row
         for place, region in enumerate(regions)
