@@ -25,6 +25,10 @@ TABLES = (
 )
 
 
+_KEPT = tempfile.TemporaryDirectory(prefix="spineflow-groups-", ignore_cleanup_errors=True)
+"""What `_with_groups` makes, until the tests end."""
+
+
 def write_households(folder: Path, *, persons: int = FEWEST_PERSONS) -> None:
     """Census tables whose households fit together, with the codes of a small specification."""
     with tempfile.TemporaryDirectory() as raw:
@@ -50,7 +54,7 @@ def run_in_process(*command: str) -> None:
 @cache
 def _with_groups() -> Path:
     """The tables, and a finished run of their detailed groups under a ledger of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="spineflow-groups-"))
+    folder = Path(_KEPT.name)
     write_households(folder)
     file = folder / "groups.toml"
     file.write_text(f'{TABLES}[privacy]\ndataset = "people"\nledger = "earlier.db"\n')

@@ -14,7 +14,7 @@ from ...runs.directory import RunDirectory
 from ..ingest.household_ingest import run_parameters
 from ..ingest.ingest import run_specification
 from ..settings import DetailedHouseholdsSettings
-from ..workload.households import HouseholdParameters, household_plan
+from ..workload.households import HouseholdParameters, household_plan, tabulation_plan
 from ..workload.wanted_margins import shown_percent
 from .front_page import shown_level
 from .household_budget import HouseholdFigures, curves_of, household_figures
@@ -64,7 +64,7 @@ def statement_of(
     parameters: HouseholdParameters,
     figures: tuple[Block, ...] = (),
 ) -> Statement:
-    """The guarantee for one household, added or removed, by pass.
+    """The guarantee for one household, added or removed, by pass; under pure DP by tabulation.
 
     `figures` stand beside those of the guarantee.
     """
@@ -72,8 +72,13 @@ def statement_of(
         return Statement(settings.why_not_private, (), (), ())
     twice = "the epsilon" if parameters.is_pure else "the rho (as in Theorem 2 of SafeTab-P)"
     more = "twice the epsilon of that" if parameters.is_pure else "four times that rho"
+    losses = tuple(household_plan(parameters, name).stated for name in parameters.passes)
     together = ""
-    if len(parameters.passes) > 1:
+    if parameters.is_pure:
+        # The ledger has a draw of each, and epsilons that add up are more than their rho does.
+        losses = tuple(tabulation_plan(parameters, name).stated for name in parameters.of)
+        together = "Every household is in both, so that their epsilons add up."
+    elif len(parameters.passes) > 1:
         together = (
             "No household is counted in both passes, so that the larger loss is that of both "
             "together."
@@ -89,9 +94,9 @@ def statement_of(
             f"other. Changing a household instead costs twice {twice}, which the ledger counts. "
             f"Who moves from one household to another changes both, for which {more} holds.",
         ),
-        tuple(household_plan(parameters, name).stated for name in parameters.passes),
+        losses,
         together,
-        are_disjoint=True,
+        are_disjoint=not parameters.is_pure,
         further=figures,
     )
 

@@ -1,0 +1,36 @@
+"""What a certificate of households states is what the ledger is charged, under either noise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
+from spineflow.tasks.detailed_groups.ingest.household_ingest import parameters_of
+from spineflow.tasks.detailed_groups.release.household_report import statement_of
+from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
+from spineflow.tasks.detailed_groups.workload.households import tabulation_plan
+from spineflow.tasks.products.statement import charged, combined
+
+
+@pytest.mark.parametrize("passes", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
+def test_the_statement_is_covered_by_the_charge(
+    tmp_path: Path, definition: str, passes: tuple[bool, bool]
+) -> None:
+    generate_specification(tmp_path, run_pr=True, households=True)
+    tables = dict.fromkeys(("persons", "units", "geography", "groups"), "t")
+    settings = DetailedHouseholdsSettings.model_validate(
+        {
+            "input": {"parameters": str(tmp_path), **tables},
+            "privacy": {"dataset": "d"},
+            "mechanism": {"definition": definition, "run_us": passes[0], "run_pr": passes[1]},
+        }
+    )
+    parameters = parameters_of(settings)
+    statement = statement_of(settings, parameters)
+    drawn = [tabulation_plan(parameters, name).promised.bounded_rho for name in parameters.of]
+    assert charged(statement).parameter == sum(drawn)
+    assert combined(statement).guarantee.parameter == parameters.total
+    assert parameters.total == (Fraction(17, 2) if passes[0] else 6)
