@@ -38,7 +38,7 @@ from .problem import SiblingProblem, joint_classes, sum_rows
 
 SWEEPS, VISITS = 20, 300
 """Most sweeps, and most cells whose one a sweep tries to move between two siblings."""
-LOOKS = 500
+LOOKS = 700
 """Most looks at a cell in a search, for each cell of a child."""
 
 
