@@ -17,10 +17,11 @@ along the cells as in systematic sampling, so that queries which were not asked 
 well. Should its result be farther off than the rounder's, it begins with that, as elsewhere.
 
 A sweep goes through the pairs of siblings. For each it takes the cells whose one costs least to
-move, at most `VISITS`, and for each of these the cell that answers it best; the move is made if
-the sum falls. Sweeps go on until one finds nothing, at most `SWEEPS` and `LOOKS`. All is in
-integers, of units of 2^-24 records, and ties go to the first cell, so that every machine finds the
-same.
+move, at most `VISITS`, and for each of these the cell that answers it best, which is found among
+the cheapest to come back; the move is made if the sum falls. A pair that has not changed since it
+was looked at in vain is passed over. Sweeps go on until one finds nothing, at most `SWEEPS` and
+`LOOKS`. All is in integers, of units of 2^-24 records, and ties go to the first cell, so that every
+machine finds the same.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from .problem import SiblingProblem, joint_classes, sum_rows
 
 SWEEPS, VISITS = 20, 300
 """Most sweeps, and most cells whose one a sweep tries to move between two siblings."""
-LOOKS = 1000
+LOOKS = 700
 """Most looks at a cell in a search, for each cell of a child."""
 
 
@@ -206,19 +207,32 @@ def _exchange(
     Of siblings, neighbours come first, so that a limit is felt by all of them alike.
     """
     c = state.ones.shape[0]
-    moves = 0
+    moves, visit = 0, 0
+    # Visits at which a child was last changed, and at which a pair was last looked at in vain.
+    changed, seen = np.zeros(c, dtype=np.int64), np.full((c, c), -1, dtype=np.int64)
     for _ in range(SWEEPS):
         before = moves
         for apart in range(1, c if has_parent else 2):
             for a in range(c - apart if has_parent else c):
                 b = a + apart if has_parent else -1
+                other = b if has_parent else a
+                if seen[a, other] >= max(changed[a], changed[other]):
+                    continue
+                visit += 1
+                made, looks = 0, 0
                 for number in range(class_starts.size - 1):
                     cells = order[class_starts[number] : class_starts[number + 1]]
-                    made, looks = _exchange_pair(state, a, b, cells, limit)
-                    moves += made
-                    limit -= looks
-                    if limit <= 0:
-                        return moves
+                    of_class, looked = _exchange_pair(state, a, b, cells, limit - looks)
+                    made += of_class
+                    looks += looked
+                    if looks >= limit:
+                        return moves + made
+                limit -= looks
+                moves += made
+                if made:
+                    changed[a] = changed[other] = visit
+                else:
+                    seen[a, other] = visit
         if moves == before:
             break
     return moves
@@ -234,27 +248,42 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
     moves, looks = 0, 2 * cells.size
     if giving.size == 0 or taking.size == 0:
         return moves, looks
-    cost = np.empty(giving.size, dtype=np.int64)
-    slopes = _slopes(state.error, a, b, 1)
-    for place in range(giving.size):
-        cost[place] = _sum_of(slopes, state.asked[giving[place]])
+    cost = _costs(_slopes(state.error, a, b, 1), state.asked, giving)
+    slopes = _slopes(state.error, a, b, -1)
+    back = _costs(slopes, state.asked, taking)
+    cheapest = np.argsort(back, kind="mergesort")
+    relief = np.empty(state.asked.shape[1], dtype=np.int64)
     for place in np.argsort(cost, kind="mergesort")[:VISITS]:
         if looks >= limit:
             break
         given = giving[place]
+        for q in range(relief.size):
+            row = state.asked[given, q]
+            relief[q] = -_step(state.error, a, b, row) - slopes[row]
+        most_relief = relief.sum()
         least, best = -_move(state, a, b, given, -1), -1
-        slopes = _slopes(state.error, a, b, -1)
-        for other in range(taking.size):
-            total = _sum_of(slopes, state.asked[taking[other]])
-            if total < least and _fits(state, a, b, given, taking[other]):
+        # What shares rows with the given cell comes back for less, by their relief at most.
+        for other in cheapest:
+            if back[other] + most_relief > least:
+                break
+            looks += 1
+            total = back[other]
+            for q in range(relief.size):
+                if state.asked[taking[other], q] == state.asked[given, q]:
+                    total += relief[q]
+            is_better = total < least or (total == least and 0 <= other < best)
+            if is_better and _fits(state, a, b, given, taking[other]):
                 least, best = total, other
-        looks += taking.size
         if best < 0:
             _move(state, a, b, given, 1)
             continue
         _move(state, a, b, taking[best], 1)
         taking[best] = given
         moves += 1
+        slopes = _slopes(state.error, a, b, -1)
+        back = _costs(slopes, state.asked, taking)
+        cheapest = np.argsort(back, kind="mergesort")
+        looks += taking.size
     return moves, looks
 
 
@@ -282,12 +311,22 @@ def _slopes(error: np.ndarray, a: int, b: int, sign: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _sum_of(slopes: np.ndarray, rows: np.ndarray) -> int:
-    """The sum of the slopes of a cell's rows."""
-    total = 0
-    for row in rows:
-        total += slopes[row]
-    return total
+def _step(error: np.ndarray, a: int, b: int, row: int) -> int:
+    """What a row costs if a one that it counts goes from a to b."""
+    cost = abs(error[a, row] - UNIT) - abs(error[a, row])
+    if b >= 0:
+        cost += abs(error[b, row] + UNIT) - abs(error[b, row])
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def _costs(slopes: np.ndarray, asked: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """The sum of the slopes of each cell's rows."""
+    cost = np.zeros(cells.size, dtype=np.int64)
+    for place in range(cells.size):
+        for q in range(asked.shape[1]):
+            cost[place] += slopes[asked[cells[place], q]]
+    return cost
 
 
 @njit(cache=True, nogil=True)
