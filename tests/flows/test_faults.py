@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spineflow.tasks.products.registry import PRODUCTS as REGISTERED
 
 from tests.conftest import SESSION
 from tests.flows.faults import PRODUCTS, tried
@@ -24,3 +25,7 @@ def test_damage_is_mended_or_named(
     outcomes = list(tried([name], SHARES.get(name, SHARE), seed, tmp_path))
     assert outcomes
     assert not [f"{fault}: {outcome}" for fault, outcome in outcomes if outcome.wrong]
+
+
+def test_runs_of_every_product_are_damaged() -> None:
+    assert sorted(PRODUCTS) == sorted(REGISTERED)
