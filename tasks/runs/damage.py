@@ -134,8 +134,10 @@ def _handed_on(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _files(run: RunDirectory) -> Iterator[str]:
-    for folder in RECORDED:
-        for path in (run.root / folder).rglob("*"):
+    # What else is in `intervals` people have asked for.
+    recorded = [run.root / folder for folder in RECORDED]
+    for folder in [*recorded, *run.root.glob("intervals/*/summary")]:
+        for path in folder.rglob("*"):
             if path.is_file() and path.suffix != TEMPORARY_SUFFIX:
                 yield path.relative_to(run.root).as_posix()
 

@@ -166,7 +166,7 @@ def write_margin_summary(run: RunDirectory, universe: str, summary: MarginSummar
 
 def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | None:
     """The stored figures; None where there are none."""
-    if not _file(run, universe, _FRAMES[-1]).exists():
+    if not all(_file(run, universe, name).exists() for name in _FRAMES):
         return None
     return MarginSummary(*(pd.read_parquet(_file(run, universe, name)) for name in _FRAMES))
 

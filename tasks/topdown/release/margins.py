@@ -133,6 +133,21 @@ def write_piece(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece
         _write(run, settings, [piece], own)
 
 
+def restore_figures(run: RunDirectory, settings: TopdownSettings) -> bool:
+    """Work out again what the report shows of the margins of a run that is released, where it is
+    gone; whether anything was."""
+    none = universes_without_margins(run, settings)
+    lost = [
+        piece
+        for piece in pieces(run, settings)
+        if piece.kind == FIGURES and piece.subject not in none
+        if not is_written(run, settings, piece)
+    ]
+    for piece in lost:
+        write_piece(run, settings, piece)
+    return bool(lost)
+
+
 def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """Write the margins beside the unchecked tables, and what the report shows of them, as far as
     its pieces are not written yet.

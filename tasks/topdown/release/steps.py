@@ -14,6 +14,7 @@ from .margins import (
     has_estimates,
     is_written,
     keep_posteriors,
+    restore_figures,
     write_margins,
     write_piece,
 )
@@ -65,7 +66,9 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write an interval beside every count of the tables, from the measurements alone, as far as
     no piece has."""
     place = run.release if run.release.exists() else run.unchecked_release
-    if run.release.exists() or (are_written(run, settings) and not has_estimates(run, settings)):
+    if run.release.exists():
+        return (made if restore_figures(run, settings) else found)(place)
+    if are_written(run, settings) and not has_estimates(run, settings):
         return found(place)
     files = write_margins(run, settings)
     return made(place, {"files": len(files)})

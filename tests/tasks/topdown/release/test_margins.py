@@ -34,6 +34,7 @@ from spineflow.tasks.topdown.release.margins import (
     has_margins,
     keep_posteriors,
     pieces_apart,
+    restore_figures,
     write_margins,
     write_piece,
 )
@@ -313,3 +314,20 @@ def test_pieces_write_what_the_whole_does(
     next(iter(run.unchecked_release.rglob("*_margins.csv"))).unlink()
     write_margins(run, settings)
     assert written(run) == whole
+
+
+def test_figures_of_a_released_run_are_worked_out_again_where_one_is_gone(
+    released, tmp_path: Path
+) -> None:
+    made, settings = released
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(made.root, run.root, symlinks=True)
+    assert not restore_figures(run, settings)
+    summaries = {path: path.read_bytes() for path in run.root.glob("intervals/*/summary/*")}
+    assert len(summaries) == 2 * len(settings.run.universes)
+    before = written(run)
+    for path, content in summaries.items():
+        path.unlink()
+        assert not are_written(run, settings), "the other is not taken for all"
+        assert restore_figures(run, settings)
+        assert path.read_bytes() == content and written(run) == before
