@@ -96,7 +96,11 @@ def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Me
     if chosen is None:
         return simple_households(persons, n), Way.SIMPLE, np.nan
     way = Way.OPTIMAL if chosen.is_optimal else Way.LIMIT
-    members = placed(persons, households, chosen, drift)
+    try:
+        members = placed(persons, households, chosen, drift)
+    except ValueError:
+        # A composition that is rounded wrongly has not a place for everybody.
+        return simple_households(persons, n), Way.SIMPLE, np.nan
     _carry(drift, persons, households, chosen, members)
     return members, way, chosen.cost
 

@@ -19,7 +19,7 @@ smallest reduced cost that was left out. Given z, f is a transportation problem.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -137,8 +137,17 @@ def nearest_composition(
     if found.whole is not None:
         return _dealt(found.columns, *found.whole, owner, True, found.bound)
     near, left_out = _nearest(found.reduced, _MOST, _NEAR)
-    program = _Program(problem, found.columns.merged(near), may_miss=False)
+    columns = found.columns.merged(near)
+    # Persons go to slots that are near by the prices, too, unless that leaves no solution.
+    is_far = found.of_fill > _NEAR
+    left_out = min(left_out, float(found.of_fill[is_far].min(initial=np.inf)))
+    program = _Program(
+        replace(problem, fill=np.where(is_far, np.inf, problem.fill)), columns, may_miss=False
+    )
     result = program.solved(is_integer=True)
+    if result.incumbent is None:
+        program = _Program(problem, columns, may_miss=False)
+        result = program.solved(is_integer=True)
     if result.incumbent is None:
         return None
     z, further = program.integers(result.incumbent)
@@ -149,12 +158,14 @@ def nearest_composition(
 
 @dataclass(frozen=True, eq=False)
 class _Generated:
-    """Columns, a bound on the cost, reduced costs of all patterns `(n_classes, n_patterns)`, and
-    how often each column and further members are taken, if the solution is whole numbers."""
+    """Columns, a bound on the cost, reduced costs of all patterns `(n_classes, n_patterns)` and of
+    filling slots `(n_places, n_slots)`, and how often each column and further members are taken, if
+    the solution is whole numbers."""
 
     columns: _Columns
     bound: float
     reduced: np.ndarray
+    of_fill: np.ndarray
     whole: tuple[np.ndarray, np.ndarray] | None
 
 
@@ -180,7 +191,8 @@ def _generated(problem: _Problem) -> _Generated | None:
         result = program.solved(is_integer=False)
         if result.duals is None or result.x is None:
             return None
-        x, reduced = result.x, program.reduced_costs(result.duals)
+        x, duals = result.x, result.duals
+        reduced = program.reduced_costs(duals)
         least = np.minimum(reduced.min(axis=1), 0.0)
         bound = max(bound, result.objective + float(problem.n_of_class @ least))
         if (least > -_EXACT).all():
@@ -189,7 +201,8 @@ def _generated(problem: _Problem) -> _Generated | None:
         columns = columns.merged(better)
     is_best = result.objective <= bound + _EXACT and program.is_whole(x)
     whole = program.integers(x) if is_best else None
-    return _Generated(program.columns, bound, reduced - least[:, None], whole)
+    of_fill = program.reduced_costs_of_fill(duals)
+    return _Generated(program.columns, bound, reduced - least[:, None], of_fill, whole)
 
 
 class _Program:
@@ -276,6 +289,16 @@ class _Program:
         own = x[self.is_integer]
         return bool((abs(own - np.rint(own)) < _EXACT).all() and (x[self.missing] < _EXACT).all())
 
+    def prices(self, of_person: np.ndarray) -> np.ndarray:
+        """Price of every slot, given those of persons by place."""
+        return np.minimum((self.problem.fill - of_person[:, None]).min(axis=0), _MISSING)
+
+    def reduced_costs_of_fill(self, duals: np.ndarray) -> np.ndarray:
+        """Reduced cost of filling every slot with a person of every place `(n_places, n_slots)`."""
+        n_classes = len(self.problem.costs)
+        of_person = duals[n_classes : n_classes + len(self.problem.fill)]
+        return self.problem.fill - of_person[:, None] - self.prices(of_person)
+
     def reduced_costs(self, duals: np.ndarray) -> np.ndarray:
         """Reduced cost of every pattern of every class `(n_classes, n_patterns)`.
 
@@ -285,7 +308,7 @@ class _Program:
         problem, patterns = self.problem, book().patterns
         n_classes = len(problem.costs)
         of_person = duals[n_classes : n_classes + len(problem.fill)]
-        price = np.minimum((problem.fill - of_person[:, None]).min(axis=0), _MISSING)
+        price = self.prices(of_person)
         # Members beyond the seventh lower the cost of a pattern where their slot is worth more.
         gain = np.minimum(price + PER_FURTHER_PERSON, 0.0) * problem.most
         of_pattern = patterns.slots @ price
