@@ -24,9 +24,10 @@ from ..tasks.products.several import write_index, write_products_report
 from ..tasks.products.several_certificate import write_products_certificate
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.handles import Artifact
+from ..tasks.runs.handles import Artifact, Made, made
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.steps import step
 from ..tasks.runs.timing import stopwatch
 from ..tasks.topdown.settings import TopdownSettings
 from .console import check_input
@@ -63,14 +64,24 @@ def products_stages(run_directory: str) -> str:
 def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
     """Add one population where the releases allow it, once its checks have passed, and the
     certificate of all products."""
-    sources = settings.population
-    if sources is not None:
-        released = Sources(*(RunDirectory(run.root / name) for name in sources))
-        redistricting = cast(TopdownSettings, settings.products.chosen()[sources[0]])
-        with stopwatch() as seconds:
-            write_checked_population(run, settings, released, redistricting.compiled_census, folder)
-        run.record_stages({"population": [Artifact("release", seconds=seconds())]})
+    if settings.population is not None:
+        made_here = cast(Artifact, make_population(str(run.root)))
+        run.record_stages({"population": [made_here]})
     _write_certificate(run, settings, folder)
+
+
+@step("make population", ProductsSettings, run_name="one population")
+def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
+    """Make one population of persons and households that agree, beside the index of the releases,
+    and check it."""
+    sources = settings.population
+    if sources is None:
+        raise ValueError("the products of this run make no population")
+    released = Sources(*(RunDirectory(run.root / name) for name in sources))
+    redistricting = cast(TopdownSettings, settings.products.chosen()[sources[0]])
+    folder = run.unchecked_release
+    paths = write_checked_population(run, settings, released, redistricting.compiled_census, folder)
+    return made(folder, {"files": len(paths)})
 
 
 def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
