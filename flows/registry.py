@@ -41,8 +41,13 @@ TITLES = {
 DEMOS = tuple(name for name in MODULES if name != "design")
 """Flows whose input `spineflow demo` can generate: all that end with a release or a search."""
 
-
-REPLICATED = ("detailed-groups", "group-sizes", "trips")
+REPLICATED = (
+    "detailed-groups",
+    "detailed-households",
+    "group-sizes",
+    "trips",
+    "supplemental-dhc",
+)
 """Products that `spineflow replicates` can run again and again; topdown has `tune` for that."""
 
 

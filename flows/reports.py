@@ -55,7 +55,8 @@ def write_expected_errors(
     else:
         raise InputRefused(
             f"{run.root}: errors can be expected of releases of topdown, group-sizes and trips "
-            "with noise; every count of detailed-groups has its margin beside it."
+            "with noise; every count of detailed-groups and detailed-households has its margin "
+            "beside it, and every row of supplemental-dhc its interval."
         )
     _refuse_unfinished(run)
     with run.locked(), tempfile.TemporaryDirectory() as folder:

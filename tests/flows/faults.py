@@ -44,7 +44,7 @@ from spineflow.flows.order import called
 from spineflow.flows.running import prepare
 from spineflow.tasks.ledger.caps import set_cap
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.registry import TOGETHER, product
+from spineflow.tasks.products.registry import OF_ONE_INPUT, TOGETHER, product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError
 
@@ -57,10 +57,7 @@ from tests.flows.small_runs import of_measurements, of_several, settings_files
 CHARGED, READ, CHECKED, COMPLETE = "charged", "read", "checked", "complete"
 DAMAGES = ("deleted", "flipped")
 MENDED, HELD, IDLE, FAULT = "mended", "held", "idle", "fault"
-PRODUCTS = (
-    *("topdown", "detailed-groups", "group-sizes", "trips"),
-    *("estimate", "design", "evidence", "tune", "products"),
-)
+PRODUCTS = (*OF_ONE_INPUT, "design", "evidence", "tune", "products")
 
 MOMENTS = {
     "estimate": {"ingest": READ, "checks": CHECKED},

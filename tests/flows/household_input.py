@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import shutil
 import tempfile
 from functools import cache
@@ -23,10 +25,6 @@ TABLES = (
     '[input]\nparameters = "params"\npersons = "persons.parquet"\nunits = "units.parquet"\n'
     'geography = "grfc.txt"\n'
 )
-
-
-_KEPT = tempfile.TemporaryDirectory(prefix="spineflow-groups-", ignore_cleanup_errors=True)
-"""What `_with_groups` makes, until the tests end."""
 
 
 def write_households(folder: Path, *, persons: int = FEWEST_PERSONS) -> None:
@@ -54,12 +52,19 @@ def run_in_process(*command: str) -> None:
 @cache
 def _with_groups() -> Path:
     """The tables, and a finished run of their detailed groups under a ledger of its own."""
-    folder = Path(_KEPT.name)
+    folder = Path(tempfile.mkdtemp(prefix="spineflow-groups-"))
+    atexit.register(_removed, folder, os.getpid())
     write_households(folder)
     file = folder / "groups.toml"
     file.write_text(f'{TABLES}[privacy]\ndataset = "people"\nledger = "earlier.db"\n')
     run_in_process("run", "detailed-groups", str(file), "--run-dir", str(folder / "groups"))
     return folder
+
+
+def _removed(folder: Path, process: int) -> None:
+    """Remove a folder at the end of the process that made it, and not of one that it has forked."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_detailed_households(folder: Path) -> Path:

@@ -146,7 +146,7 @@ def edit(world: World) -> None:
     if world.is_charged(directory):
         names += [
             path.relative_to(directory.root).as_posix()
-            for folder in ("spine", "hierarchy", "parameters")
+            for folder in ("spine", "hierarchy", "parameters", "geography")
             for path in sorted((directory.root / folder).rglob("*"))
             if decides(path)
         ]

@@ -24,6 +24,10 @@ UNFINISHED = ".unpublished"
 GROUPS, DRAW_OF_GROUPS = "detailed_groups", "population groups"
 """Folder of detailed groups, and the draw that all are charged as; others have one name."""
 
+HOUSEHOLDS = "detailed_households"
+DRAWS_OF_HOUSEHOLDS = {"t3": "household type", "t4": "tenure"}
+"""Folder of their households, and the draw that each of its tabulations is charged as."""
+
 STAGE_1, STAGE_2, TOTAL = "stage 1", "stage 2", "total only"
 
 
@@ -136,6 +140,9 @@ def noise_of(name: str, path: Path) -> FileNoise | None:
             STAGE_1 if kind != GROUPS else frame["total_only"].map({True: TOTAL, False: STAGE_2})
         )
         losses = frame.assign(place=stage).groupby("place")["plb"].max()
+    elif kind == HOUSEHOLDS:
+        draw, level = DRAWS_OF_HOUSEHOLDS[rest[0]], "/".join(rest[1:4])
+        losses = frame.assign(place=level).groupby("place")["plb"].max()
     elif "geocode" in frame:
         draw, level = kind, rest[0]
         losses = frame.groupby("geocode")["plb"].sum()

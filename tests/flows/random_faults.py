@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from spineflow.flows.cli import _quieten
+from spineflow.tasks.products.registry import OF_ONE_INPUT
 
 from tests.flows.commands import PATIENCE
 from tests.flows.exposed import Run, surrounded
@@ -52,10 +53,7 @@ from tests.flows.held_up import (
 )
 
 MENDED, FAULT = "mended", "fault"
-PRODUCTS = (
-    *("topdown", "detailed-groups", "group-sizes", "trips"),
-    *("products", "estimate", "tune", "design"),
-)
+PRODUCTS = (*OF_ONE_INPUT, "products", "tune", "design")
 RUNNERS = ("threads", "processes", "forked", "dask")
 """Processes are new interpreters, or forked from a fork of the command."""
 SERVERS = ("own", "office")

@@ -15,6 +15,7 @@ from spineflow.tasks.products.registry import product
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
+from tests.flows.household_input import write_detailed_households
 from tests.flows.schedules import PEOPLE
 
 SMALL_COUNTRY = CountrySize(regions=2, provinces=3, municipalities=6, pairs=20, commuters=3000)
@@ -31,18 +32,27 @@ def settings_files(folder: Path) -> dict[str, Path]:
     generate_persons(folder / "persons", codes, persons=400, tracts=2)
     write_dataset(folder / "groups", census_like(groups=400, counties=4, states=2, largest=8))
     generate_country(folder / "country", SMALL_COUNTRY, seed=5)
+    housed = folder / "housed"
+    write_detailed_households(housed)
+    households = (
+        f'[input]\npersons = "{housed}/persons.parquet"\nunits = "{housed}/units.parquet"\n'
+        f'geography = "{housed}/grfc.txt"\n'
+    )
     texts = {
         "topdown": f'preset = "pl94_2020_us"\n[input]\npersons = "{county}/persons.parquet"\n'
         f'units = "{county}/units.parquet"\ngeography = "{county}/grfc.txt"\n{privacy}'
         "[workload.units]\non_demand = true\n",
         "detailed-groups": f'[input]\nparameters = "{folder}/params"\ndata = "{folder}/persons"\n'
         f"{privacy}",
+        "detailed-households": f'{households}parameters = "{housed}/params"\n'
+        f'groups = "{housed}/groups"\n{privacy}',
         "group-sizes": f'[input]\nsizes = "{folder}/groups/sizes.parquet"\n'
         f'regions = "{folder}/groups/regions.csv"\n[invariants]\ngroups = true\n'
         f'[mechanism]\nlargest_size = 8\n{privacy}epsilon = "1"\n',
         "trips": f'[input]\ntrips = "{folder}/country/trips.parquet"\norigin = "origin"\n'
         f'destination = "destination"\ncount = "commuters"\nareas = "{folder}/country/areas.csv"\n'
         f'{privacy}epsilon = "1"\ndelta = "1e-8"\n',
+        "supplemental-dhc": f'preset = "supplemental_dhc_2020_us"\n{households}{privacy}',
     }
     files = {}
     for name, text in texts.items():

@@ -21,7 +21,9 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.products.registry import OF_ONE_INPUT
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 from tests.flows.household_input import write_detailed_households
@@ -155,6 +157,27 @@ def write_groups(folder: Path, *, is_broken: bool) -> Path:
 def write_householders(folder: Path, *, is_broken: bool) -> Path:
     """Householders of detailed groups, one of them with planted values, and settings."""
     settings = write_detailed_households(folder)
+    plant_in_household(folder, is_broken=is_broken)
+    settings.write_text(settings.read_text() + PUBLISHED)
+    return settings
+
+
+def write_people_in_households(folder: Path, *, is_broken: bool) -> Path:
+    """A county whose households fit together, one of them with planted values, and settings."""
+    generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=1)
+    rehouse(folder / "raw", folder, seed=1)
+    plant_in_household(folder, is_broken=is_broken)
+    settings = folder / "settings.toml"
+    settings.write_text(
+        'preset = "supplemental_dhc_2020_us"\n[input]\npersons = "persons.parquet"\n'
+        'units = "units.parquet"\ngeography = "grfc.txt"\n[privacy]\ndataset = "county"\n'
+        + PUBLISHED
+    )
+    return settings
+
+
+def plant_in_household(folder: Path, *, is_broken: bool) -> None:
+    """Put the planted values into one household of a folder's tables."""
     tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("persons", "units")}
     persons = tables["persons"]
     known = persons.loc[persons["RELSHIP"].astype(int) == 20, "MAFID"].iloc[5]
@@ -164,8 +187,6 @@ def write_householders(folder: Path, *, is_broken: bool) -> Path:
             table["QAGE"] = table["QAGE"].astype(str)
             table.loc[5, "QAGE"] = BROKEN["QAGE"]
         table.to_parquet(folder / f"{name}.parquet")
-    settings.write_text(settings.read_text() + PUBLISHED)
-    return settings
 
 
 def write_sizes(folder: Path, *, is_broken: bool) -> Path:
@@ -265,6 +286,7 @@ INPUTS = {
     "detailed-households": (write_householders, OF_PERSONS),
     "group-sizes": (write_sizes, set()),
     "trips": (write_trips, {"combine"}),
+    "supplemental-dhc": (write_people_in_households, set()),
 }
 """What writes the input of each product, and the steps that it does not need."""
 
@@ -274,6 +296,10 @@ def test_a_pickled_value_would_be_found() -> None:
     assert canaries_in(b"before " + pickled) == [MAFID, "canary115", "canary63", "73197319"]
     in_a_row = repr((1, pickled.decode())).encode()
     assert canaries_in(in_a_row) == [MAFID, "canary115", "canary63", "73197319"]
+
+
+def test_every_product_of_confidential_input_is_tried() -> None:
+    assert {*INPUTS, "estimate"} == {*OF_ONE_INPUT}, "estimate reads what is published"
 
 
 @pytest.mark.parametrize("product", INPUTS)

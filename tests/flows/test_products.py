@@ -18,7 +18,7 @@ from spineflow.tasks.runs.files import sha256_of_file
 
 from tests.flows.household_input import write_households
 
-PRODUCTS = ("topdown", "detailed-groups", "detailed-households", "group-sizes")
+PRODUCTS = ("topdown", "detailed-groups", "detailed-households", "group-sizes", "supplemental-dhc")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,8 @@ input = { parameters = "params", groups = "products.detailed-groups" }
 [products.group-sizes]
 privacy = { epsilon = "1" }
 mechanism = { largest_size = 50 }
+[products.supplemental-dhc]
+preset = "supplemental_dhc_2020_us"
 """,
         encoding="utf-8",
     )
@@ -130,14 +132,14 @@ def test_a_run_that_was_interrupted_keeps_finished_products(run: RunDirectory, s
     ledger = settings.parent / "ledger.db"
     before = summary(open_ledger(ledger))
     first = RunDirectory(run.root / "topdown").release / "mdf_persons.parquet"
-    last = RunDirectory(run.root / "group-sizes")
-    sizes = (last.release / "group_sizes.csv").read_bytes()
+    last = RunDirectory(run.root / "supplemental-dhc")
+    rows = (last.release / "supplemental_dhc.csv").read_bytes()
     made = first.stat().st_mtime_ns
     for folder in (run.release, last.release, run.report.parent):
         shutil.rmtree(folder)
     assert main(["resume", str(run.root)]) == 0
     assert first.stat().st_mtime_ns == made
-    assert (last.release / "group_sizes.csv").read_bytes() == sizes
+    assert (last.release / "supplemental_dhc.csv").read_bytes() == rows
     assert run.report.exists()
     assert summary(open_ledger(ledger)) == before
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
+from spineflow.flows.registry import REPLICATED
 from spineflow.flows.replicates import mean_errors
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
@@ -14,8 +15,10 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.products.product import Figures
+from spineflow.tasks.products.registry import OF_ONE_INPUT, product
 
 from benchmarks.generated_trees import generate_tree
+from tests.flows.small_runs import settings_files
 
 
 @pytest.fixture
@@ -59,6 +62,32 @@ def test_the_same_replicates_give_the_same_errors(tmp_path: Path) -> None:
     first, second = (pd.read_csv(tmp_path / name / "errors.csv") for name in ("a", "b"))
     pd.testing.assert_frame_equal(first, second)
     assert (first["max_absolute_error, s.d."] > 0).any()
+
+
+def test_every_product_that_has_figures_has_replicates() -> None:
+    """Topdown, whose figures stand in a file of their own, has a search for that."""
+    assert set(REPLICATED) == {name for name in OF_ONE_INPUT if product(name).figures}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("detailed-households", "mean_absolute_error"), ("supplemental-dhc", "rmse")],
+)
+def test_products_of_households_have_the_errors_of_their_rows(
+    name: str, error: str, tmp_path: Path
+) -> None:
+    file = settings_files(tmp_path)[name]
+    file.write_text(file.read_text().replace("[input]\n", "[input]\nconfidential = false\n"))
+    out = tmp_path / "out"
+    command = ["replicates", name, str(file), "--replicates", "2", "--out", str(out)]
+    assert main(command) == 0
+    assert [path.name for path in out.iterdir()] == ["errors.csv"]
+    errors = pd.read_csv(out / "errors.csv")
+    figures = list(product(name).figures.words)
+    assert not errors.duplicated(list(product(name).figures.keys)).any()
+    assert (errors[error].dropna() > 0).any()
+    assert {f"{figure}, s.d." for figure in figures} <= set(errors)
 
 
 def test_confidential_input_is_refused(groups: Path, tmp_path: Path, capsys) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.products.registry import OF_ONE_INPUT
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows.small_runs import settings_files
@@ -48,7 +49,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
 
 
 @pytest.mark.parametrize("privacy", ["privacy.seed=7", "privacy.infinite=true"])
-@pytest.mark.parametrize("product", ["topdown", "detailed-groups", "group-sizes", "trips"])
+@pytest.mark.parametrize("product", [name for name in OF_ONE_INPUT if name != "estimate"])
 def test_all_files_are_stamped_when_they_are_written(
     files: dict[str, Path], tmp_path: Path, named: list[Path], product: str, privacy: str
 ) -> None:

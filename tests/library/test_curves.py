@@ -13,6 +13,8 @@ from spineflow.tasks.products.privacy_curves import trade_off
 from spineflow.tasks.products.registry import known
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
+from tests.flows.small_runs import settings_files
+
 
 @pytest.mark.parametrize("loss", ["rho", "epsilon"])
 def test_every_product_has_its_curve_and_its_trade_off(tmp_path: Path, loss: str) -> None:
@@ -42,6 +44,20 @@ def test_trips_and_both_passes_of_detailed_groups_have_curves(
     for frame in (trips, passes):
         assert (frame["false_negatives"] <= 1 - frame["false_positives"] + 1e-12).all()
         assert frame["false_negatives"].max() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "universes"),
+    [
+        ("detailed-households", {"US pass"}),
+        ("supplemental-dhc", {"people_in_households"}),
+    ],
+)
+def test_products_of_households_have_curves(tmp_path: Path, name: str, universes: set[str]) -> None:
+    frame = spineflow.privacy_curve(name, settings_files(tmp_path)[name])
+    assert set(frame["universe"]) == universes and len(frame) > 2
+    assert (frame["lower"] <= frame["upper"]).all() and frame["upper"].max() > 0
 
 
 @pytest.mark.parametrize("function", ["privacy_curve", "trade_off"])

@@ -15,7 +15,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
-from tests.flows.household_input import write_detailed_households
+from tests.flows.household_input import write_detailed_households, write_households
 from tests.library import towns
 
 pytestmark = pytest.mark.slow
@@ -232,3 +232,28 @@ def test_detailed_households_from_files(tmp_path: Path) -> None:
     assert set(run.tables) == {"detailed_households", "t3", "t4"}
     with pytest.raises(spineflow.SpineflowError, match="no estimates beside their release"):
         run.estimates()
+
+
+def test_people_in_households_from_frames(tmp_path: Path) -> None:
+    """Without noise, and with nobody left out, everybody who lives in a household is counted."""
+    write_households(tmp_path)
+    tables = {name: pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("persons", "units")}
+    run = spineflow.supplemental_dhc(
+        tables,
+        {
+            "preset": "supplemental_dhc_2020_us",
+            "input": {"geography": tmp_path / "grfc.txt", "confidential": False},
+            "mechanism": {"truncation": {"PH2": 100}},
+            "privacy": NO_NOISE,
+        },
+        tmp_path / "run",
+    )
+    persons, units = tables["persons"], tables["units"]
+    households = units.loc[units["RTYPE"].astype(int).eq(2), "MAFID"]
+    rows = run.table("supplemental_dhc")
+    whole = rows[(rows["table"] == "PH2") & (rows["level"] == "US") & (rows["cell"] == 1)]
+    assert whole["estimate"].tolist() == [persons["MAFID"].isin(households).sum()]
+    found = run.measurements("State")
+    measured = found[found["measure"] == "PH2"]
+    assert measured["value"].sum() == whole["estimate"].iloc[0]
+    assert set(run.tables) == {"supplemental_dhc"}

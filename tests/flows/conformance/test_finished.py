@@ -126,6 +126,23 @@ def test_after_the_last_measurement_nothing_confidential_is_read(
     assert copied.report.exists()
 
 
+def test_runs_are_compared_in_confidence(
+    copied: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(copied.root, tmp_path / "again")
+    before = contents(copied.root)
+    assert main(["report", str(copied.root), str(tmp_path / "again")]) == 0
+    page = Path(capsys.readouterr().out.strip().rpartition(": ")[2])
+    assert copied.confidential in page.parents
+    assert "again" in page.read_text(encoding="utf-8")
+    after = contents(copied.root)
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert {name for name in changed if not name.startswith("confidential/")} <= {
+        "manifest.json",
+        ".lock",
+    }
+
+
 @pytest.mark.usefixtures("in_process")
 def test_a_release_that_fails_a_check_is_withheld(
     finished: Finished, copied: RunDirectory, capsys: pytest.CaptureFixture[str]

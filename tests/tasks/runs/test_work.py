@@ -115,6 +115,8 @@ def test_confidential_files_are_not_measured_out() -> None:
         "spineflow.tasks.topdown.measurement.steps",
         "spineflow.tasks.topdown.checks.accuracy.steps",
         "spineflow.tasks.detailed_groups.measurement.steps",
+        "spineflow.tasks.supplemental_dhc.ingest.steps",
+        "spineflow.tasks.supplemental_dhc.measurement.steps",
         "spineflow.tasks.runs.steps",
     ):
         assert not reads_public_files(module)
