@@ -1,27 +1,43 @@
 """PH1 to PH8 measured by themselves, and summed over one released population, beside each other.
 
     .venv/bin/python -m benchmarks.supplemental_dhc_ways INPUT POPULATION [POPULATION ...]
+    .venv/bin/python -m benchmarks.supplemental_dhc_ways FOLDER [--persons 3000 --seeds 3]
 
 INPUT is a folder with census tables that may be disclosed, whose households fit together;
 POPULATION are releases of it with `population_persons.parquet` and `population_units.parquet`, made
 with different seeds. The supplemental tables are measured once for every one of them, with the
 budgets of the 2020 production run. Printed are, by table and kind of iteration, the root mean
 square error of the rows of the state, of both ways.
+
+The second line generates a county and its populations in a folder, as far as they are not there.
+Both ways spend the same: households of the housing product have what the supplemental tables cost
+beside their own budget.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import tomllib
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
+from spineflow.flows.demo import HOUSEHOLDS
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.supplemental_dhc.estimation.population import rows_of_population
 from spineflow.tasks.supplemental_dhc.release.tables import released_rows
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.generate_households import rehouse
+
+from .nation_run import COMMAND, REPOSITORY
 
 KEYS = ["table", "region", "iteration", "cell"]
 KINDS = {"*": "all", "H": "origin", "I": "origin"}
@@ -32,17 +48,24 @@ def main() -> None:
     """Measure, sum, and tell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("input", type=Path)
-    parser.add_argument("populations", type=Path, nargs="+")
+    parser.add_argument("populations", type=Path, nargs="*")
+    parser.add_argument("--persons", type=int, default=3000, help="of a generated county")
+    parser.add_argument("--seeds", type=int, default=3, help="of populations of it")
     options = parser.parse_args()
-    truth = measured(options.input, "infinite = true\n")["estimate"]
+    source, populations = options.input, options.populations
+    if not populations:
+        folder = source.resolve()
+        source = folder / "input"
+        populations = generated(folder, options.persons, options.seeds)
+    truth = measured(source, "infinite = true\n")["estimate"]
     ways = {
         "measured": [
-            measured(options.input, f"seed = {seed}\n")["estimate"]
-            for seed in range(1, len(options.populations) + 1)
+            measured(source, f"seed = {seed}\n")["estimate"]
+            for seed in range(1, len(populations) + 1)
         ],
         "one population": [
             indexed(rows_of_population(folder, [LEVEL]).to_pandas())["estimate"]
-            for folder in options.populations
+            for folder in populations
         ],
     }
     errors = {name: root_mean_square(found, truth) for name, found in ways.items()}
@@ -50,6 +73,50 @@ def main() -> None:
     print("| table | iterations | measured | one population |", "|---|---|---:|---:|", sep="\n")
     for (table, kind), row in shown.iterrows():
         print(f"| {table} | {kind} | {row['measured']:g} | {row['one population']:g} |")
+
+
+def generated(folder: Path, persons: int, seeds: int) -> list[Path]:
+    """Releases of one population of a generated county, at the budget of both ways together."""
+    if not (folder / "input").exists():
+        with TemporaryDirectory() as raw:
+            generate_county(raw, persons=persons, seed=20)
+            rehouse(raw, folder / "input", seed=20)
+    releases = []
+    for seed in range(1, seeds + 1):
+        run = folder / f"run{seed}"
+        releases.append(run / "release")
+        if releases[-1].exists():
+            continue
+        settings = folder / f"s{seed}.toml"
+        text = HOUSEHOLDS.read_text(encoding="utf-8")
+        settings.write_text(text.replace('ledger = "ledger.db"', f"seed = {seed}"))
+        rho = f'products.dhc-units.budget.households.rho="{rho_of_households()}"'
+        subprocess.run(
+            [
+                *(sys.executable, "-c", COMMAND, "run", "products", str(settings)),
+                *("--run-dir", str(run), "--set", rho),
+            ],
+            check=True,
+            cwd=REPOSITORY,
+            env=os.environ | {"PREFECT_HOME": str(folder / "prefect")},
+            stdout=sys.stderr,
+        )
+    return releases
+
+
+def rho_of_households() -> Fraction:
+    """What households of the housing product and the supplemental tables have in production."""
+    own, other = (
+        tomllib.loads((PRESETS / f"{name}_2020_us.toml").read_text(encoding="utf-8"))
+        for name in ("dhc_units", "supplemental_dhc")
+    )
+    spent = (
+        Fraction(rho)
+        for levels in other["mechanism"]["budgets"].values()
+        for keys in levels.values()
+        for rho in keys.values()
+    )
+    return sum(spent, Fraction(own["budget"]["households"]["rho"]))
 
 
 def measured(folder: Path, privacy: str) -> pd.DataFrame:
