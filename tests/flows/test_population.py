@@ -28,7 +28,8 @@ def test_persons_and_households_become_one_population(tmp_path: Path) -> None:
     rehouse(tmp_path / "raw", tmp_path / "input", seed=4)
     text = HOUSEHOLDS.read_text(encoding="utf-8")
     file, run = tmp_path / "settings.toml", tmp_path / "run"
-    file.write_text(text.replace('ledger = "ledger.db"', "seed = 5"), encoding="utf-8")
+    text = text.replace('ledger = "ledger.db"', 'seed = 5\n[release]\npublish_to = "published"')
+    file.write_text(text, encoding="utf-8")
     assert main(["run", "products", str(file), "--run-dir", str(run)]) == 0
     persons = pd.read_parquet(run / "release" / "population_persons.parquet")
     units = pd.read_parquet(run / "release" / "population_units.parquet")
@@ -45,7 +46,24 @@ def test_persons_and_households_become_one_population(tmp_path: Path) -> None:
     assert "population_persons.parquet" in certificate
     manifest = json.loads((run / "manifest.json").read_text())
     assert "population" in manifest["stages"]
+    _check_published(run, tmp_path / "published")
     _check_report(RunDirectory(run), blocks)
+
+
+def _check_published(run: Path, place: Path) -> None:
+    """The population is copied beside the three releases, each under a listing of its own."""
+    listings = {
+        path.relative_to(place).as_posix(): json.loads(path.read_text(encoding="utf-8"))
+        for path in (*place.glob("*.json"), *place.glob("dhc-*/*.json"))
+    }
+    assert set(listings) == {
+        "products.json", "topdown.json", "dhc-units/topdown.json", "dhc-persons/topdown.json"
+    }  # fmt: skip
+    files = {file["name"] for file in listings["products.json"]["files"]}
+    assert files >= {"population_persons.parquet", "population_units.parquet", "population.json"}
+    copy = place / listings["products.json"]["folder"] / "population_persons.parquet"
+    original = run / "release" / "population_persons.parquet"
+    assert copy.read_bytes() == original.read_bytes()
 
 
 def _check_report(run: RunDirectory, blocks: dict[str, int]) -> None:
