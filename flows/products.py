@@ -15,8 +15,11 @@ from typing import cast
 
 from prefect import flow
 
+from ..tasks.pages.document import Section
+from ..tasks.population.checks.agreement import agreement_section
 from ..tasks.population.checks.checked import write_checked_population
 from ..tasks.population.ingest.releases import Sources
+from ..tasks.population.release.population import SUMMARY_FILE
 from ..tasks.products.comparison import write_links
 from ..tasks.products.product import Product
 from ..tasks.products.registry import costs_of, product, refuse_any
@@ -56,7 +59,7 @@ def products_stages(run_directory: str) -> str:
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
         names = tuple(settings.products.chosen())
         write_index(run, names, partial(_complete, run, settings))
-        write_products_report(run, settings, names)
+        write_products_report(run, settings, names, _agreement(run, settings))
         show_result(run, settings)
     return str(run.release)
 
@@ -77,11 +80,28 @@ def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
     sources = settings.population
     if sources is None:
         raise ValueError("the products of this run make no population")
-    released = Sources(*(RunDirectory(run.root / name) for name in sources))
+    released = _sources(run, sources)
     redistricting = cast(TopdownSettings, settings.products.chosen()[sources[0]])
     folder = run.unchecked_release
     paths = write_checked_population(run, settings, released, redistricting.compiled_census, folder)
     return made(folder, {"files": len(paths)})
+
+
+def _sources(run: RunDirectory, names: Sequence[str]) -> Sources:
+    """The runs of the products that become one population."""
+    return Sources(*(RunDirectory(run.root / name) for name in names))
+
+
+def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[Section, ...]:
+    """How far persons and households agree, where one population was made of them."""
+    names = settings.population
+    if names is None or not (run.release / SUMMARY_FILE).exists():
+        return ()
+    chosen = settings.products.chosen()
+    inputs = (settings.input, *(chosen[name].input for name in names))
+    may_be_shown = not any(own.confidential for own in inputs)
+    section = agreement_section(_sources(run, names), run.release, with_truth=may_be_shown)
+    return (section,)
 
 
 def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
@@ -150,7 +170,8 @@ def rewritten(run: RunDirectory, settings: ProductsSettings) -> None:
         with part.locked():
             product(own.PRODUCT).rewritten(part, own)
             product(own.PRODUCT).report(part, own)
-    write_products_report(run, settings, tuple(settings.products.chosen()))
+    names = tuple(settings.products.chosen())
+    write_products_report(run, settings, names, _agreement(run, settings))
 
 
 PRODUCT: Product = Product(

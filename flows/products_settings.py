@@ -42,6 +42,8 @@ SHARED = ("input", "privacy", "release", "run")
 ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
 """Keys of shared tables that speak of the whole run too."""
 
+PUBLICATION = ("release", "publish_to")
+"""The key of a shared table that says where one population is copied."""
 
 REDISTRICTING = "topdown"
 OF_POPULATION = {"dhc-units": "dhc_units_2020", "dhc-persons": "dhc_persons_2020"}
@@ -93,9 +95,11 @@ class ProductsSettings(ProductSettings):
     products: OneOfEach
 
     @property
-    def published_to(self) -> None:
-        """Nowhere: every product's release is copied by its own run."""
-        return None
+    def published_to(self) -> str | None:
+        """Where the one population is copied, with the index and the certificate; nowhere without
+        one, since every product's release is copied by its own run.
+        """
+        return None if self.population is None else self.release.publish_to
 
     @property
     def population(self) -> tuple[str, ...] | None:
@@ -129,7 +133,7 @@ class ProductsSettings(ProductSettings):
         if not isinstance(products, Mapping):
             return own
         expanded = {
-            name: with_preset(model, merged_tables(_shared_with(model, own), products[name]))
+            name: with_preset(model, merged_tables(_shared_by(name, model, own), products[name]))
             if (model := MODELS.get(name)) is not None and isinstance(products[name], Mapping)
             else products[name]
             for name in products
@@ -185,7 +189,8 @@ class ProductsSettings(ProductSettings):
                     if key in _shared_with(MODELS[name], own).get(section, {})
                     and key not in table_of(tables[name], section)
                 ]
-                if not readers and key not in ALWAYS:
+                copies = (section, key) == PUBLICATION and self.published_to is not None
+                if not readers and key not in ALWAYS and not copies:
                     refuse(
                         f"{section}.{key} does nothing, because every product that reads it has "
                         "its own; remove it"
@@ -196,7 +201,21 @@ class ProductsSettings(ProductSettings):
             settings.refuse_what_does_nothing(whole, refuse_within(where, refuse))
 
 
-def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[str, Any]:
+def _shared_by(
+    name: str, model: type[ProductSettings], own: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The shared tables beneath a product's own. One that is not named as its flow is published in
+    a folder of its own, because listings have the names of flows.
+    """
+    shared = _shared_with(model, own)
+    section, key = PUBLICATION
+    place = shared.get(section, {}).get(key)
+    if name != model.PRODUCT and isinstance(place, str):
+        shared[section][key] = f"{place.rstrip('/')}/{name}"
+    return shared
+
+
+def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The shared tables, less the keys that a product's own tables do not have."""
     shared = {}
     for name in SHARED:

@@ -52,11 +52,15 @@ def write_index(
 
 
 def write_products_report(
-    run: RunDirectory, settings: ProductSettings, products: Sequence[str]
+    run: RunDirectory,
+    settings: ProductSettings,
+    products: Sequence[str],
+    further: Sequence[Section] = (),
 ) -> Path:
     """Write `report/report.html`: a line for each product, and what the dataset has spent.
 
-    `settings` are the parent run's, which have the dataset and its ledger.
+    `settings` are the parent run's, which have the dataset and its ledger; `further` is what the
+    products together give.
     """
     rows = tuple(
         (
@@ -82,6 +86,7 @@ def write_products_report(
         ),
         (
             Section("Products", (Table(headers, rows, "status"),)),
+            *further,
             _cost(settings),
             stages_section(run),
         ),

@@ -49,7 +49,13 @@ def released(
 
     sources : the run, universe and last geolevel of each.
     """
-    tables = [_counts(*source) for source in sources]
+    return by_block([_counts(*source) for source in sources])
+
+
+def by_block(tables: Sequence[pa.Table]) -> tuple[np.ndarray, tuple[Records, ...]]:
+    """Codes of the blocks with records in any of some tables of geocode, cell and count, which are
+    read in this order, ascending; and the records of each.
+    """
     codes = [np.array(table["geocode"].to_pylist(), dtype=str) for table in tables]
     blocks = np.unique(np.concatenate([_last(own) for own in codes]))
     found = []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
+import tomli_w
+from spineflow.flows.demo import HOUSEHOLDS
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.errors import InputRefused
@@ -89,3 +92,27 @@ def test_products_are_private_together_or_not_at_all(tmp_path: Path) -> None:
         loaded(tmp_path, ProductsSettings, PRODUCTS, published)
     with pytest.raises(InputRefused, match="set privacy.infinite and privacy.seed in .privacy."):
         loaded(tmp_path, ProductsSettings, PRODUCTS, "products.topdown.privacy.seed=1")
+
+
+def test_products_of_one_flow_are_published_in_folders_of_their_own(tmp_path: Path) -> None:
+    given = tomllib.loads(HOUSEHOLDS.read_text(encoding="utf-8"))
+    given |= {"release": {"publish_to": "s3://office/2020/"}}
+    settings = loaded(tmp_path, ProductsSettings, tomli_w.dumps(given))
+    places = {name: own.published_to for name, own in settings.products.chosen().items()}
+    assert places == {
+        "topdown": "s3://office/2020/",
+        "dhc-units": "s3://office/2020/dhc-units",
+        "dhc-persons": "s3://office/2020/dhc-persons",
+    }
+    assert settings.published_to == "s3://office/2020/"
+    # Without persons there is no population, and nothing of the run's own to be published.
+    del given["products"]["dhc-persons"]
+    assert loaded(tmp_path, ProductsSettings, tomli_w.dumps(given)).published_to is None
+    # A product's own place wins, and where all have one, the population still needs the shared one.
+    given = tomllib.loads(HOUSEHOLDS.read_text(encoding="utf-8"))
+    given |= {"release": {"publish_to": "s3://office/all"}}
+    for name, own in given["products"].items():
+        own["release"] = {"publish_to": f"s3://office/{name}-alone"}
+    settings = loaded(tmp_path, ProductsSettings, tomli_w.dumps(given))
+    assert settings.published_to == "s3://office/all"
+    assert settings.products.chosen()["dhc-units"].published_to == "s3://office/dhc-units-alone"

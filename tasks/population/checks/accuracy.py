@@ -1,0 +1,39 @@
+"""Persons and households as they are in the input, for inputs that are not confidential."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...runs.directory import RunDirectory
+from ..ingest.releases import Sources, by_block
+from ..workload import household_types, person_levels
+from .measures import PersonsAndHouseholds
+
+
+def true_records(sources: Sources) -> PersonsAndHouseholds | None:
+    """The records of the input; None where a run has them no more. They are in no released file,
+    and whoever asks has seen that the input of all runs is not confidential.
+    """
+    runs = (
+        (sources.persons, person_levels.PERSONS),
+        (sources.units, household_types.HOUSEHOLDS),
+    )
+    if not all(run.histogram(universe).exists() for run, universe in runs):
+        return None
+    tables = [_counts(run, universe) for run, universe in runs]
+    blocks, (people, homes) = by_block(tables)
+    return PersonsAndHouseholds(
+        blocks,
+        people.block,
+        np.stack(people.levels(person_levels.universe().schema)),
+        homes.block,
+        np.stack(homes.levels(household_types.universe().schema)),
+    )
+
+
+def _counts(run: RunDirectory, universe: str) -> pa.Table:
+    """Geocode, cell and count of all entries of a universe."""
+    table = pq.read_table(run.histogram(universe), columns=["block_geocode", "cell", "count"])
+    return table.rename_columns(["geocode", "cell", "count"])

@@ -1,0 +1,177 @@
+"""The section of a report on how far persons and households agree: as separate releases, as one
+population, and, of input that is not confidential, in truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...census.schema import Schema
+from ...pages.document import NONE, Cell, Details, Section, Table
+from ...runs.files import read_record
+from ..estimation.blocks import Way
+from ..ingest.releases import Sources
+from ..release.files import NOBODY, PERSONS_FILE, UNITS_FILE
+from ..release.population import SUMMARY_FILE, read_released
+from ..workload import household_types, person_levels
+from .accuracy import true_records
+from .measures import GEOLEVELS, Measure, PersonsAndHouseholds, Ratio, measured
+
+TITLE = "Persons and households that agree"
+
+
+def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Section:
+    """How far persons and households agree, how the blocks were made, and what was changed.
+
+    folder : that of the one population. with_truth : whether the input may be shown; it must not
+    where that of any of the runs is confidential.
+    """
+    records = {"apart": released_apart(sources), "one population": read_population(folder)}
+    truth = true_records(sources) if with_truth else None
+    if truth is not None:
+        records["truth"] = truth
+    found = {
+        level: {name: measured(own, digits) for name, own in records.items()}
+        for level, digits in GEOLEVELS.items()
+    }
+    blocks = found["block"]
+    whole = {
+        name: {one: ratio for one, ratio in own.items() if not one.part}
+        for name, own in blocks.items()
+    }
+    return Section(
+        TITLE,
+        (
+            "What is true of how many blocks with persons in households or occupied units, in "
+            "percent: by the products' own releases, which know nothing of each other, and by the "
+            "one population that was made of them. M1 and M4 should be 0, M3 and M5 to M8 should "
+            "be 100. Seven members stand for seven and more, as in published tables, so that M2 "
+            "and M9 miss larger households even where all agree.",
+            _table("all blocks", whole),
+            *(
+                Details(f"By {level}, with what each is made of", (_table(level, own),))
+                for level, own in found.items()
+            ),
+            *_made(read_record(folder / SUMMARY_FILE)),
+        ),
+    )
+
+
+def released_apart(sources: Sources) -> PersonsAndHouseholds:
+    """The records of the separate releases, in which nobody has a unit."""
+    found = read_released(sources)
+    return PersonsAndHouseholds(
+        found.blocks,
+        found.persons.block,
+        found.person_levels,
+        found.household_block,
+        found.household_levels,
+    )
+
+
+def read_population(folder: Path) -> PersonsAndHouseholds:
+    """The records of one population, from its two files alone."""
+    schemas = (person_levels.universe().schema, household_types.universe().schema)
+    people, homes = (
+        pq.read_table(folder / name, columns=["geocode", "unit", *further, *schema.attributes])
+        for name, further, schema in zip(
+            (PERSONS_FILE, UNITS_FILE), ((), ("occupied",)), schemas, strict=True
+        )
+    )
+    homes = homes.filter(pc.field("occupied"))
+    codes = pc.unique(pa.concat_arrays([_chunk(one["geocode"]) for one in (people, homes)]))
+    blocks = codes.take(pc.sort_indices(codes))
+    of_person, of_home = (
+        pc.index_in(one["geocode"], value_set=blocks).to_numpy().astype(np.int64)
+        for one in (people, homes)
+    )
+    unit, home = (pc.fill_null(one["unit"], NOBODY).to_numpy() for one in (people, homes))
+    levels = [_levels(one, schema) for one, schema in zip((people, homes), schemas, strict=True)]
+    return PersonsAndHouseholds(
+        np.array(blocks.to_pylist(), dtype=str),
+        of_person,
+        levels[0],
+        of_home,
+        levels[1],
+        unit,
+        home,
+    )
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def _levels(table: pa.Table, schema: Schema) -> np.ndarray:
+    """Level of each row in each attribute `(n_attributes, n)`."""
+    return np.stack(
+        [
+            pc.index_in(table[name], value_set=pa.array(schema.labels(name), pa.string()))
+            .to_numpy()
+            .astype(np.int64)
+            for name in schema.attributes
+        ]
+    )
+
+
+def _table(areas: str, found: Mapping[str, Mapping[Measure, Ratio]]) -> Table:
+    """A row for each measure of any of the records, a column for each of them."""
+    measures = dict.fromkeys(one for own in found.values() for one in own)
+    # In the order of their numbers; what belongs to a number stands as it was measured.
+    ordered = sorted(measures, key=lambda one: one.number)
+    return Table(
+        (f"{areas}, %", *found),
+        tuple(
+            (
+                f"{one.number}: {one.part or one.words}",
+                *(_percent(own.get(one)) for own in found.values()),
+            )
+            for one in ordered
+        ),
+        "one population",
+    )
+
+
+def _percent(ratio: Ratio | None) -> Cell:
+    """A ratio in percent, to two digits; what is not all of it is not shown as 100."""
+    if ratio is None or (percent := ratio.percent) is None:
+        return NONE
+    if abs(ratio.number) == ratio.of or not ratio.number:
+        return round(percent, 2)
+    nearest = round(percent, 2)
+    return nearest if abs(nearest) not in (0, 100) else float(f"{percent:.6g}")
+
+
+def _made(summary: Mapping[str, Any]) -> Iterator[str | Table]:
+    """How the blocks were made, and what was changed of the separate releases."""
+    ways, changed = summary["blocks"], summary["persons_changed"]
+    words = {
+        Way.OPTIMAL: "nearest: no households cost less",
+        Way.LIMIT: "within limits: the nearest that the search found",
+        Way.SIMPLE: "simple: who was a householder stays one, all others are nonrelatives",
+    }
+    n = sum(ways.values())
+    yield (
+        "How the households of blocks were made, and how many records differ from the products' "
+        "own releases:"
+    )
+    yield Table(
+        ("blocks", "number", "percent"),
+        tuple((words[way], ways[way], _percent(Ratio(ways[way], n))) for way in Way),
+    )
+    households, persons = summary["households"], summary["persons_in_households"]
+    rows = [("households", summary["households_changed"], households)]
+    rows += [(f"persons: {name}", number, persons) for name, number in changed.items()]
+    yield Table(
+        ("changed", "number", "percent"),
+        tuple((name, number, _percent(Ratio(number, of))) for name, number, of in rows),
+    )

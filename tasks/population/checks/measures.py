@@ -1,0 +1,341 @@
+"""How far persons and households contradict each other, area by area, from their records alone.
+
+Nothing here asks how the records were made: those of separate releases are measured as those of one
+population are. What is told of a household is its declared type, so that seven members stand for
+seven and more, as in published tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...census.households import (
+    ADULT,
+    CHILDREN,
+    FEMALE,
+    HOUSEHOLDER,
+    MALE,
+    OTHER_GENERATIONS,
+    OWN_CHILDREN,
+    RELATIVES,
+    SCHOOL,
+    YOUNGEST_HOUSEHOLDER,
+    Members,
+)
+from ..workload import household_types, person_levels
+from ..workload.household_types import COUPLES, FIRST_AGES, NO_COUPLE, OPEN_SIZE
+from ..workload.levels import head_races
+from ..workload.places import FIRST_RELATIONSHIP, PARTNERS, ROLE_OF_RELATIONSHIP, SCHOOLCHILD, YOUNG
+
+GEOLEVELS = {"block": 16, "block group": 12, "tract": 11, "county": 5}
+"""Digits of a block's code that tell the geounit."""
+
+MOST_MEMBERS = 99_999
+"""Persons in a household of the open size at most, as the Census Edited File can write."""
+
+ELDERLY_AGES = (60, 65, 75)
+"""First ages of the oldest member that households are counted by, from level 1 on."""
+
+SAME_SEX = tuple(at for at, couple in enumerate(COUPLES) if couple.endswith("same"))
+MARRIED = tuple(at for at, couple in enumerate(COUPLES) if couple.startswith("married"))
+"""Which of the couples are."""
+
+
+class Measure(NamedTuple):
+    """A measure's number, and what is true of the areas that it counts; `part` is one of several
+    statements that it is made of, empty for the measure as a whole.
+    """
+
+    number: str
+    words: str
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A number of areas or persons, of how many."""
+
+    number: int
+    of: int
+
+    @property
+    def percent(self) -> float | None:
+        """The ratio in percent; None of nothing."""
+        return 100 * self.number / self.of if self.of else None
+
+
+@dataclass(frozen=True, eq=False)
+class PersonsAndHouseholds:
+    """Records of blocks: codes of the blocks, and of persons, those in group quarters included, and
+    households their block as a position there, `(n,)`, and levels in all attributes of their
+    schema, `(5, n)` and `(7, n)`. `person_unit` and `unit` are the numbers of the units that they
+    are in, -1 in none, where persons have units.
+    """
+
+    blocks: np.ndarray
+    person_block: np.ndarray
+    person_levels: np.ndarray
+    household_block: np.ndarray
+    household_levels: np.ndarray
+    person_unit: np.ndarray | None = None
+    unit: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Areas:
+    """Persons in households as members, and households by what their type says, each with its
+    area, `(n,)` each.
+
+    couple : its place in `COUPLES`. own, children : masks `(2, n)` of whether own children and
+    all children are under 6, and from 6 to 17.
+    """
+
+    n: int
+    of_person: np.ndarray
+    members: Members
+    is_alone: np.ndarray
+    of_home: np.ndarray
+    levels: np.ndarray
+    size: np.ndarray
+    couple: np.ndarray
+    own: np.ndarray
+    children: np.ndarray
+    has_relatives: np.ndarray
+    has_minors: np.ndarray
+    has_generations: np.ndarray
+
+    def persons(self, mask: np.ndarray) -> np.ndarray:
+        """How many of the persons are such, by area `(n_areas,)`."""
+        return np.bincount(self.of_person[mask], minlength=self.n)
+
+    def homes(self, number: np.ndarray) -> np.ndarray:
+        """Sums over households of whole numbers, or of a mask, by area `(n_areas,)`."""
+        return np.bincount(self.of_home, weights=number, minlength=self.n).astype(np.int64)
+
+    @property
+    def most(self) -> np.ndarray:
+        """Members of each household at most `(n,)`."""
+        return np.where(self.size == OPEN_SIZE, MOST_MEMBERS, self.size)
+
+    def are_equal(
+        self, persons: np.ndarray, person: np.ndarray, homes: np.ndarray, home: np.ndarray
+    ) -> np.ndarray:
+        """Whether an area has as many of the persons of a mask as of the households of another, of
+        each kind `(n_areas,)`; kinds are whole numbers from 0 on of all persons and households.
+        """
+        kind = np.concatenate([person[persons], home[homes]])
+        n_kinds = 1 + kind.max(initial=0)
+        area = np.concatenate([self.of_person[persons], self.of_home[homes]])
+        key, row = np.unique(area * n_kinds + kind, return_inverse=True)
+        sign = np.repeat([1, -1], [persons.sum(), homes.sum()])
+        difference = np.bincount(row.reshape(-1), weights=sign, minlength=len(key))
+        found = np.ones(self.n, dtype=bool)
+        found[key[difference != 0] // n_kinds] = False
+        return found
+
+
+def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]:
+    """All measures of the areas that the first digits of a block's code tell.
+
+    Shares are of areas with persons in households or occupied units; of a race or origin, of those
+    with such a householder. The last two are differences in percent of the persons in households.
+    Which units persons live in is measured where they have units.
+    """
+    areas = _areas(records, digits)
+    everybody = areas.persons(np.ones(len(areas.of_person), dtype=bool))
+    occupied = areas.homes(np.ones(len(areas.of_home)))
+    is_any = (everybody > 0) | (occupied > 0)
+    told = areas.homes(areas.size)
+
+    def share(so: np.ndarray, among: np.ndarray = is_any) -> Ratio:
+        return Ratio(int((so & among).sum()), int(among.sum()))
+
+    alone, empty = (occupied > 0) & (everybody == 0), (occupied == 0) & (everybody > 0)
+    found = {
+        (one := Measure("M1", "occupied units and nobody, or persons and no occupied unit")): share(
+            alone | empty
+        ),
+        one._replace(part="occupied units and nobody"): share(alone),
+        one._replace(part="persons and no occupied unit"): share(empty),
+        Measure("M2", "as many persons as the sizes of households add up to"): share(
+            everybody == told
+        ),
+        Measure("M3", "as many persons as sizes allow, the open one included"): share(
+            (told <= everybody) & (everybody <= areas.homes(areas.most))
+        ),
+    }
+    one = Measure("M4", "a householder of a race or origin of which nobody is")
+    lacking = np.zeros(areas.n, dtype=bool)
+    parts = {}
+    for part, of_person, of_home in _races_and_origins(areas):
+        there = areas.homes(of_home) > 0
+        absent = there & (areas.persons(of_person) == 0)
+        parts[one._replace(part=part)] = share(absent, there)
+        lacking |= absent
+    found |= {one: share(lacking, occupied > 0), **parts}
+    for one, statements in (
+        (Measure("M5", "as many householders of each kind as households"), _householders(areas)),
+        (Measure("M6", "as many spouses and partners of each kind as couples"), _couples(areas)),
+        (Measure("M7", "persons for all that households say of members"), _presence(areas)),
+    ):
+        met = {one._replace(part=part): so for part, so in statements}
+        found[one] = share(np.logical_and.reduce(list(met.values())))
+        if len(met) > 1:
+            found |= {part: share(so) for part, so in met.items()}
+    if (homeless := _homeless(records)) is not None:
+        without = areas.persons(homeless)
+        found[Measure("M8", "an occupied unit of the block for every person")] = share(without == 0)
+    n, difference = int(everybody.sum()), everybody - told
+    words = "difference of persons and sizes, of the persons"
+    found[Measure("M9", f"gross {words}")] = Ratio(int(abs(difference).sum()), n)
+    found[Measure("M9", f"net {words}")] = Ratio(int(difference.sum()), n)
+    return found
+
+
+def _areas(records: PersonsAndHouseholds, digits: int) -> _Areas:
+    codes, area = np.unique(records.blocks.astype(f"<U{digits}"), return_inverse=True)
+    area = area.reshape(-1)
+    people = person_levels.members_of(records.person_levels)
+    inside = people.relationship > 0
+    members = Members(
+        *(
+            getattr(people, name)[inside]
+            for name in ("unit", "relationship", "age", "sex", "hispanic", "race")
+        )
+    )
+    types = household_types.household_types()
+    levels = records.household_levels
+    kind = levels[household_types.TYPE]
+    return _Areas(
+        len(codes),
+        area[records.person_block[inside]],
+        members,
+        records.person_levels[person_levels.KIND][inside] == person_levels.relationships().alone,
+        area[records.household_block],
+        levels,
+        np.array([one.size for one in types])[kind],
+        np.array([one.couple for one in types])[kind],
+        np.array([[age in one.own for one in types] for age in (YOUNG, SCHOOLCHILD)])[:, kind],
+        np.array([[age in one.children for one in types] for age in (YOUNG, SCHOOLCHILD)])[:, kind],
+        np.array([one.has_relatives for one in types])[kind],
+        np.array([one.has_minors for one in types])[kind],
+        np.array([one.is_multigenerational for one in types])[kind],
+    )
+
+
+def _races_and_origins(areas: _Areas) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Each race and origin of householders, and which persons and households are of it."""
+    schema = household_types.universe().schema
+    for axis, of_person in (
+        (household_types.RACE, head_races(areas.members.race)),
+        (household_types.ORIGIN, areas.members.hispanic - 1),
+    ):
+        for level, label in enumerate(schema.labels(schema.attributes[axis])):
+            yield label, of_person == level, areas.levels[axis] == level
+
+
+def _householders(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
+    """Whether householders are as many as households, by what both tell of them."""
+    members, heads = areas.members, areas.members.are(HOUSEHOLDER)
+    every = np.ones(len(areas.of_home), dtype=bool)
+    pairs = {
+        "sex": (members.sex - MALE, areas.levels[household_types.SEX]),
+        # From 1 on: whoever is below the first age has none.
+        "age": (
+            np.searchsorted(FIRST_AGES, members.age, side="right"),
+            areas.levels[household_types.AGE] + 1,
+        ),
+        "origin": (members.hispanic - 1, areas.levels[household_types.ORIGIN]),
+        "race": (head_races(members.race), areas.levels[household_types.RACE]),
+        "alone or not": (areas.is_alone.astype(int), (areas.size == 1).astype(int)),
+    }
+    person, home = np.zeros_like(members.age), np.zeros_like(areas.size)
+    yield "their number", areas.are_equal(heads, person, every, home)
+    for name, (of_person, of_home) in pairs.items():
+        yield name, areas.are_equal(heads, of_person, every, of_home)
+        n_levels = 1 + max(of_person.max(initial=0), of_home.max(initial=0))
+        person, home = person * n_levels + of_person, home * n_levels + of_home
+    yield "all of these at once", areas.are_equal(heads, person, every, home)
+
+
+def _couples(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
+    """Whether spouses and partners by their own sex are as many as couples by the householder's."""
+    members = areas.members
+    role = ROLE_OF_RELATIONSHIP[members.relationship - FIRST_RELATIONSHIP]
+    head = areas.levels[household_types.SEX]
+    is_same = np.isin(areas.couple, SAME_SEX)
+    sex = np.where(is_same, head, FEMALE - MALE - head)
+    person = (role - PARTNERS[0]) * 2 + members.sex - MALE
+    yield (
+        "",
+        areas.are_equal(
+            np.isin(role, PARTNERS), person, areas.couple != NO_COUPLE, areas.couple * 2 + sex
+        ),
+    )
+
+
+def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
+    """Whether there are at least as many persons of a kind as households need, and no more than
+    they can have.
+    """
+    members, age = areas.members, areas.members.age
+    own, child = members.are(*OWN_CHILDREN), members.are(*CHILDREN)
+    # Of a household, neither the householder nor the householder's partner.
+    others = areas.most - 1 - (areas.couple != NO_COUPLE)
+    bands = {"under 6": age < SCHOOL, "6 to 17": (age >= SCHOOL) & (age < ADULT)}
+    has_both = areas.own[0] & areas.own[1]
+    for (band, of_age), has in zip(bands.items(), areas.own, strict=True):
+        there = areas.persons(own & of_age)
+        yield (
+            f"own children {band}",
+            (areas.homes(has) <= there) & (there <= areas.homes(has * (others - has_both))),
+        )
+    minors = areas.persons(age < ADULT)
+    needed = areas.homes(areas.has_minors) + areas.homes(areas.children[0] & areas.children[1])
+    yield (
+        "minors",
+        (needed <= minors) & ((minors == 0) | (areas.homes(areas.has_minors) > 0)),
+    )
+    of_couples = (age >= YOUNGEST_HOUSEHOLDER) & (age < ADULT) & ~child
+    childless = areas.has_minors & ~(areas.children[0] | areas.children[1])
+    yield "minors who are no children", areas.homes(childless) <= areas.persons(of_couples)
+    heads = members.are(HOUSEHOLDER)
+    for level, cut in enumerate(ELDERLY_AGES, start=1):
+        has = areas.levels[household_types.ELDERLY] >= level
+        is_younger = areas.levels[household_types.AGE] < FIRST_AGES.index(cut)
+        there = areas.persons(~heads & (age >= cut))
+        yield (
+            f"persons of {cut} years and over who are no householders",
+            (areas.homes(has & is_younger) <= there)
+            & (there <= areas.homes(has * (areas.most - 1))),
+        )
+    relatives = areas.persons(members.are(*RELATIVES))
+    is_married = np.isin(areas.couple, MARRIED)
+    yield (
+        "relatives",
+        (areas.homes(areas.has_relatives & ~is_married) <= relatives)
+        & (relatives <= areas.homes(areas.has_relatives * others)),
+    )
+    three = areas.homes(areas.has_generations)
+    yield (
+        "three generations",
+        (three <= areas.persons(own)) & (three <= areas.persons(members.are(*OTHER_GENERATIONS))),
+    )
+
+
+def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:
+    """Which of the persons in households have no occupied unit of their block; None where persons
+    have no units.
+    """
+    if records.person_unit is None or records.unit is None:
+        return None
+    of_level = person_levels.relationships().of_level
+    inside = of_level[records.person_levels[person_levels.KIND]] > 0
+    n = 1 + max(records.person_unit.max(initial=0), records.unit.max(initial=0))
+    unit = records.person_unit[inside]
+    home = records.household_block * n + records.unit
+    return (unit < 0) | ~np.isin(records.person_block[inside] * n + unit, home)
