@@ -251,7 +251,7 @@ def test_the_version_is_that_of_the_package(capsys) -> None:
     ("typed", "completed"),
     [
         ("spineflow resu", "resume"),
-        ("spineflow run det", "detailed-groups"),
+        ("spineflow run detailed-g", "detailed-groups"),
         ("spineflow run --run", "--run-dir"),
         ("spineflow ledger in", "init"),
         ("spineflow deploy gro", "group-sizes"),
