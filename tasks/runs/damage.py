@@ -56,9 +56,15 @@ class Damage:
 
 
 def record_files(run: RunDirectory) -> None:
-    """Enter in the manifest the digests of the public files that no stage has handed on."""
+    """Enter in the manifest the digests of the public files that no stage has handed on.
+
+    Noise that a private run had published when it was killed is the ledger's to know until the run
+    is done: it may have been altered since, and is held against the ledger after the first stages.
+    """
     manifest = run.read_manifest()
     names = sorted(set(_files(run)) - _handed_on(manifest).keys())
+    if manifest["privacy"] != NOT_PRIVATE and not run.release.exists():
+        names = [name for name in names if not _is_noise(Damage(name, is_missing=False))]
     found = digests_if_there([run.root / name for name in names])
     beside = {name: digest for name, digest in zip(names, found, strict=True) if digest is not None}
     if beside != manifest.get("beside"):

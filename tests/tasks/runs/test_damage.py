@@ -47,3 +47,24 @@ def test_altered_figures_of_margins_are_removed_with_those_beside_them(run: RunD
     (told,) = mend(run)
     assert told == f"{FIGURES} was altered since the run made it, and is made again"
     assert not (run.root / FIGURES).parent.exists() and (run.root / ASKED_FOR).exists()
+
+
+@pytest.mark.parametrize("stamp", [None, "NOT PRIVATE"])
+def test_noise_of_a_run_that_was_killed_is_left_to_its_ledger(
+    tmp_path: Path, stamp: str | None
+) -> None:
+    """What is altered then, and put back, must not be what the manifest has."""
+    run, name = RunDirectory(tmp_path / "run"), "measurements/p/US/dpqueries/00000.parquet"
+    start_run(run, product="p", settings_text="x", stamp=stamp)
+    constraints = "measurements/p/constraints/US/00000.parquet"
+    for each in (name, constraints):
+        (run.root / each).parent.mkdir(parents=True, exist_ok=True)
+        (run.root / each).write_text("as it was made")
+    (run.root / name).write_text("altered")
+    record_files(run)
+    assert set(run.read_manifest()["beside"]) == ({name, constraints} if stamp else {constraints})
+    (run.root / name).write_text("as it was made")
+    run.release.mkdir()
+    record_files(run)
+    assert set(run.read_manifest()["beside"]) == {name, constraints}
+    assert mend(run) == []
