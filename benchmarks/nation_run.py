@@ -42,18 +42,22 @@ def main() -> None:
     """Run a nation and print its stages; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder.resolve()
+    run_and_tell("topdown", parser.parse_args().folder.resolve())
+
+
+def run_and_tell(flow: str, folder: Path, *of_ledger: str) -> None:
+    """Run a folder's settings anew, under a ledger with these options, and print the stages."""
     for name in ("run", "prefect"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for file in folder.glob("ledger.db*"):
         file.unlink()
     spineflow = [sys.executable, "-c", COMMAND]
     ledger = [*spineflow, "ledger", "init", "--ledger", str(folder / "ledger.db")]
-    subprocess.run(ledger, check=True, cwd=REPOSITORY)
+    subprocess.run([*ledger, *of_ledger], check=True, cwd=REPOSITORY)
     settings, run = str(folder / "settings.toml"), folder / "run"
     with (folder / "output.txt").open("w") as output:
         process = subprocess.Popen(
-            [*spineflow, "run", "topdown", settings, "--run-dir", str(run)],
+            [*spineflow, "run", flow, settings, "--run-dir", str(run)],
             cwd=REPOSITORY,
             env=os.environ | {"PREFECT_HOME": str(folder / "prefect")},
             stdout=output,

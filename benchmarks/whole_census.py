@@ -12,10 +12,7 @@ wall and processor time, peak memory of all processes together. Needs Linux.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from spineflow.tasks.detailed_groups.ingest.generate import give_detailed_codes
@@ -23,7 +20,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
 from .dhc_persons import sample
-from .nation_run import COMMAND, REPOSITORY, print_stages, watch
+from .nation_run import run_and_tell
 
 PARAMETERS = Path("../shared/data/safetab/spec_2020")
 CAP = "200"
@@ -83,26 +80,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.folder
     write_input(folder, options.county)
-    for name in ("run", "prefect"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for file in folder.glob("ledger.db*"):
-        file.unlink()
-    spineflow = [sys.executable, "-c", COMMAND]
-    ledger = [*spineflow, "ledger", "init", "--ledger", str(folder / "ledger.db"), "--cap", CAP]
-    subprocess.run(ledger, check=True, cwd=REPOSITORY)
-    run = folder / "run"
-    with (folder / "output.txt").open("w") as output:
-        process = subprocess.Popen(
-            [*spineflow, "run", "products", str(folder / "settings.toml"), "--run-dir", str(run)],
-            cwd=REPOSITORY,
-            env=os.environ | {"PREFECT_HOME": str(folder / "prefect")},
-            stdout=output,
-            stderr=output,
-        )
-        samples, ended = watch(process, run)
-    if process.returncode:
-        raise SystemExit((folder / "output.txt").read_text())
-    print_stages(samples, ended)
+    run_and_tell("products", folder, "--cap", CAP)
 
 
 def write_input(folder: Path, county: str | None) -> None:

@@ -48,3 +48,11 @@ class UnchargedNoise:
     def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
         """Independent draws, shape `(size,)`, int64, whatever the part."""
         return draw_noise(noise.mechanism, noise.parameter, size, self.source)
+
+
+def sum_that_fits(counts: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """counts + noise for counts >= 0; raises OverflowError rather than wrap."""
+    total = counts + noise
+    if (total < noise).any():
+        raise OverflowError("a noisy answer does not fit 64 bits; use a larger share or budget")
+    return total

@@ -6,25 +6,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-
-from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.stamps import write_parquet
 from ...tables.findings import InputCheck
-from ...tables.outcomes import write_input_outcomes
-from ..paths import geography_file, parameters_folder, persons_file, write_shards
+from ..paths import parameters_folder, write_shards
 from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
-from ..workload.parameters import copy_parameters, read_parameters, read_specification
+from ..workload.parameters import read_parameters, read_specification
 from ..workload.regions import REGION_TYPES
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
-from .counts import write_persons
 from .group_totals import measured_totals, read_group_totals, write_totals
-from .ingest import input_digests, names_of, run_regions, run_specification, run_universe, shards
+from .ingest import kept_input, names_of, run_regions, run_specification, run_universe, shards
 from .inputs import GroupsInput, check_groups_input
-from .region_names import write_run_names
 
 
 def parameters_of(settings: DetailedHouseholdsSettings, directory: str = "") -> HouseholdParameters:
@@ -81,13 +74,7 @@ def ingest_input(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Non
         run.confidential,
         of_households=True,
     )
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    result = check.accepted(with_counts=not settings.input.confidential)
-    store_identity(run, settings, lambda key: input_digests(result, key))
-    write_persons(persons_file(run), result.persons)
-    copy_parameters(settings.input.parameters, parameters_folder(run))
-    write_run_names(run, names_of(settings))
-    write_parquet(geography_file(run), pa.Table.from_pandas(result.blocks, preserve_index=False))
+    kept_input(run, settings, check)
     run_specification(run)
     levels = parameters.levels()
     regions = {region_type: run_regions(run, region_type) for region_type, _ in levels}

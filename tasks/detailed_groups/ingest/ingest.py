@@ -139,14 +139,13 @@ def names_of(
     return {} if address is None else read_names(address)
 
 
-def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    """Write parameters, geography and shards, and in confidence the persons.
-
-    Keyed digests of the people are stored too, unless the run is not private. Raises InputRefused
-    for input that breaks a rule; its counts are then in `confidential/findings.json`, and for
-    input that is not confidential in the message too.
-    """
-    check = check_input_of(settings, run.confidential)
+def kept_input(
+    run: RunDirectory,
+    settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
+    check: InputCheck[GroupsInput],
+) -> GroupsInput:
+    """Write what is the same for persons and householders: outcomes of rules, digests, records in
+    confidence, parameters, names and geography. Raises as `ingest_input`."""
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
     store_identity(run, settings, lambda key: input_digests(result, key))
@@ -154,6 +153,17 @@ def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     copy_parameters(settings.input.parameters, parameters_folder(run))
     write_run_names(run, names_of(settings))
     write_parquet(geography_file(run), pa.Table.from_pandas(result.blocks, preserve_index=False))
+    return result
+
+
+def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """Write parameters, geography and shards, and in confidence the persons.
+
+    Keyed digests of the people are stored too, unless the run is not private. Raises InputRefused
+    for input that breaks a rule; its counts are then in `confidential/findings.json`, and for
+    input that is not confidential in the message too.
+    """
+    result = kept_input(run, settings, check_input_of(settings, run.confidential))
     if settings.mechanism.units_are_invariant:
         write_invariants(invariants_file(run), result.invariants)
     budgets = run_parameters(run, settings).budgets

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from ...ledger.accounting import UNBOUNDED
+from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
+from ...products.levels import NoisePlan
 from ...products.privacy_curves import Curves, with_exact
 from ...runs.errors import InputRefused
 from ..ingest.ingest import parameters_of
@@ -146,13 +148,19 @@ def curves(settings: DetailedGroupsSettings) -> Curves | None:
 
 def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves:
     """By pass, in words, the curve of one person added or removed, and its rho."""
-    plans = {name: noise_plan(parameters, name) for name in parameters.passes}
+    return curves_of_passes(
+        {name: noise_plan(parameters, name) for name in parameters.passes},
+        lambda name: exact_curve(parameters, specification, name, is_bounded=False),
+    )
+
+
+def curves_of_passes(
+    plans: Mapping[str, NoisePlan], curve_of: Callable[[str], PrivacyCurve | None]
+) -> Curves:
+    """By pass, in words, the curve of one record added or removed, and its rho."""
     return Curves(
         {plan.universe: plan.promised.own_rho for plan in plans.values()},
-        {
-            plan.universe: exact_curve(parameters, specification, name, is_bounded=False)
-            for name, plan in plans.items()
-        },
+        {plan.universe: curve_of(name) for name, plan in plans.items()},
         "whether this one's record is there or not",
     )
 
@@ -226,18 +234,27 @@ def needed_budget(
             parameters, specification, region_pass
         ).items()
     }
+    near = "of the truth, but for post-processing,"
+    return budget_of_target(levels, target, margin, parameters.wanted.coverage, near)
+
+
+def budget_of_target(
+    levels: Mapping[str, LevelBudget], target: str, margin: int, coverage: Fraction, near: str
+) -> str:
+    """A sentence: the budget of a level, by its name, at which counts have a margin of error; they
+    are within it `near`. Raises as `needed_budget`.
+    """
     if target not in levels:
         raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
     level = levels[target]
     try:
-        found = budget_for_margin(level, margin, coverage=parameters.wanted.coverage)
+        found = budget_for_margin(level, margin, coverage=coverage)
     except ValueError as error:
         raise InputRefused(f"--target {target}: {error}.") from None
     symbol = "epsilon" if level.is_pure else "rho"
-    percent = shown_percent(parameters.wanted.coverage)
     return (
-        f"A count of {target} is within {margin} of the truth, but for post-processing, with a "
-        f"probability of {percent} % at {symbol} {float(found):.6g} of the level (now "
+        f"A count of {target} is within {margin} {near} with a probability of "
+        f"{shown_percent(coverage)} % at {symbol} {float(found):.6g} of the level (now "
         f"{float(level.budget):.4g})"
     )
 
@@ -254,16 +271,7 @@ def _pass_report(
     figures = () if infinite else level_figures(parameters, specification, region_pass)
     epsilon = bounded_epsilons(parameters, region_pass)
     return {
-        "universe": region_pass,
-        "mechanism": plan.mechanism,
-        "neighbors": "bounded",
-        "rho": "inf" if infinite else plan.bounded_rho,
-        "delta": str(REPORT_DELTA),
-        "epsilon": dict.fromkeys(epsilon, "inf") if infinite else epsilon,
-        "native": {
-            "neighbors": UNBOUNDED,
-            plan.symbol: "inf" if infinite else str(plan.loss),
-        },
+        **loss_of_pass(region_pass, plan, epsilon, infinite=infinite),
         "attributes": {},
         "block_within": {},
         "levels": [
@@ -299,6 +307,30 @@ def _pass_report(
     }
 
 
+def loss_of_pass(
+    region_pass: str, plan: NoisePlan, epsilon: Mapping[str, Any], *, infinite: bool
+) -> dict[str, Any]:
+    """What a pass costs: of one record changed, and of one added or removed."""
+    return {
+        "universe": region_pass,
+        "mechanism": plan.mechanism,
+        "neighbors": "bounded",
+        "rho": "inf" if infinite else plan.bounded_rho,
+        "delta": str(REPORT_DELTA),
+        "epsilon": dict.fromkeys(epsilon, "inf") if infinite else epsilon,
+        "native": {
+            "neighbors": UNBOUNDED,
+            plan.symbol: "inf" if infinite else str(plan.loss),
+        },
+    }
+
+
+def noise_of_query(noise: IntegerDistribution, *, is_pure: bool) -> dict[str, str | None]:
+    """The parameter of a query's noise, by its name."""
+    parameter = str(noise_parameter(noise))
+    return {"sigma_squared": None, "scale": parameter} if is_pure else {"sigma_squared": parameter}
+
+
 def _queries(item: LevelFigures, total: Fraction) -> Iterator[dict[str, str | None]]:
     budget, gamma = item.budget, item.budget.stage_1_fraction
     parts = (
@@ -307,11 +339,9 @@ def _queries(item: LevelFigures, total: Fraction) -> Iterator[dict[str, str | No
         ("stage 2", 1 - gamma, budget.second_stage),
     )
     for name, share, noise in parts if gamma else parts[:1]:
-        parameter = str(noise_parameter(noise))
         yield {
             "geolevel": item.region_type,
             "query": f"level {item.level}, {name}",
             "share": str(share * budget.budget / total),
-            "sigma_squared": None if budget.is_pure else parameter,
-            **({"scale": parameter} if budget.is_pure else {}),
+            **noise_of_query(noise, is_pure=budget.is_pure),
         }

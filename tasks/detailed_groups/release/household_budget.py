@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...ledger.accounting import UNBOUNDED
-from ...ledger.summary import REPORT_DELTA
 from ...noise.quantiles import margin
 from ...noise.sums import margin_of_sum
 from ...products.privacy_curves import Curves, with_exact
@@ -15,13 +13,14 @@ from ...runs.errors import InputRefused
 from ..ingest.household_ingest import parameters_of
 from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import household_curve
-from ..workload.explorer import LevelBudget, budget_for_margin, noise_parameter
+from ..workload.explorer import LevelBudget
 from ..workload.households import HouseholdParameters, bounded_epsilons, household_plan
 from ..workload.parameters import read_specification
 from ..workload.regions import REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.tabulations import HouseholdTabulation
-from ..workload.wanted_margins import level_budgets, shown_percent
+from ..workload.wanted_margins import level_budgets
+from .budget import budget_of_target, curves_of_passes, loss_of_pass, noise_of_query
 
 
 @dataclass(frozen=True)
@@ -139,16 +138,7 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
             tables = parameters.of.values()
             exact = household_curve(tables, specification, region_pass, is_bounded=True)
         report = {
-            "universe": region_pass,
-            "mechanism": plan.mechanism,
-            "neighbors": "bounded",
-            "rho": "inf" if infinite else plan.bounded_rho,
-            "delta": str(REPORT_DELTA),
-            "epsilon": dict.fromkeys(epsilon, "inf") if infinite else epsilon,
-            "native": {
-                "neighbors": UNBOUNDED,
-                plan.symbol: "inf" if infinite else str(plan.loss),
-            },
+            **loss_of_pass(region_pass, plan, epsilon, infinite=infinite),
             "tabulations": {
                 name: "inf" if infinite else str(own.total_of(region_pass))
                 for name, own in parameters.of.items()
@@ -182,13 +172,11 @@ def _queries(
 ) -> Iterator[dict[str, str | None]]:
     total = parameters.total_of(region_pass)
     for item in figures:
-        parameter = str(noise_parameter(item.budget.second_stage))
         yield {
             "geolevel": item.region_type,
             "query": f"{item.tabulation.name}, level {item.level}",
             "share": str(item.budget.budget / total),
-            "sigma_squared": None if item.budget.is_pure else parameter,
-            **({"scale": parameter} if item.budget.is_pure else {}),
+            **noise_of_query(item.budget.second_stage, is_pure=item.budget.is_pure),
         }
 
 
@@ -201,16 +189,10 @@ def curves(settings: DetailedHouseholdsSettings) -> Curves | None:
 
 def curves_of(parameters: HouseholdParameters, specification: Specification) -> Curves:
     """By pass, in words, the curve of one household added or removed, and its rho."""
-    plans = {name: household_plan(parameters, name) for name in parameters.passes}
-    return Curves(
-        {plan.universe: plan.promised.own_rho for plan in plans.values()},
-        {
-            plan.universe: household_curve(
-                parameters.of.values(), specification, name, is_bounded=False
-            )
-            for name, plan in plans.items()
-        },
-        "whether this one's record is there or not",
+    tables = parameters.of.values()
+    return curves_of_passes(
+        {name: household_plan(parameters, name) for name in parameters.passes},
+        lambda name: household_curve(tables, specification, name, is_bounded=False),
     )
 
 
@@ -228,16 +210,4 @@ def needed(settings: DetailedHouseholdsSettings, target: str, margin: int) -> st
         for region_pass in parameters.passes
         for (region_type, level), budget in level_budgets(own, specification, region_pass).items()
     }
-    if target not in levels:
-        raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
-    level, coverage = levels[target], settings.mechanism.coverage
-    try:
-        found = budget_for_margin(level, margin, coverage=coverage)
-    except ValueError as error:
-        raise InputRefused(f"--target {target}: {error}.") from None
-    symbol = "epsilon" if level.is_pure else "rho"
-    return (
-        f"A count of {target} is within {margin} of the truth with a probability of "
-        f"{shown_percent(coverage)} % at {symbol} {float(found):.6g} of the level (now "
-        f"{float(level.budget):.4g})"
-    )
+    return budget_of_target(levels, target, margin, settings.mechanism.coverage, "of the truth")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...noise.draws import Noise, NoiseDraws
+from ...noise.draws import Noise, NoiseDraws, sum_that_fits
 from ..workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
@@ -44,8 +44,4 @@ def noisy_vector(
     values = true_vector(vector, counts)
     if noise is None:
         return values
-    drawn = draws.draw(part, noise, values.size).reshape(values.shape)
-    total = values + drawn
-    if (total < drawn).any():
-        raise OverflowError("a noisy count does not fit 64 bits; spend more, or on fewer levels")
-    return total
+    return sum_that_fits(values, draws.draw(part, noise, values.size).reshape(values.shape))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
 from ...ledger.charging import single_draw
-from ...noise.draws import NoiseDraws
+from ...noise.draws import NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_areas, read_plan, true_counts
 from ..paths import UNIVERSE, measurement_file
@@ -52,9 +52,7 @@ def measured(
     values, plb, variance = counts, "inf", 0.0
     if noise is not None:
         drawn = draws.draw(query.part, noise, counts.size).reshape(counts.shape)
-        values, plb, variance = counts + drawn, str(query.rho), noise.variance
-        if (values < drawn).any():
-            raise OverflowError("a noisy count does not fit 64 bits; spend more")
+        values, plb, variance = sum_that_fits(counts, drawn), str(query.rho), noise.variance
     return NoisyAnswers(
         query.query_name + DPQUERY_SUFFIX,
         regions,

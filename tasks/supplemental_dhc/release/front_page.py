@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from fractions import Fraction
 
 import pandas as pd
@@ -13,6 +11,7 @@ from ...products.reports import Overview, bars_panel, first_rows
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
 from ..settings import SupplementalDhcSettings
+from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from .certificate import statement_of
 from .tables import SUPPLEMENTAL_DHC
@@ -29,7 +28,12 @@ def overview(
         f"People joined with their households in the dataset {settings.privacy.dataset}: tables "
         "PH1 to PH8",
         in_one_sentence(statement_of(settings, plan)),
-        (_budget(plan), _noise(plan) if accuracy is None else _errors(accuracy)),
+        (
+            _budget(plan),
+            noise_plan(plan).noise_panel("Noise in each count.")
+            if accuracy is None
+            else _errors(accuracy),
+        ),
         counts=first_rows(run.release / f"{SUPPLEMENTAL_DHC}.parquet", COLUMNS),
     )
 
@@ -45,24 +49,6 @@ def _budget(plan: Plan) -> Section:
         list(shares),
         {"budget": [100 * float(share) for share in shares.values()]},
         value_label="% of the loss",
-    )
-
-
-def _noise(plan: Plan) -> Section:
-    title = "What the budget implies"
-    deviations: Mapping[str, float] = {
-        query.part: math.sqrt(query.noise.variance)
-        for query in plan.queries
-        if query.noise is not None
-    }
-    if not deviations:
-        return Section(title, ("No noise was drawn.",))
-    return bars_panel(
-        title,
-        "Noise in each count.",
-        list(deviations),
-        {"noise": list(deviations.values())},
-        value_label="standard deviation of the noise",
     )
 
 

@@ -23,7 +23,7 @@ from ...answers.demanded import DemandedAnswers, write_demanded
 from ...answers.noisy import DPQUERY_SUFFIX
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
-from ...noise.draws import NoiseDraws
+from ...noise.draws import NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
 from ..paths import demanded_file, spine_folder
 from ..settings import TopdownSettings
@@ -36,7 +36,6 @@ from .measure import (
     ConfidentialShard,
     drawing_of,
     part_of,
-    sum_that_fits,
 )
 
 

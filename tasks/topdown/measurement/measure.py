@@ -23,7 +23,7 @@ from ...census.histograms import sum_histogram
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...ledger.charging import FileDraw, single_draw
-from ...noise.draws import Noise, NoiseDraws
+from ...noise.draws import Noise, NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
 from ...runs.writing import Recording
 from ..paths import spine_folder
@@ -160,14 +160,6 @@ def _measure_query(
         values[members] = sum_that_fits(values[members], drawn.reshape(members.size, -1))
         variance[members], plb[members] = noise.variance, spent
     return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
-
-
-def sum_that_fits(counts: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """counts + noise for counts >= 0, refusing to wrap."""
-    total = counts + noise
-    if (total < noise).any():
-        raise OverflowError("a noisy answer does not fit 64 bits; use a larger share or budget")
-    return total
 
 
 @njit(nogil=True, cache=True)
