@@ -63,7 +63,8 @@ def record_files(run: RunDirectory) -> None:
     """
     manifest = run.read_manifest()
     names = sorted(set(_files(run)) - _handed_on(manifest).keys())
-    if manifest["privacy"] != NOT_PRIVATE and not run.release.exists():
+    is_charged = manifest["privacy"] != NOT_PRIVATE and manifest["product"] != "estimate"
+    if is_charged and not run.release.exists():
         names = [name for name in names if not _is_noise(Damage(name, is_missing=False))]
     found = digests_if_there([run.root / name for name in names])
     beside = {name: digest for name, digest in zip(names, found, strict=True) if digest is not None}
@@ -195,6 +196,9 @@ def _remove_for(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> Non
     elif (first, rest[0]) == ("evidence", "found") and not is_handed_on:
         # How accurate a release is, which is found when it is made.
         shutil.rmtree(run.root.joinpath(first, "published", rest[1]), ignore_errors=True)
+    elif first == "spine" and len(rest) > 1:
+        # What its step writes last; it writes all of them again.
+        (path.parent / "shards.parquet").unlink(missing_ok=True)
     elif first == "solves":
         run.root.joinpath("estimates", *rest).unlink(missing_ok=True)
     elif first == "estimates" and not is_handed_on:

@@ -251,7 +251,10 @@ def refuse_other_folders(run: RunDirectory) -> None:
     if run.manifest.exists() or not run.root.is_dir():
         return
     if not all(_may_be_left(entry.name) for entry in run.root.iterdir()):
-        raise InputRefused(f"{run.root} is not empty and holds no run; choose another --run-dir.")
+        raise InputRefused(
+            f"{run.root} is not empty and holds no run; restore {run.manifest.name}, or choose "
+            "another --run-dir."
+        )
 
 
 def start_run(

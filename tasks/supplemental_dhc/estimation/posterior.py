@@ -38,6 +38,9 @@ summed at each."""
 WELL_KNOWN = 15.0
 """Standard deviations of a number of households from which on an average is about normal."""
 
+ONE_AVERAGE = 1e-9
+"""Averages that differ by less are not told apart."""
+
 LOWER_TAILS = np.linspace(0.0, 1.0, 201)
 """Shares of the probability outside an interval that may lie below it."""
 
@@ -142,7 +145,7 @@ def average_estimate(
             rest.below(largest * nodes - persons) - rest.below(smallest * nodes - persons)
         )
     density = mass.sum(axis=1)
-    if not density.sum() > 0:
+    if not density.sum() > 0 or points[-1] - points[0] < ONE_AVERAGE:
         # Noise lies so far from what is possible that the nearest possible average is all there is.
         nearest = float(np.clip(counted.mean / max(households.mean, 1.0), least, largest))
         return Estimate(nearest, nearest, nearest)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 from spineflow.tasks.ledger.accounting import epsilon_tight
@@ -188,14 +188,18 @@ def test_the_order_of_composition_does_not_matter(parts, randomness, epsilon: Fr
 
 
 @settings(max_examples=20, deadline=None)
+@example({laplace("5/3"): 2}, 12)
+@example({laplace("2"): 2}, 12)
 @given(SMALL, st.integers(2, 14))
 def test_the_exact_epsilon_is_within_the_conversion_of_rho(changed, digits: int) -> None:
     curve, delta = PrivacyCurve(changed), Fraction(1, 10**digits)
     upper, lower = curve.epsilon_upper(delta), curve.epsilon_lower(delta)
     assert lower <= upper <= epsilon_tight(curve.rho, delta) + 1e-9
     assert upper <= curve.largest_loss
-    # Delta falls by no more than epsilon rises, so that it is told to the spacing of doubles there.
-    assert curve.delta_upper(upper) <= float(delta) * (1 + 1e-9) + 4 * math.ulp(upper)
+    # Another grid may have its losses wrong by as much as its law says, and delta falls by no more
+    # than epsilon rises.
+    law = curve._grid(upper, is_upper=True).law(curve._combinations[0])
+    assert curve.delta_upper(upper) <= float(delta) * (1 + 1e-9) + law.misplaced
 
 
 @pytest.mark.parametrize("sigma_squared", ["1000", "10000"])

@@ -68,3 +68,27 @@ def test_noise_of_a_run_that_was_killed_is_left_to_its_ledger(
     record_files(run)
     assert set(run.read_manifest()["beside"]) == {name, constraints}
     assert mend(run) == []
+
+
+def test_a_spine_that_nothing_was_charged_with_is_built_again_as_a_whole(tmp_path: Path) -> None:
+    run, folder = RunDirectory(tmp_path / "run"), "spine/persons"
+    start_run(run, product="estimate", settings_text="x")
+    (run.root / folder).mkdir(parents=True)
+    for name in ("spine.arrow", "shards.parquet", "blocks.parquet"):
+        (run.root / folder / name).write_text("as it was made")
+    record_files(run)
+    (run.root / folder / "spine.arrow").unlink()
+    (told,) = mend(run)
+    assert told == f"{folder}/spine.arrow is missing, and is made again"
+    assert not (run.root / folder / "shards.parquet").exists()
+
+
+def test_measurements_of_others_are_recorded_at_once(tmp_path: Path) -> None:
+    run, name = RunDirectory(tmp_path / "run"), "measurements/p/US/dpqueries/00000.parquet"
+    start_run(run, product="estimate", settings_text="x")
+    (run.root / name).parent.mkdir(parents=True)
+    (run.root / name).write_text("as it was published")
+    record_files(run)
+    (run.root / name).write_text("altered")
+    (told,) = mend(run)
+    assert told.endswith("and is made again") and not (run.root / name).exists()

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import truncnorm
 from spineflow.tasks.supplemental_dhc.estimation.estimate import at_least_one
@@ -132,6 +132,7 @@ def test_parts_of_an_average_add_up() -> None:
     )
 
 
+@example(-1635, 0, -134, 5.0, HOUSEHOLD, True)
 @given(
     st.integers(-2000, 100_000),
     st.integers(-2000, 50_000),
