@@ -48,28 +48,12 @@ input = { redistricting = "products.topdown" }
 input = { parameters = "params" }
 mechanism = { run_us = true, run_pr = false, states = ["44"] }
 [products.detailed-households]
+preset = "detailed_households_2020_us"
 input = { parameters = "params", groups = "products.detailed-groups" }
-[products.detailed-households.mechanism]
-run_us = true
-run_pr = false
-states = ["44"]
-[products.detailed-households.mechanism.budgets]
-t3 = { budgets }
-t4 = { budgets }
-[products.detailed-households.mechanism.thresholds]
-t3 = { t3 }
-t4 = { t4 }
+mechanism = { states = ["44"] }
 [products.supplemental-dhc]
 preset = "supplemental_dhc_2020_us"
 """
-
-BUDGETS = dict.fromkeys(("COUNTY", "TRACT", "PLACE"), ("0.006915", "0.142869"))
-BUDGETS |= dict.fromkeys(("USA", "STATE"), ("0.006915", "1.9208"))
-BUDGETS["AIANNH"] = ("0", "0.142869")
-"""rho of T3 and of T4, of levels 1 and 2."""
-ABOVE = {"USA": (471, 971, 6971), "STATE": (471, 971, 6971)}
-"""Thresholds of level 2; elsewhere `BELOW`."""
-BELOW, LEVEL_1 = (971, 4971, 19971), (4971, 19971, 149971)
 
 
 def main() -> None:
@@ -91,30 +75,7 @@ def write_input(folder: Path, county: str | None) -> None:
         shutil.copytree(PARAMETERS, folder / "params", dirs_exist_ok=True)
         codes = tuple(read_specification(str(folder / "params")).names)
         give_detailed_codes(folder / "input" / "persons.parquet", codes)
-    text = SETTINGS.replace("{ budgets }", _inline(_budgets()))
-    for name, number in (("t3", 3), ("t4", 1)):
-        text = text.replace(f"{{ {name} }}", _inline(_thresholds(number)))
-    (folder / "settings.toml").write_text(text, encoding="utf-8")
-
-
-def _budgets() -> dict[str, str]:
-    return {
-        name: f'{{ 1 = "{first}", 2 = "{second}" }}' for name, (first, second) in BUDGETS.items()
-    }
-
-
-def _thresholds(number: int) -> dict[str, str]:
-    """Of each region type, the first `number` of the thresholds of its levels."""
-    found = {}
-    for name in BUDGETS:
-        second = list(ABOVE.get(name, BELOW)[:number])
-        first = "" if name == "AIANNH" else f"1 = {list(LEVEL_1[:number])}, "
-        found[name] = f"{{ {first}2 = {second} }}"
-    return found
-
-
-def _inline(entries: dict[str, str]) -> str:
-    return "{ " + ", ".join(f"{name} = {text}" for name, text in entries.items()) + " }"
+    (folder / "settings.toml").write_text(SETTINGS, encoding="utf-8")
 
 
 if __name__ == "__main__":

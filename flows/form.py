@@ -21,12 +21,13 @@ from pydantic import (
 from ..tasks.products.presets import PRESETS
 from ..tasks.runs.exact_types import ExactTypes
 
-SUPPLEMENTAL = "supplemental_dhc"
-"""How the names of the presets of the supplemental tables begin."""
+SUPPLEMENTAL, HOUSEHOLDS = "supplemental_dhc", "detailed_households"
+"""How the names of presets begin that are not of the TopDown Algorithm."""
 
 _PRESETS = sorted(file.stem for file in PRESETS.glob("*.toml"))
-PRESET_NAMES = tuple(name for name in _PRESETS if not name.startswith(SUPPLEMENTAL))
+PRESET_NAMES = tuple(name for name in _PRESETS if not name.startswith((SUPPLEMENTAL, HOUSEHOLDS)))
 SUPPLEMENTAL_PRESETS = tuple(name for name in _PRESETS if name.startswith(SUPPLEMENTAL))
+HOUSEHOLDS_PRESETS = tuple(name for name in _PRESETS if name.startswith(HOUSEHOLDS))
 
 FULL_PATH = r"^(/|[a-z][a-z0-9+.-]*://)"
 """A worker has a working directory of its own, so that paths in a form must be full ones."""
@@ -130,6 +131,7 @@ class CensusForm(SettingsForm):
 
 Preset = Literal[PRESET_NAMES]  # type: ignore[valid-type]
 SupplementalPreset = Literal[SUPPLEMENTAL_PRESETS]  # type: ignore[valid-type]
+HouseholdsPreset = Literal[HOUSEHOLDS_PRESETS]  # type: ignore[valid-type]
 
 
 class TopdownForm(CensusForm):
@@ -184,6 +186,9 @@ class DetailedGroupsForm(CensusForm):
 class DetailedHouseholdsForm(CensusForm):
     """The settings of households by detailed group that are changed most."""
 
+    preset: HouseholdsPreset | None = setting(
+        "preset", "Preset", "Budgets and thresholds of the 2020 production run."
+    )
     parameters: str | None = path(
         "input.parameters", "Parameters", "Folder with config.json and the specification files."
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
+from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
 from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, household_curve
 from spineflow.tasks.detailed_groups.workload.explorer import noise_parameter
@@ -16,7 +18,7 @@ from spineflow.tasks.detailed_groups.workload.households import (
     tabulation_plan,
 )
 from spineflow.tasks.detailed_groups.workload.mechanism import mechanism_parameters, thresholds_key
-from spineflow.tasks.detailed_groups.workload.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.parameters import DEFAULTS, read_specification
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 from spineflow.tasks.detailed_groups.workload.tabulations import (
     HOUSEHOLD_TABULATIONS,
@@ -25,6 +27,8 @@ from spineflow.tasks.detailed_groups.workload.tabulations import (
 )
 from spineflow.tasks.detailed_groups.workload.wanted_margins import level_budgets
 from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.validation.detailed_groups.households import CATEGORIES
 
 STATE_TYPES = ("USA", "STATE", "PR-STATE")
@@ -96,6 +100,29 @@ def test_the_losses_are_those_of_2020(parameters: HouseholdParameters) -> None:
         # One household changed costs twice as much, and two of them, as of who moves, eight times.
         assert guarantee.bounded_rho == 2 * Fraction("4.447651")
         assert guarantee.stated_rho == 8 * Fraction("4.447651")
+
+
+@pytest.mark.parametrize("region_pass", ["us", "pr"])
+def test_the_presets_are_the_production_runs_of_2020(
+    region_pass: str, parameters: HouseholdParameters, tmp_path: Path
+) -> None:
+    source = tmp_path / "settings.toml"
+    source.write_text(
+        f'preset = "detailed_households_2020_{region_pass}"\n[input]\nparameters = "."\n'
+        'persons = "persons.parquet"\nunits = "units.parquet"\ngeography = "grfc.txt"\n'
+        'groups = "groups"\n[privacy]\ndataset = "x"\n'
+        + '[mechanism]\nstates = ["44"]\n'
+        * (region_pass == "us")
+    )
+    settings = load_settings(DetailedHouseholdsSettings, source, presets=PRESETS)
+    for name, tabulation in HOUSEHOLD_TABULATIONS.items():
+        own = mechanism_parameters({**DEFAULTS, **settings.mechanism.config}, keys=tabulation.keys)
+        assert own.passes == (region_pass,)
+        assert own.total_of(region_pass) == parameters.of[name].total_of(region_pass)
+        assert own.budgets_of(region_pass) == parameters.of[name].budgets_of(region_pass)
+        of_2020 = parameters.of[name].thresholds
+        assert own.thresholds == {level: of_2020[level] for level in own.thresholds}
+        assert set(own.thresholds) >= {(b.region_type, b.level) for b in own.budgets}
 
 
 def test_variances_and_margins_are_those_of_2020(
