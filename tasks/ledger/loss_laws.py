@@ -277,7 +277,11 @@ class _Kinds:
         return weights / self._spread(totals), largest + np.log(totals)
 
     def _spread(self, of_kinds: np.ndarray) -> np.ndarray:
-        return np.repeat(of_kinds, np.diff(self.starts, append=len(self.losses)))
+        return np.repeat(of_kinds, self._lengths)
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        return np.diff(self.starts, append=len(self.losses))
 
 
 @dataclass(frozen=True, eq=False)
