@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .outcome import Failures
+from .outcome import Failures, UnusableRunFile
 
 ROWS_PER_BATCH = 1 << 18
 _FRACTION = re.compile(r"\d+(/[1-9]\d*)?")
@@ -32,10 +32,6 @@ UNUSABLE = (
     ArithmeticError,
 )
 """How a file that is missing, truncated or of other types shows itself where it is first used."""
-
-
-class UnusableRunFile(Exception):
-    """A file of the run that is missing or does not have the form of its layout."""
 
 
 @contextmanager

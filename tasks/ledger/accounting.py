@@ -21,8 +21,6 @@ from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from scipy.optimize import minimize_scalar
-
 from ..runs.errors import InputRefused
 
 ZCDP = "zcdp"
@@ -40,6 +38,10 @@ for one of them; what all of them amount to is stated beside it."""
 UNBOUNDED_OF_SEVERAL = "unbounded_one_of_several"
 """As unbounded, of counts as those of SafeTab-P, where one person's change may change several
 records: it is counted for one that is changed; what all amount to is stated beside it."""
+
+TOLERANCE, MOST_STEPS = 1e-10, 500
+"""How exactly a least value is sought, and in how many steps at most."""
+GOLDEN, ROOT_OF_UNIT = 0.5 * (3.0 - math.sqrt(5.0)), math.sqrt(2.2e-16)
 
 GROUP_OF_TWO = Fraction(4)
 """Bounded over unbounded rho by group privacy: a change is a removal and an addition, and zCDP
@@ -207,10 +209,8 @@ def rho_from_epsilon_tight(epsilon: Fraction, delta: Fraction) -> Fraction:
 
     grid = [step / 4 for step in range(-60, 240)]
     best = min(grid, key=negative_rho)
-    found = minimize_scalar(
-        negative_rho, bounds=(best - 0.25, best + 0.25), method="bounded", options={"xatol": 1e-10}
-    )
-    excess = Fraction(math.exp(found.x)).limit_denominator(10**12)
+    at, _ = _refined(negative_rho, best - 0.25, best + 0.25)
+    excess = Fraction(math.exp(at)).limit_denominator(10**12)
     with localcontext(Context(prec=60)) as context:
         above = Decimal(excess.numerator) / Decimal(excess.denominator)
         alpha = 1 + above
@@ -243,10 +243,52 @@ def _minimum(function: Callable[[float], float]) -> float:
     """Least value found of a function of log(alpha - 1): the best of a grid, then refined."""
     grid = [step / 4 for step in range(-60, 240)]
     best = min(grid, key=function)
-    found = minimize_scalar(
-        function, bounds=(best - 0.25, best + 0.25), method="bounded", options={"xatol": 1e-10}
-    )
-    return min(float(found.fun), function(best))
+    return min(_refined(function, best - 0.25, best + 0.25)[1], function(best))
+
+
+def _refined(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Where a function is least between two numbers, to about `TOLERANCE`, and its value there.
+
+    The procedure of [Brent1973]: a parabola through the three best points, or a golden section. It
+    takes the steps of SciPy's `minimize_scalar`, method "bounded", whose package takes longer to
+    load than all else that a budget needs.
+    """
+    best = second = third = low + GOLDEN * (high - low)
+    f_best = f_second = f_third = function(best)
+    step = before = 0.0
+    for _ in range(MOST_STEPS):
+        middle = 0.5 * (low + high)
+        least = ROOT_OF_UNIT * abs(best) + TOLERANCE / 3.0
+        if abs(best - middle) <= 2.0 * least - 0.5 * (high - low):
+            break
+        is_golden = True
+        if abs(before) > least:
+            r = (best - second) * (f_best - f_third)
+            q = (best - third) * (f_best - f_second)
+            p = (best - third) * q - (best - second) * r
+            q = 2.0 * (q - r)
+            p, q = -p if q > 0.0 else p, abs(q)
+            r, before = before, step
+            if abs(p) < abs(0.5 * q * r) and q * (low - best) < p < q * (high - best):
+                is_golden, step = False, p / q
+                if best + step - low < 2.0 * least or high - (best + step) < 2.0 * least:
+                    step = least if middle >= best else -least
+        if is_golden:
+            before = low - best if best >= middle else high - best
+            step = GOLDEN * before
+        at = best + (max(abs(step), least) if step >= 0 else -max(abs(step), least))
+        f_at = function(at)
+        if f_at <= f_best:
+            low, high = (best, high) if at >= best else (low, best)
+            third, f_third, second, f_second = second, f_second, best, f_best
+            best, f_best = at, f_at
+        else:
+            low, high = (at, high) if at < best else (low, at)
+            if f_at <= f_second or second == best:
+                third, f_third, second, f_second = second, f_second, at, f_at
+            elif f_at <= f_third or third in (best, second):
+                third, f_third = at, f_at
+    return best, f_best
 
 
 def _log_inverse(delta: Fraction | float) -> float:
