@@ -15,6 +15,7 @@ from ...validation.detailed_groups.households import run_household_checks
 from ...validation.detailed_groups.run_checks import run_checks
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
+from ..products.comparison import read_errors
 from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown, noted
 from ..products.registry import later
@@ -24,7 +25,6 @@ from ..tables.findings import UnreadableInput
 from .checks.accuracy import (
     has_household_truth,
     has_truth,
-    read_accuracy,
     write_accuracy,
     write_household_accuracy,
 )
@@ -185,7 +185,7 @@ DETAILED_GROUPS: Product = Product(
     ),
     statement=lambda run, settings: statement_of(settings, run_parameters(run, settings)),
     facts=facts,
-    accuracy=Accuracy(read_accuracy, write_accuracy, has_truth),
+    accuracy=Accuracy(read_errors, write_accuracy, has_truth),
     document=report,
     summary=summary,
     shown=shown,
@@ -253,7 +253,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
         settings, household_ingest.run_parameters(run, settings)
     ),
     facts=household_report.facts_of_run,
-    accuracy=Accuracy(read_accuracy, write_household_accuracy, has_household_truth),
+    accuracy=Accuracy(read_errors, write_household_accuracy, has_household_truth),
     document=household_report.report,
     summary=household_summary,
     figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_households),

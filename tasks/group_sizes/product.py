@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
+from ..products.comparison import read_errors
 from ..products.order import INGEST
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import has_truth, read_accuracy, write_accuracy
+from .checks.accuracy import has_truth, write_accuracy
 from .checks.comparison import FIGURES, KEYS, by_level, facts_of_run
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
@@ -94,7 +95,7 @@ GROUP_SIZES: Product = Product(
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     accuracy=Accuracy(
-        read_accuracy,
+        read_errors,
         lambda run, settings: write_accuracy(run),
         lambda run, settings: has_truth(run),
     ),

@@ -8,12 +8,13 @@ from pyarrow import parquet
 
 from ...validation.supplemental_dhc.run_checks import run_checks
 from ..pages.document import Block
+from ..products.comparison import read_errors
 from ..products.order import INGEST
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import has_truth, read_accuracy, write_accuracy
+from .checks.accuracy import has_truth, write_accuracy
 from .checks.comparison import FIGURES, KEYS, facts_of_run
 from .ingest.files import read_plan
 from .ingest.read import check_households, costs, public_plan
@@ -70,7 +71,7 @@ SUPPLEMENTAL: Product = Product(
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     accuracy=Accuracy(
-        read_accuracy,
+        read_errors,
         lambda run, settings: write_accuracy(run),
         lambda run, settings: has_truth(run),
     ),
