@@ -155,7 +155,8 @@ def _tune(folder: Path, seed: int) -> None:
 def _estimate(folder: Path, seed: int) -> None:
     """The county is measured under a ledger that goes with it: published is what is exported."""
     from ..tasks.products.order import Aside
-    from ..tasks.topdown.product import TOPDOWN, order
+    from ..tasks.topdown.order import order
+    from ..tasks.topdown.product import TOPDOWN
     from ..tasks.topdown.published.export import export_measurements
     from ..tasks.topdown.settings import TopdownSettings
     from .ledger import WrittenCaps, init_ledger

@@ -22,8 +22,9 @@ from ..tasks.topdown.design.steps import (
     release_comparison,
     report_comparison,
 )
+from ..tasks.topdown.fits import fits
 from ..tasks.topdown.ingest.ingest import check_input_of
-from ..tasks.topdown.product import TOPDOWN, costs_in_words, fits
+from ..tasks.topdown.product import TOPDOWN, costs_in_words
 from .entry import settings_flow, stages_flow
 from .form import DesignForm
 

@@ -18,7 +18,7 @@ from ..tasks.topdown.design.design import Design, design_universe, settings_text
 from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.ingest.ingest import public_tables
 from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.spine.build import spines_of
+from ..tasks.topdown.spine.rules import refuse_no_spine
 from ..tasks.trips.design import design as trips
 from .console import page
 
@@ -100,7 +100,7 @@ def _design_topdown(
     """Design the budgets of universes over geolevels and queries, show them, write settings."""
     settings = load_settings(DesignSettings, settings_file, presets=PRESETS, overrides=overrides)
     settings = settings.settled()
-    spines_of(settings.topdown).check()
+    refuse_no_spine(settings.topdown)
     geography, invariants = public_tables(settings)
     designs = {
         universe: design_universe(settings, universe, geography, invariants)

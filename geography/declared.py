@@ -28,9 +28,8 @@ from .categories import Category, combine
 from .errors import GeographyRefused
 from .hierarchy import first_rows, nest, ranks_within, text_column
 from .levels import Geolevel, Spine, shares_add_to_one
-from .optimize import cut_groups
+from .rules import checked_geolevels
 
-KINDS = ("conventional", "optimized")
 ROOT = "0"
 GEOCODE = "block_geocode"
 """Column of the frame of areas with the path of each area."""
@@ -170,6 +169,8 @@ def _groups(areas: pd.DataFrame, above: np.ndarray, rules: DeclaredRules) -> np.
     """(n_areas,) groups of areas below the geounits `above`, as Algorithm 2 of [Spines2024] forms
     them; within the geounits of `rules.not_crossed` alone where they would reach across these.
     """
+    from .optimize import cut_groups  # Its kernels take long to load, and most read areas alone.
+
     combination = combine(declared_categories(areas, rules), len(areas))
     groups = nest(above, cut_groups(above, combination, rules.fanout_cutoff, rules.cut))
     if rules.not_crossed is None:
@@ -179,38 +180,6 @@ def _groups(areas: pd.DataFrame, above: np.ndarray, rules: DeclaredRules) -> np.
         return groups
     within = nest(above, unit)
     return nest(within, cut_groups(within, combination, rules.fanout_cutoff, rules.cut))
-
-
-def checked_geolevels(
-    geolevel_shares: Mapping[str, Fraction], kind: str, geolevels: Sequence[str]
-) -> tuple[str, ...]:
-    """The geolevels of a spine, after checking them and their shares.
-
-    Raises GeographyRefused for a kind that a declared census does not have, for geolevels that are
-    not declared, out of order, without the root or the last, and for too few to form groups in.
-    """
-    if kind not in KINDS:
-        raise GeographyRefused(
-            f"spine kind '{kind}' is not one of a declared census; choose from {', '.join(KINDS)}"
-        )
-    names = tuple(geolevel_shares)
-    unknown = [name for name in names if name not in geolevels]
-    if unknown:
-        raise GeographyRefused(
-            f"geolevel '{unknown[0]}' is not declared; there are {', '.join(geolevels)}"
-        )
-    if list(names) != sorted(names, key=list(geolevels).index):
-        raise GeographyRefused(f"geolevels must stand in the order {', '.join(geolevels)}")
-    if len(names) < 2 or names[0] != geolevels[0] or names[-1] != geolevels[-1]:
-        raise GeographyRefused(
-            f"a spine must begin with '{geolevels[0]}' and end with '{geolevels[-1]}'"
-        )
-    if kind == "optimized" and len(names) < 3:
-        raise GeographyRefused(
-            "an optimized spine needs a geolevel between the first and the last, whose geounits it "
-            "forms"
-        )
-    return names
 
 
 def declared_categories(areas: pd.DataFrame, rules: DeclaredRules) -> tuple[Category, ...]:

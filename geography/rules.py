@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -200,3 +200,40 @@ def validated_shares(geolevel_shares: Mapping[str, Fraction], kind: str) -> dict
     if total != 1:
         raise GeographyRefused(f"the geolevel shares add to {total}; they must add to exactly 1")
     return dict(geolevel_shares)
+
+
+DECLARED_KINDS = ("conventional", "optimized")
+"""Kinds of spine of a declared census."""
+
+
+def checked_geolevels(
+    geolevel_shares: Mapping[str, Fraction], kind: str, geolevels: Sequence[str]
+) -> tuple[str, ...]:
+    """The geolevels of a spine, after checking them and their shares.
+
+    Raises GeographyRefused for a kind that a declared census does not have, for geolevels that are
+    not declared, out of order, without the root or the last, and for too few to form groups in.
+    """
+    if kind not in DECLARED_KINDS:
+        raise GeographyRefused(
+            f"spine kind '{kind}' is not one of a declared census; choose from "
+            f"{', '.join(DECLARED_KINDS)}"
+        )
+    names = tuple(geolevel_shares)
+    unknown = [name for name in names if name not in geolevels]
+    if unknown:
+        raise GeographyRefused(
+            f"geolevel '{unknown[0]}' is not declared; there are {', '.join(geolevels)}"
+        )
+    if list(names) != sorted(names, key=list(geolevels).index):
+        raise GeographyRefused(f"geolevels must stand in the order {', '.join(geolevels)}")
+    if len(names) < 2 or names[0] != geolevels[0] or names[-1] != geolevels[-1]:
+        raise GeographyRefused(
+            f"a spine must begin with '{geolevels[0]}' and end with '{geolevels[-1]}'"
+        )
+    if kind == "optimized" and len(names) < 3:
+        raise GeographyRefused(
+            "an optimized spine needs a geolevel between the first and the last, whose geounits it "
+            "forms"
+        )
+    return names

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -56,7 +57,7 @@ STAGES = (
     {"intervals", "release"},
     {"checks"},
     {"design", "trials", "protected"},
-    {"order"},
+    {"order", "fits", "shown"},
     {"product"},
 )
 """The folders and modules of a product; each imports from its own set and those before it."""
@@ -91,7 +92,19 @@ def imports(path: Path) -> tuple[str, ...]:
             found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             found.append(absolute(node, path))
-    return tuple(found)
+    return (*found, *(module for module, _ in imported_later(path)))
+
+
+@cache
+def imported_later(path: Path) -> tuple[tuple[str, str], ...]:
+    """Module and name of all that a module names for `registry.later` to import."""
+    places = (
+        node.args[0].value.partition(":")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id == "later" and node.args and isinstance(node.args[0], ast.Constant)
+    )
+    return tuple((f"spineflow.{module}", name) for module, _, name in places)
 
 
 def is_within(module: str, package: str) -> bool:
@@ -176,7 +189,14 @@ def names_imported(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             base = absolute(node, path)
             names |= {f"{base}.{alias.name}" for alias in node.names}
-    return frozenset(names)
+    return frozenset(names | {".".join(place) for place in imported_later(path)})
+
+
+def test_what_is_imported_later_is_there() -> None:
+    places = [place for path in sources() for place in imported_later(path)]
+    assert len(places) > 20
+    for module, name in places:
+        assert hasattr(import_module(module), name), f"{module} has no {name}"
 
 
 def absolute(node: ast.ImportFrom, path: Path) -> str:

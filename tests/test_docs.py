@@ -32,7 +32,7 @@ from spineflow.tasks.tables.findings import Finding
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import spines_of
+from spineflow.tasks.topdown.spine.rules import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import budget_report
 from spineflow.tasks.topdown.workload.sections import (
     AianRange,
@@ -121,7 +121,7 @@ def settings_of(folder: Path, text: str) -> TopdownSettings:
     path = folder / "settings.toml"
     path.write_text(text, encoding="utf-8")
     settings = load_settings(TopdownSettings, path, presets=PRESETS)
-    spines_of(settings).check()
+    refuse_no_spine(settings)
     return settings
 
 

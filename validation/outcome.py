@@ -43,6 +43,10 @@ class Outcome:
     expectations: tuple[ExpectationOutcome, ...] = field(default=(), compare=False)
 
 
+class UnusableRunFile(Exception):
+    """A file of the run that is missing or does not have the form of its layout."""
+
+
 class Failures:
     """What one check found wrong: how often, and the first few in words."""
 

@@ -15,11 +15,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from .outcome import Failures
+from .outcome import Failures, UnusableRunFile
 
 ROWS_PER_BATCH = 1 << 18
+STAMP = b"NOT PRIVATE"
+STAMP_LINE = b"# " + STAMP + b"\n"
+"""First line of the texts of a run that is not private."""
 _FRACTION = re.compile(r"\d+(/[1-9]\d*)?")
 
 UNUSABLE = (
@@ -32,10 +36,6 @@ UNUSABLE = (
     ArithmeticError,
 )
 """How a file that is missing, truncated or of other types shows itself where it is first used."""
-
-
-class UnusableRunFile(Exception):
-    """A file of the run that is missing or does not have the form of its layout."""
 
 
 @contextmanager
@@ -105,6 +105,31 @@ def opened(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()
         file.close()
         raise UnusableRunFile(f"{name_of_file} has no column {lacking[0]}")
     return file
+
+
+def check_text(release: Path, name: str, *, is_private: bool, failures: Failures) -> pa.Table:
+    """A released table, after it was checked that its text holds the rows of its Parquet file, and
+    that both have the stamp that they must have.
+    """
+    path = release / f"{name}.csv"
+    with path.open("rb") as file:
+        is_stamped = file.read(len(STAMP_LINE)) == STAMP_LINE
+    table = pq.read_table(path.with_suffix(".parquet"))
+    stamp = (table.schema.metadata or {}).get(b"spineflow")
+    if is_stamped == is_private or stamp != (None if is_private else STAMP):
+        failures.add(f"{name} has the stamp of a run that is not private, or lacks it")
+    table = table.replace_schema_metadata(None)
+    text = pacsv.read_csv(
+        path,
+        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped)),
+        convert_options=pacsv.ConvertOptions(
+            column_types={field.name: field.type for field in table.schema},
+            strings_can_be_null=False,
+        ),
+    )
+    if not text.equals(table):
+        failures.add(f"{name}.csv does not hold the rows of {name}.parquet")
+    return table
 
 
 def shown(path: Path) -> str:

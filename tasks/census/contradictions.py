@@ -15,8 +15,6 @@ from itertools import combinations
 
 import numpy as np
 
-from ..solvers import highs
-from ..solvers.highs import LinearProgram, SolveStatus
 from .census import Bound, Census, Universe, Zero
 from .queries import marginal_query
 from .schema import Schema
@@ -168,6 +166,8 @@ def _bound_rows(
 
 def _is_possible(entries: Sequence[_Entry], sizes: Mapping[str, int]) -> bool:
     """Whether counts meet all rows, with a record of every universe of the run."""
+    from ..solvers.highs import LinearProgram, SolveStatus, solve  # Slow to load, rarely needed.
+
     rows = [row for entry in entries for row in entry.rows]
     columns: list[np.ndarray] = []
     for name, size in sizes.items():
@@ -192,7 +192,7 @@ def _is_possible(entries: Sequence[_Entry], sizes: Mapping[str, int]) -> bool:
             )
         elif low > 0 or high < 0:
             return False
-    result = highs.solve(
+    result = solve(
         np.zeros(n), program.matrix(), *program.bounds(), np.zeros(n), np.full(n, np.inf)
     )
     return result.status is not SolveStatus.INFEASIBLE

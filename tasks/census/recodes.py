@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..tables.columns import CodedColumn
 from .attribute_declarations import (
     DATE_PARTS,
     AttributeDeclaration,
@@ -22,6 +22,9 @@ from .attribute_declarations import (
     Codes,
     RefusedCodes,
 )
+
+if TYPE_CHECKING:
+    from ..tables.columns import CodedColumn
 
 UNKNOWN = -1
 """The level of a code that no level has."""

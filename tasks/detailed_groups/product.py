@@ -15,16 +15,16 @@ from ...validation.detailed_groups.households import run_household_checks
 from ...validation.detailed_groups.run_checks import run_checks
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
-from ..products.order import Order
+from ..products.comparison import read_errors
 from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown, noted
+from ..products.registry import later
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
 from .checks.accuracy import (
     has_household_truth,
     has_truth,
-    read_accuracy,
     write_accuracy,
     write_household_accuracy,
 )
@@ -60,13 +60,6 @@ from .workload.mechanism import MechanismParameters
 from .workload.parameters import read_specification
 from .workload.regions import areas_of
 from .workload.wanted_margins import shown_percent
-
-
-def order(run: RunDirectory, settings: DetailedGroupsSettings) -> Order:
-    """The steps of a run."""
-    from .order import order as steps
-
-    return steps(run, settings)
 
 
 def fits(settings: DetailedGroupsSettings, accepted: GroupsInput) -> Iterator[Block]:
@@ -183,7 +176,7 @@ DETAILED_GROUPS: Product = Product(
     fits=fits,
     needed=needed,
     curves=curves,
-    order=order,
+    order=later("tasks.detailed_groups.order:order"),
     charge=charge_of,
     measurement_files=lambda run, settings: measurement_files(run),
     notes=redundant_spending_of_run,
@@ -192,20 +185,13 @@ DETAILED_GROUPS: Product = Product(
     ),
     statement=lambda run, settings: statement_of(settings, run_parameters(run, settings)),
     facts=facts,
-    accuracy=Accuracy(read_accuracy, write_accuracy, has_truth),
+    accuracy=Accuracy(read_errors, write_accuracy, has_truth),
     document=report,
     summary=summary,
     shown=shown,
     figures=Figures(KEYS, FIGURES, facts_of_run),
     write_truth=write_targets,
 )
-
-
-def order_of_households(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Order:
-    """The steps of a run of households."""
-    from .order import order_of_households as steps
-
-    return steps(run, settings)
 
 
 def household_costs_in_words(settings: DetailedHouseholdsSettings) -> Iterator[Block | Section]:
@@ -255,7 +241,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
     check_input=household_ingest.check_input_of,
     needed=household_budget.needed,
     curves=household_budget.curves,
-    order=order_of_households,
+    order=later("tasks.detailed_groups.order:order_of_households"),
     charge=measured_households.charge_of,
     measurement_files=lambda run, settings: measured_households.measurement_files(
         run, household_ingest.run_parameters(run, settings)
@@ -267,7 +253,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
         settings, household_ingest.run_parameters(run, settings)
     ),
     facts=household_report.facts_of_run,
-    accuracy=Accuracy(read_accuracy, write_household_accuracy, has_household_truth),
+    accuracy=Accuracy(read_errors, write_household_accuracy, has_household_truth),
     document=household_report.report,
     summary=household_summary,
     figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_households),

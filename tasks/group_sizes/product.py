@@ -6,16 +6,18 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
-from ..products.order import INGEST, Order
+from ..products.comparison import read_errors
+from ..products.order import INGEST
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
+from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import has_truth, read_accuracy, write_accuracy
+from .checks.accuracy import has_truth, write_accuracy
 from .checks.comparison import FIGURES, KEYS, by_level, facts_of_run
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
 from .ingest.read import GroupInput, check_groups, costs, plan_of, public_hierarchy
-from .measurement.charge import charge_of, measurement_files
+from .measurement.charge import measurement_files
 from .release.certificate import facts_of, statement_of
 from .release.noise import noise_table
 from .release.report import NEIGHBORS, loss_text, report, sizes_text
@@ -24,13 +26,6 @@ from .workload.costs import budget_report, needed_budget, needed_split
 from .workload.exact_loss import curves_of, exact_curve
 from .workload.plan import Plan
 from .workload.promise import promise_of
-
-
-def order(run: RunDirectory, settings: GroupSizesSettings) -> Order:
-    """The steps of a run."""
-    from .order import order as steps
-
-    return steps(run, settings)
 
 
 def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...]:
@@ -91,8 +86,8 @@ GROUP_SIZES: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     needed_at_once=needed_at_once,
     curves=lambda settings: curves_of(public_plan(settings)),
-    order=order,
-    charge=charge_of,
+    order=later("tasks.group_sizes.order:order"),
+    charge=later("tasks.group_sizes.measurement.charge:charge_of"),
     measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),
     checks=lambda run, settings: run_checks(
         run.root, promise_of(settings), run.unchecked_release, is_private=settings.is_private
@@ -100,7 +95,7 @@ GROUP_SIZES: Product = Product(
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     accuracy=Accuracy(
-        read_accuracy,
+        read_errors,
         lambda run, settings: write_accuracy(run),
         lambda run, settings: has_truth(run),
     ),

@@ -21,8 +21,6 @@ from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from scipy.optimize import minimize_scalar
-
 from ..runs.errors import InputRefused
 
 ZCDP = "zcdp"
@@ -207,10 +205,8 @@ def rho_from_epsilon_tight(epsilon: Fraction, delta: Fraction) -> Fraction:
 
     grid = [step / 4 for step in range(-60, 240)]
     best = min(grid, key=negative_rho)
-    found = minimize_scalar(
-        negative_rho, bounds=(best - 0.25, best + 0.25), method="bounded", options={"xatol": 1e-10}
-    )
-    excess = Fraction(math.exp(found.x)).limit_denominator(10**12)
+    at, _ = _refined(negative_rho, best - 0.25, best + 0.25)
+    excess = Fraction(math.exp(at)).limit_denominator(10**12)
     with localcontext(Context(prec=60)) as context:
         above = Decimal(excess.numerator) / Decimal(excess.denominator)
         alpha = 1 + above
@@ -243,10 +239,17 @@ def _minimum(function: Callable[[float], float]) -> float:
     """Least value found of a function of log(alpha - 1): the best of a grid, then refined."""
     grid = [step / 4 for step in range(-60, 240)]
     best = min(grid, key=function)
-    found = minimize_scalar(
-        function, bounds=(best - 0.25, best + 0.25), method="bounded", options={"xatol": 1e-10}
-    )
-    return min(float(found.fun), function(best))
+    return min(_refined(function, best - 0.25, best + 0.25)[1], function(best))
+
+
+def _refined(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Where a function is least between two numbers, to about 1e-10, and its value there."""
+    # Loaded here since most commands ask for no epsilon, and the package takes half a second.
+    from scipy.optimize import minimize_scalar
+
+    bounds, options = (low, high), {"xatol": 1e-10}
+    found = minimize_scalar(function, bounds=bounds, method="bounded", options=options)
+    return float(found.x), float(found.fun)
 
 
 def _log_inverse(delta: Fraction | float) -> float:

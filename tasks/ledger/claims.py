@@ -31,7 +31,6 @@ import numpy as np
 
 from ..noise.draws import Noise
 from ..noise.randomness import SystemRandom
-from ..noise.sampler import draw_noise
 from ..runs.errors import BudgetRefused
 from .charges import conditions_of_run, truth_of_run
 from .store import Ledger, reading, writing
@@ -80,6 +79,8 @@ class ChargedNoise:
                 "plan that it was charged with, or start a new run"
             )
         self.n_drawn += size
+        from ..noise.sampler import draw_noise  # Its kernels take long to load.
+
         return draw_noise(noise.mechanism, noise.parameter, size, SystemRandom())
 
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..runs.files import while_unchanged
 from .recognition import PeopleDigests
@@ -146,6 +145,8 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
     >>> unnamed_digest("t", [one, other], n, b"k") == unnamed_digest("t", [other, one], n, b"k")
     True
     """
+    import pandas as pd  # Only inputs without a name of their own need it.
+
     codes = [pd.factorize(np.asarray(column, dtype=object)) for column in columns]
     kept = [number for number in range(len(columns)) if not _is_determined(codes, number)]
 

@@ -45,7 +45,16 @@ from itertools import chain, combinations_with_replacement, product
 
 from scipy.special import log_ndtr
 
-from .loss_laws import CUT, LOWER_ERROR, NOTHING, ChangedCount, Grid, Items, grid_about
+from .loss_laws import (
+    CUT,
+    LOWER_ERROR,
+    NOTHING,
+    UPPER_POINTS,
+    ChangedCount,
+    Grid,
+    Items,
+    grid_about,
+)
 
 MOST_COMBINATIONS = 5_000
 """Most combinations of alternatives that are compared: each takes some milliseconds."""
@@ -56,11 +65,20 @@ LEAST_C = Fraction(1, 10**10)
 HALVINGS = 32
 """Halvings of the interval in which an epsilon is sought."""
 
+SECANTS = 16
+"""Most secants that are tried before."""
+
 ROUNDS = 8
 """Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
 
 NEAR = 3 / 4
 """Part of an epsilon about which a law still tells that epsilon well."""
+
+ROUGH = 1 / 32
+"""Error of an epsilon, in units of sqrt(2 rho), that is small beside the rest of it."""
+
+LEAST_DELTA = 1e-300
+"""What a bound of 0 counts as where logarithms are taken."""
 
 Counts = Mapping[ChangedCount, int]
 """How many counts of each kind one record's change moves."""
@@ -206,11 +224,25 @@ class PrivacyCurve:
         """
         for _ in range(ROUNDS):
             less = NEAR * guess
+            if is_upper and self._is_surely_above(less, delta):
+                break
             law = self._grid(less, is_upper=is_upper).law(self._combinations[0])
             if (law.delta_upper if is_upper else law.delta_lower)(less) > delta:
                 break
             guess = less
         return guess
+
+    def _is_surely_above(self, epsilon: float, delta: float) -> bool:
+        """Whether delta at an epsilon is larger for sure, by a law of few points, which is cheap.
+
+        An upper bound is the truth of an epsilon that is smaller by about its error at most: where
+        it is above delta twice as far out, so is the truth here, and every upper bound.
+        """
+        error = ROUGH * math.sqrt(2 * self.rho)
+        grid = self._grid(epsilon, is_upper=True, error=error)
+        if grid.points >= UPPER_POINTS:  # It is no cheaper, and its error may be larger.
+            return False
+        return grid.law(self._combinations[0]).delta_upper(epsilon + 2 * error) > delta
 
     def _epsilon_on(
         self, grid: Grid, delta: float, guess: float, is_upper: bool
@@ -244,15 +276,48 @@ class PrivacyCurve:
                 if low == 0:
                     return low, low
                 low, high, stride = max(0.0, low - stride), low, 2 * stride
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if bound(middle) > delta else (low, middle)
-        return low, high
+        return _halved(lambda epsilon: bound(epsilon) / delta, low, high)
 
     def _grid(self, epsilon: float, *, is_upper: bool, error: float | None = None) -> Grid:
         if error is None:
             error = 0.0 if is_upper else LOWER_ERROR
         return grid_about(self._combinations, max(epsilon, 0.0), is_upper, error)
+
+
+def _halved(ratio: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """The ends of an interval after `HALVINGS`, at the first of which a falling ratio is above 1,
+    while at the second it is not.
+
+    The logarithm of the ratio bends little: secants find where it is 0, and most halves are then
+    told by what is known of points nearer to it.
+    """
+    above, below = (low, math.log(ratio(low))), (high, math.log(max(ratio(high), LEAST_DELTA)))
+    width, is_kept = (high - low) / 2**HALVINGS, 0
+
+    def told(epsilon: float) -> bool:
+        """Whether the ratio is above 1; works it out between the nearest points that are known."""
+        nonlocal above, below, is_kept
+        if not above[0] < epsilon < below[0]:
+            return epsilon <= above[0]
+        found = math.log(max(ratio(epsilon), LEAST_DELTA))
+        # An end that stays twice counts half from then on, lest it stay for ever: Illinois rule.
+        if found > 0:
+            above, below = (epsilon, found), (below[0], below[1] / (2 if is_kept > 0 else 1))
+        else:
+            above, below = (above[0], above[1] / (2 if is_kept < 0 else 1)), (epsilon, found)
+        is_kept = 1 if found > 0 else -1
+        return found > 0
+
+    for _ in range(SECANTS):
+        if below[0] - above[0] <= 2 * width or above[1] == below[1]:
+            break
+        at = above[0] + (below[0] - above[0]) * above[1] / (above[1] - below[1])
+        # Half a width from either end, so that both come near.
+        told(min(max(at, above[0] + width / 2), below[0] - width / 2))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if told(middle) else (low, middle)
+    return low, high
 
 
 def _limit(mu: float, delta: float) -> float:

@@ -29,7 +29,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from itertools import chain
 
 import numpy as np
@@ -277,7 +277,11 @@ class _Kinds:
         return weights / self._spread(totals), largest + np.log(totals)
 
     def _spread(self, of_kinds: np.ndarray) -> np.ndarray:
-        return np.repeat(of_kinds, np.diff(self.starts, append=len(self.losses)))
+        return np.repeat(of_kinds, self._lengths)
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        return np.diff(self.starts, append=len(self.losses))
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,11 +325,11 @@ class Grid:
     def law(self, combination: Sequence[Items]) -> Law:
         """The law of the sum of the losses of all parts."""
         parts = [self.part(items) for items in combination]
-        spectrum = np.prod([part.spectrum for part in parts], axis=0)
+        spectrum = reduce(np.multiply, [part.spectrum for part in parts])
         n_counts = sum(part.n_counts for part in parts)
         base = sum(part.base for part in parts)
         first = math.floor((self.low - base) / self.step) - (1 if self.stride else n_counts + 1)
-        found = np.maximum(fft.irfft(spectrum, self.points), 0.0).astype(np.float64)
+        found = np.maximum(fft.irfft(spectrum, self.points), 0.0).astype(np.float64, copy=False)
         masses = np.roll(found, -first)
         # A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most
         # 1, so that errors of one count reach the sum undiminished, but not larger. A product of
@@ -411,7 +415,7 @@ class Grid:
         is_rounded = self.stride is None and not self.is_upper
         mean_rounding = float(tilted @ (kind.losses - self.step * place)) if is_rounded else 0.0
         folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
-        spectrum = fft.rfft(folded.astype(self._real))
+        spectrum = fft.rfft(folded.astype(self._real, copy=False))
         return _Part(spectrum, 0.0, log_total, _norm(folded), 1, mean_rounding)
 
 

@@ -3,6 +3,8 @@
 Whatever measures asks for noise through `NoiseDraws`. In a private run that is the charge which
 the ledger holds (`tasks.ledger.claims.ChargedNoise`), and it draws what was charged and nothing
 else. Runs that are not private, and studies, draw through `UnchargedNoise`.
+
+Only who draws imports the sampler, whose kernels take long to load: most that tell of noise do not.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
+from .mechanisms import noise_variance
 from .randomness import RandomSource
-from .sampler import draw_noise, noise_variance
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class UnchargedNoise:
 
     def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
         """Independent draws, shape `(size,)`, int64, whatever the part."""
+        from .sampler import draw_noise
+
         return draw_noise(noise.mechanism, noise.parameter, size, self.source)
 
 

@@ -19,7 +19,6 @@ slightly and for a whole vector at a time.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from functools import lru_cache
 
@@ -34,9 +33,6 @@ from .rejection import CoarseFineSampler, build_coarse_fine
 LARGEST_TABLE_SIGMA_SQUARED = 1 << 20
 LARGEST_TABLE_SCALE = 1 << 8
 """Parameters up to which all thresholds are tabulated; beyond, `rejection` is faster."""
-
-EXACT_VARIANCE_SIGMA_SQUARED = 8
-"""From here the variance is sigma^2 to within exp(-2 pi^2 8), far below a float's resolution."""
 
 
 def discrete_gaussian(sigma_squared: Fraction, size: int, source: RandomSource) -> np.ndarray:
@@ -65,25 +61,6 @@ def draw_noise(mechanism: str, parameter: Fraction, size: int, source: RandomSou
     """Noise of the named mechanism with sigma^2 or the scale as parameter, shape `(size,)`."""
     draw = {DISCRETE_GAUSSIAN: discrete_gaussian, DISCRETE_LAPLACE: discrete_laplace}
     return draw[mechanism](parameter, size, source)
-
-
-@lru_cache(maxsize=1024)
-def noise_variance(mechanism: str, parameter: Fraction) -> float:
-    """Exact variance of the noise, as the nearest float up to rounding in the last digits.
-
-    The discrete Gaussian's is sum x^2 w(x) / sum w(x), which falls visibly short of sigma^2 only
-    below sigma^2 of about 2; the discrete Laplace's is 1 / (cosh(1 / scale) - 1).
-    """
-    if mechanism == DISCRETE_LAPLACE:
-        half_inverse = float(1 / (2 * parameter))
-        return 1 / (2 * math.sinh(half_inverse) ** 2) if half_inverse < 350 else 0.0
-    if parameter >= EXACT_VARIANCE_SIGMA_SQUARED:
-        return float(parameter)
-    # Quotients of integers are rounded as a fraction is, and cost a tenth.
-    above, below = parameter.denominator, 2 * parameter.numerator
-    weights = [math.exp(-(x * x * above / below)) for x in range(1, 200)]
-    second_moment = math.fsum(x * x * w for x, w in enumerate(weights, 1))
-    return 2 * second_moment / (1 + 2 * math.fsum(weights))
 
 
 @lru_cache(maxsize=256)

@@ -8,14 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ..pages.document import Document, Link, Section, Table, to_html
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import replacing
 from ..runs.settings import ProductSettings
+from ..runs.stamps import write_parquet
 
 COMPARISON = "comparison.html"
+
+ACCURACY = "accuracy.parquet"
+"""Errors of a run, in its confidential folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +36,17 @@ class Compared:
     settings: ProductSettings
     facts: Mapping[str, str]
     errors: pd.DataFrame
+
+
+def write_errors(run: RunDirectory, errors: pa.Table, name: str = ACCURACY) -> None:
+    """Keep the errors of a release in the run's confidential folder."""
+    write_parquet(run.confidential / name, errors)
+
+
+def read_errors(run: RunDirectory, name: str = ACCURACY) -> pd.DataFrame | None:
+    """The errors that were kept; None where there are none, or none any more."""
+    path = run.confidential / name
+    return pq.read_table(path).to_pandas() if path.exists() else None
 
 
 def labels_of(runs: Sequence[RunDirectory]) -> list[str]:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ...validation.outcome import Failures
-from ...validation.run_files import UnusableRunFile
+from ...validation.outcome import Failures, UnusableRunFile
 from ..ledger.accounting import Guarantee, epsilons
 from ..ledger.charges import Draw, NoiseTerm
 from ..ledger.exact_curve import PrivacyCurve

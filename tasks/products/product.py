@@ -1,7 +1,8 @@
 """What a product is: one record, which the command line, flows, library, `products`, `tune` read.
 
 A product is made in the module `product` of its folder, out of functions of its stages, and is
-found by its name (`registry`). Nothing in it imports Prefect until its order of steps is asked for.
+found by its name (`registry`). What only runs need is imported when it is asked for
+(`registry.later`), Prefect with the order of steps, so that commands that run nothing start fast.
 """
 
 from __future__ import annotations
@@ -10,28 +11,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from ...validation.outcome import Outcome
-from ..ledger.charges import Draw
-from ..ledger.charging import charge_draws, refuse_unlike_ledger
-from ..ledger.identity import digests_to_charge
-from ..pages.document import Block, Document, Section, Table
-from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import write_page
 from ..runs.settings import ProductSettings, RunnerSettings
 from ..runs.settings_files import load_settings
-from ..tables.findings import InputCheck
-from .certificate import Facts
-from .comparison import Compared, errors_or_refused, write_comparison
-from .gate import accept
-from .order import Order
 from .presets import PRESETS
-from .privacy_curves import Curves
-from .statement import Statement
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...validation.outcome import Outcome
+    from ..ledger.charges import Draw
+    from ..pages.document import Block, Document, Section, Table
+    from ..runs.directory import RunDirectory
+    from ..tables.findings import InputCheck
+    from .certificate import Facts
+    from .comparison import Compared
+    from .order import Order
+    from .privacy_curves import Curves
+    from .statement import Statement
 
 
 class Caution(str):
@@ -181,6 +181,9 @@ class Product:
 
         Raises BudgetRefused before any noise is drawn.
         """
+        from ..ledger.charging import charge_draws
+        from ..ledger.identity import digests_to_charge
+
         charge = None if self.charge is None else self.charge(run, settings)
         if charge is not None and settings.is_private:
             charge_draws(
@@ -204,6 +207,9 @@ class Product:
         """
         if self.checks is None:
             raise ValueError(f"{self.name} releases nothing that is checked")
+        from ..ledger.charging import refuse_unlike_ledger
+        from .gate import accept
+
         refuse_unlike_ledger(run, settings)
         return accept(run, settings, self.checks(run, settings))
 
@@ -226,6 +232,8 @@ class Product:
         """A run with its figures; raises InputRefused if truth and errors are both gone."""
         if self.figures is None or self.accuracy is None:
             raise InputRefused(f"There are no figures of {self.name}.")
+        from .comparison import Compared, errors_or_refused
+
         self.compare_with_truth(run, settings)
         errors = errors_or_refused(run, self.accuracy.read(run))
         facts = {"dataset": settings.privacy.dataset, **self.figures.facts(run, settings)}
@@ -237,6 +245,8 @@ class Product:
             return self.compare(runs)
         if self.figures is None:
             raise InputRefused(f"Runs of {self.name} cannot be compared; name runs of one product.")
+        from .comparison import write_comparison
+
         found = [self.compared(run, settings) for run, settings in runs]
         return write_comparison(found, self.figures.keys, self.figures.words)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +58,25 @@ _PACKAGE = __name__.partition(".")[0]
 
 def product(name: str) -> Product:
     """The product of a name; raises KeyError for one that is not in `PRODUCTS`."""
-    module, _, place = PRODUCTS[name].partition(":")
-    return getattr(import_module(f"{_PACKAGE}.{module}"), place)
+    return _loaded(PRODUCTS[name])
+
+
+def later(place: str) -> Callable[..., Any]:
+    """A function of a product that only runs need, as `module:name` within the package.
+
+    Its module is imported when it is called: most of a product is, and takes seconds, where a
+    command asks only what settings cost.
+    """
+    return partial(_called, place)
+
+
+def _called(place: str, *arguments: Any, **named: Any) -> Any:
+    return _loaded(place)(*arguments, **named)
+
+
+def _loaded(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"{_PACKAGE}.{module}"), name)
 
 
 def product_of(run: RunDirectory) -> Product:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from ...validation.outcome import CHECKS_FILE
 from ..pages.document import (
     NONE,
@@ -129,6 +127,8 @@ def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block,
     """
     if not file.exists():
         return ()
+    import pyarrow.parquet as pq  # Slow to load, and only reports of releases have tables.
+
     with pq.ParquetFile(file) as table:
         n_rows, names = table.metadata.num_rows, columns or table.schema_arrow.names
         batches = table.iter_batches(batch_size=MOST_COUNTS, columns=list(names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,3 +53,11 @@ def made(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
 def found(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
     """What an earlier attempt has left, so that the step did nothing."""
     return Made(path, facts or {}, reused=True)
+
+
+def once(path: Path, make: Callable[..., object], *arguments: object) -> Made:
+    """What an earlier attempt has left at a path, or else what `make` makes there of arguments."""
+    if path.exists():
+        return found(path)
+    make(*arguments)
+    return made(path)

@@ -8,15 +8,17 @@ from pyarrow import parquet
 
 from ...validation.supplemental_dhc.run_checks import run_checks
 from ..pages.document import Block
-from ..products.order import INGEST, Order
+from ..products.comparison import read_errors
+from ..products.order import INGEST
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
+from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import has_truth, read_accuracy, write_accuracy
+from .checks.accuracy import has_truth, write_accuracy
 from .checks.comparison import FIGURES, KEYS, facts_of_run
 from .ingest.files import read_plan
 from .ingest.read import check_households, costs, public_plan
-from .measurement.charge import charge_of, measurement_files
+from .measurement.charge import measurement_files
 from .release.certificate import facts_of, statement_of
 from .release.noise import noise_table
 from .release.report import NEIGHBORS, loss_text, report
@@ -24,13 +26,6 @@ from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings
 from .workload.costs import budget_report, curves_of, exact_curve, needed_budget
 from .workload.promise import promise_of
-
-
-def order(run: RunDirectory, settings: SupplementalDhcSettings) -> Order:
-    """The steps of a run."""
-    from .order import order as steps
-
-    return steps(run, settings)
 
 
 def costs_in_words(settings: SupplementalDhcSettings) -> tuple[Block, ...]:
@@ -67,8 +62,8 @@ SUPPLEMENTAL: Product = Product(
     check_input=check_households,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     curves=lambda settings: curves_of(public_plan(settings)),
-    order=order,
-    charge=charge_of,
+    order=later("tasks.supplemental_dhc.order:order"),
+    charge=later("tasks.supplemental_dhc.measurement.charge:charge_of"),
     measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),
     checks=lambda run, settings: run_checks(
         run.root, promise_of(settings), run.unchecked_release, is_private=settings.is_private
@@ -76,7 +71,7 @@ SUPPLEMENTAL: Product = Product(
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     accuracy=Accuracy(
-        read_accuracy,
+        read_errors,
         lambda run, settings: write_accuracy(run),
         lambda run, settings: has_truth(run),
     ),

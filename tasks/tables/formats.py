@@ -11,13 +11,6 @@ import codecs
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from unicodedata import normalize
-
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from .columns import canonical_text
-from .layouts import Field
 
 SEPARATORS = {"|": "pipes", ",": "commas", "\t": "tabs", ";": "semicolons"}
 """What may stand between the fields of a row, and its name in messages."""
@@ -65,39 +58,7 @@ class TextFormat:
         """The decimal mark of numbers between such separators, or in Parquet if there are none."""
         return self.decimal or ("," if separator == ";" else ".")
 
-    def cleaned(self, batch: Mapping[str, pa.Array], decimal: str) -> dict[str, pa.Array]:
-        """Columns with blanks for what is missing, points for decimal commas, and texts in
-        Unicode's normal form C, so that letters agree however they were composed.
-        """
-        return {name: self._cleaned(name, array, decimal) for name, array in batch.items()}
-
-    def _cleaned(self, name: str, array: pa.Array, decimal: str) -> pa.Array:
-        is_number = decimal == "," and name in self.numbers
-        if pa.types.is_dictionary(array.type):
-            return self._cleaned_codes(array, is_number)
-        is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-        if is_number or (self.is_missing is not None and not is_text):
-            return self._cleaned_codes(array.dictionary_encode(), is_number).dictionary_decode()
-        if not is_text:
-            return array
-        array = _composed(array)
-        if not self.missing:
-            return array
-        told = pa.array(sorted(self.missing), array.type)
-        is_missing = pc.is_in(pc.utf8_trim_whitespace(array), value_set=told)
-        return pc.if_else(is_missing, None, array)
-
-    def _cleaned_codes(self, array: pa.DictionaryArray, is_number: bool) -> pa.DictionaryArray:
-        """A column of codes, each distinct one of which is looked at once."""
-        if self.is_missing is None and not is_number and _is_plain(array.dictionary):
-            return array
-        values = [
-            self._value(canonical_text(value, Field("", "text")), is_number)
-            for value in array.dictionary.to_pylist()
-        ]
-        return _recoded(array, values)
-
-    def _value(self, text: str | None, is_number: bool) -> str | None:
+    def value(self, text: str | None, is_number: bool) -> str | None:
         """The text of one cell; None where it is a blank."""
         if text is None or (self.is_missing is not None and self.is_missing(text)):
             return None
@@ -130,22 +91,3 @@ def checked_encoding(name: str) -> str:
             "'windows-1250' or 'shift-jis'"
         )
     return name
-
-
-def _is_plain(values: pa.Array) -> bool:
-    """Whether values are no texts, or in letters that have one form alone."""
-    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-    return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
-
-
-def _composed(texts: pa.Array) -> pa.Array:
-    return texts if _is_plain(texts) else pc.utf8_normalize(texts, form="NFC")
-
-
-def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:
-    """A column with other texts for its distinct values; null where there is none."""
-    told = [normalize("NFC", value) for value in values if value is not None]
-    position = {text: at for at, text in enumerate(dict.fromkeys(told))}
-    number_of = [None if v is None else position[normalize("NFC", v)] for v in values]
-    indices = pa.array(number_of, pa.int32()).take(array.indices)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(list(position), pa.string()))

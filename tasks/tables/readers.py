@@ -23,6 +23,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ..runs.stores import is_url
+from .cleaned import cleaned
 from .findings import UnreadableInput
 from .formats import SEPARATORS
 from .layouts import TableLayout
@@ -166,7 +167,7 @@ def _read_parquet(
                 if told is None:
                     yield {name: _as_integers(file, name, found[name]) for name in columns}
                 else:
-                    yield told.cleaned(found, told.decimal_beside(None))
+                    yield cleaned(told, found, told.decimal_beside(None))
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
 
@@ -298,7 +299,7 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
         for batch in reader:
             n_rows += batch.num_rows
             found = {name: batch.column(name) for name in columns}
-            yield found if file.format is None else file.format.cleaned(found, decimal)
+            yield found if file.format is None else cleaned(file.format, found, decimal)
     except pa.ArrowException:
         raise file.unreadable(
             "the rows are not delimited text under the header",
@@ -356,7 +357,7 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
         if cut and not n_wrong:
             lines = characters.reshape(-1, line_length + len(line_end))
             found = {name: _slice(lines, layout, name) for name in columns}
-            yield found if told is None else told.cleaned(found, told.decimal_beside(None))
+            yield found if told is None else cleaned(told, found, told.decimal_beside(None))
     if n_wrong:
         raise file.unreadable(*wrong_length, count=n_wrong)
 

@@ -2,135 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
-import pandas as pd
-from pyarrow import parquet
-
-from ...geography.levels import Spine
-from ..census.declared_input import DeclaredInput
-from ..census.inputs import IngestResult
 from ..census.queries import spelt_like
 from ..ledger.summary import REPORT_DELTA
 from ..noise.mechanisms import noise_deviation
-from ..pages.document import NONE, Block, Document, Section, Table
+from ..pages.document import NONE, Block, Section, Table
 from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon
-from ..products.gate import compared
-from ..products.order import Order
-from ..products.product import END, Accuracy, Caution, Charge, Product, Shown, noted
-from ..runs.directory import RunDirectory
+from ..products.product import Accuracy, Product, noted
+from ..products.registry import later
 from ..runs.errors import InputRefused
-from .checks.accuracy.in_brief import errors_in_brief, errors_of_totals
-from .checks.accuracy.queries import read_accuracy, records_by_block
-from .checks.accuracy.run import accuracy_report, write_comparison, write_run_accuracy
-from .checks.pieces import outcomes_of_pieces, sizes_of_pieces
-from .estimation.estimators import refuse_settings
-from .estimation.full_information import algebra_of
-from .estimation.largest_solve import (
-    SolveSize,
-    gigabytes,
-    largest_solve,
-    memory_of_machine,
-    refuse_large_solves,
-    remedy,
-)
-from .ingest.earlier import held_answers
-from .ingest.ingest import check_input_of, refuse_large_deltas
-from .intervals.sizes import PosteriorSize, why_no_margins
-from .measurement.charge import charge_of, measurement_files
-from .measurement.constrain import checked_spines, spending_on_exact_answers
-from .paths import spine_folder
-from .published.read import check_measurements, refuse_missing_folder
+from .estimation.largest_solve import largest_solve, told_size
+from .estimation.refusals import refuse_settings
 from .published.settings import EstimateSettings
-from .release.certificate import facts_of, facts_of_run
-from .release.margins import has_margins, universes_without_margins
-from .release.report import report, solves_table
 from .settings import TopdownSettings
-from .spine.files import read_spine
-from .spine.redundant import (
-    redundant_spending,
-    redundant_spending_of_geography,
-    redundant_spending_of_run,
-)
-from .spine.summary import has_summary, write_summary
-from .workload.costs import budget_report, costs
-from .workload.idle import unmeasured_attributes
+from .workload.costs import costs
 from .workload.margins import total_for_margin
 from .workload.privacy_curve import curves_of
-
-
-def order(run: RunDirectory, settings: TopdownSettings) -> Order:
-    """The steps of a topdown run."""
-    from .order import order as steps
-
-    return steps(run, settings)
-
-
-def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
-    """The steps of an estimate run."""
-    from .order import order_of_estimate as steps
-
-    return steps(run, settings)
-
-
-def refuse_estimate(settings: TopdownSettings) -> None:
-    """Refuse what cannot be estimated or found, and what a topdown run refuses."""
-    if not settings.compiled_census.has_blocks:
-        raise InputRefused(
-            "The measurements are of a declared census; estimate reads those of the census of 2020 "
-            "alone, so continue the run that measured instead."
-        )
-    refuse_settings(settings)
-    refuse_missing_folder(settings)
-
-
-def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> Iterator[Block]:
-    """Hold the settings to the records, and build the spines; raises InputRefused."""
-    refuse_large_deltas(settings, accepted.n_records)
-    if not settings.input.awaited:
-        held_answers(settings, accepted)
-    for universe, spine, held in checked_spines(settings, accepted.geography, accepted.public):
-        yield from noted(unmeasured_attributes(settings, universe))
-        yield from noted(redundant_spending(settings, universe, spine))
-        yield from noted(spending_on_exact_answers(settings, universe, spine, held))
-        records = accepted.known_records(universe)
-        yield from _told(universe, largest_solve(settings, universe, spine, records))
-        yield from _no_margins(settings, universe, spine)
-
-
-def _told(universe: str, size: SolveSize) -> Iterator[Block]:
-    """The largest solve of a universe in words, with a warning where it may not fit."""
-    yield f"{universe}: largest solve {size.sentence()}."
-    memory = memory_of_machine()
-    if size.n_bytes > memory:
-        yield Caution(
-            f"the largest solve of {universe} may take {gigabytes(size.n_bytes)}, and this machine "
-            f"has {gigabytes(memory)}. {remedy(universe, size)}"
-        )
-
-
-def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Iterator[Caution]:
-    """That the tables of a universe will have no margins, and why.
-
-    An area may be known to have no records of some types, and then has fewer combinations.
-    """
-    if not has_margins(settings):
-        return
-    algebra = algebra_of(settings, universe)
-    types = np.ones((spine.n_blocks, int(algebra.cell_type.max()) + 1), dtype=bool)
-    why = why_no_margins(universe, PosteriorSize.of(algebra, types))
-    if why is not None:
-        yield Caution(f"{why}. The release is made without them, and there are no intervals either")
-
-
-def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Block]:
-    """Check measurements, geography and state totals as an estimate run does; write nothing."""
-    check_measurements(settings)
-    yield from ()
 
 
 def _exactly(cost: Mapping[str, Any]) -> str:
@@ -148,12 +38,6 @@ def costs_with_sizes(settings: TopdownSettings) -> dict[str, Any]:
         universe: cost | {"largest_solve": asdict(largest_solve(settings, universe))}
         for universe, cost in costs(settings).items()
     }
-
-
-def charge_within_memory(run: RunDirectory, settings: TopdownSettings) -> Charge:
-    """What a run is charged for; raises InputRefused where its estimates will not fit here."""
-    refuse_large_solves(settings)
-    return charge_of(run, settings)
 
 
 def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
@@ -194,86 +78,13 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
                 first,
                 Table((*headers, "margin, 95 %"), queries),
                 Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),
-                *_told(universe, largest_solve(settings, universe)),
+                *told_size(universe, largest_solve(settings, universe)),
             ),
         )
-    yield from noted(redundant_spending_of_geography(settings))
+    if not settings.geography.bypass:  # To build a spine takes more than the rest.
+        from .spine.redundant import redundant_spending_of_geography
 
-
-def _rows_released(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
-    return {
-        universe: parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
-        for universe in settings.run.universes
-    }
-
-
-def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
-    """What is in the release, and where its errors are."""
-    rows = _rows_released(run, settings)
-    yield f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."
-    for why in universes_without_margins(run, settings).values():
-        yield Caution(f"{why}.")
-    if accuracy_report(run).exists():
-        kind = "accuracy, confidential" if settings.input.confidential else "accuracy"
-        yield f"{kind}: {accuracy_report(run)}"
-
-
-def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
-    """What is in a release from measurements alone."""
-    for universe, rows in _rows_released(run, settings).items():
-        yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
-
-
-def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str]) -> Iterator[Shown]:
-    """Budgets, geounits, solves and errors, as they are known."""
-    if not stages:
-        yield from _budgets(settings)
-    if any(stage.endswith(" constraints") for stage in stages):
-        for universe in settings.run.universes:
-            spine = read_spine(spine_folder(run, universe))
-            rows = tuple(
-                (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
-            )
-            table = Table(("geolevel", "geounits", "bypassed"), rows)
-            yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
-    if any(stage.endswith("microdata") for stage in stages):
-        about = "Every least-squares and rounding problem, by how it ended"
-        yield Shown("solver-outcomes", about, narrow_solves(solves_table(run)))
-    if stages == END:
-        errors = errors_in_brief(run, settings)
-        if errors is not None:
-            about = "Errors by level, beside the standard deviation that the budget implies"
-            yield Shown("accuracy", about, errors)
-
-
-def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
-    """What every query at every geolevel is measured with, in rounded figures."""
-    for universe in settings.run.universes:
-        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        rows = tuple(
-            (
-                query["geolevel"],
-                query["query"],
-                f"{100 * float(Fraction(query['share'])):.3g} %",
-                f"{noise_deviation(query):.3g}",
-            )
-            for query in report["queries"]
-        )
-        rho = report["rho"] if report["rho"] == "inf" else f"{float(Fraction(report['rho'])):.4g}"
-        yield Shown(
-            f"budget-{universe}",
-            f"Budget of {universe}: rho {rho}",
-            Table(("geolevel", "query", "share of the budget", "noise s.d."), rows),
-        )
-
-
-def narrow_solves(table: Table) -> Table:
-    """The report's table of solves, in as many columns as a page of 1280 pixels has room for."""
-    rows = tuple(
-        (f"{universe}, {geolevel}", stage, f"{solver}: {status}", solves, relaxed, residual)
-        for universe, geolevel, stage, solver, status, solves, relaxed, _, residual, _ in table.rows
-    )
-    return Table(("of", "stage", "how", "solves", "relaxed", "largest residual"), rows)
+        yield from noted(redundant_spending_of_geography(settings))
 
 
 def needed(settings: TopdownSettings, target: str, margin: int) -> str:
@@ -299,62 +110,49 @@ def needed(settings: TopdownSettings, target: str, margin: int) -> str:
     )
 
 
-def document(
-    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
-) -> Document:
-    """The report, with a map of errors where the input is public."""
-    truth = None if settings.input.confidential else records_by_block(run, settings)
-    return report(run, settings, accuracy, truth)
-
-
-def rewritten(run: RunDirectory, settings: TopdownSettings) -> None:
-    """Make the spine's summary again if it is missing, and the errors while the truth is there."""
-    for universe in settings.run.universes:
-        if not has_summary(run, universe):
-            write_summary(run, settings, universe)
-    compared(run, settings, lambda: write_run_accuracy(run, settings))
-
-
 TOPDOWN: Product = Product(
     settings=TopdownSettings,
     costs=costs_with_sizes,
     costs_in_words=costs_in_words,
     refuse=refuse_settings,
-    check_input=check_input_of,
-    fits=fits,
+    check_input=later("tasks.topdown.ingest.ingest:check_input_of"),
+    fits=later("tasks.topdown.fits:fits"),
     needed=needed,
     curves=lambda settings: curves_of(
         [settings.budget_of(universe) for universe in settings.run.universes]
     ),
-    order=order,
-    sizes=sizes_of_pieces,
-    charge=charge_within_memory,
-    measurement_files=measurement_files,
-    notes=redundant_spending_of_run,
-    checks=outcomes_of_pieces,
-    statement=lambda run, settings: facts_of(settings).statement,
-    facts=facts_of_run,
-    accuracy=Accuracy(read_accuracy, in_brief=errors_of_totals),
-    document=document,
-    summary=summary,
-    shown=shown,
-    compare=write_comparison,
-    rewritten=rewritten,
+    order=later("tasks.topdown.order:order"),
+    sizes=later("tasks.topdown.checks.pieces:sizes_of_pieces"),
+    charge=later("tasks.topdown.fits:charge_within_memory"),
+    measurement_files=later("tasks.topdown.measurement.charge:measurement_files"),
+    notes=later("tasks.topdown.spine.redundant:redundant_spending_of_run"),
+    checks=later("tasks.topdown.checks.pieces:outcomes_of_pieces"),
+    statement=later("tasks.topdown.release.certificate:statement_of_run"),
+    facts=later("tasks.topdown.release.certificate:facts_of_run"),
+    accuracy=Accuracy(
+        later("tasks.topdown.checks.accuracy.queries:read_accuracy"),
+        in_brief=later("tasks.topdown.checks.accuracy.in_brief:errors_of_totals"),
+    ),
+    document=later("tasks.topdown.shown:document"),
+    summary=later("tasks.topdown.shown:summary"),
+    shown=later("tasks.topdown.shown:shown"),
+    compare=later("tasks.topdown.checks.accuracy.run:write_comparison"),
+    rewritten=later("tasks.topdown.shown:rewritten"),
 )
 
 ESTIMATE: Product = Product(
     settings=EstimateSettings,
     costs=costs,
     costs_in_words=costs_in_words,
-    refuse=refuse_estimate,
-    fits=fits_measurements,
+    refuse=later("tasks.topdown.fits:refuse_estimate"),
+    fits=later("tasks.topdown.fits:fits_measurements"),
     needed=needed,
-    order=order_of_estimate,
-    checks=outcomes_of_pieces,
-    facts=lambda run, settings: facts_of(settings),
-    accuracy=Accuracy(read_accuracy),
-    document=document,
-    summary=summary_of_estimate,
-    shown=shown,
-    rewritten=rewritten,
+    order=later("tasks.topdown.order:order_of_estimate"),
+    checks=later("tasks.topdown.checks.pieces:outcomes_of_pieces"),
+    facts=later("tasks.topdown.release.certificate:facts_of_estimate"),
+    accuracy=Accuracy(later("tasks.topdown.checks.accuracy.queries:read_accuracy")),
+    document=later("tasks.topdown.shown:document"),
+    summary=later("tasks.topdown.shown:summary_of_estimate"),
+    shown=later("tasks.topdown.shown:shown"),
+    rewritten=later("tasks.topdown.shown:rewritten"),
 )

@@ -10,9 +10,10 @@ from ...validation.trips.run_checks import run_checks
 from ..pages.document import Block, Table
 from ..pages.numbers import shown_delta, shown_epsilon
 from ..products.certificate import Facts
-from ..products.order import INGEST, Order
+from ..products.order import INGEST
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Caution, Figures, Product, Shown
+from ..products.registry import later
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
 from .checks.accuracy import has_truth, read_accuracy, write_accuracy
@@ -20,7 +21,7 @@ from .checks.comparison import FIGURES, KEYS, facts_of_run
 from .checks.expected import settings_of_release
 from .ingest.files import plan_of, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, costs, public_shape, refuse_delta_of
-from .measurement.charge import charge_of, measurement_files
+from .measurement.charge import measurement_files
 from .release.certificate import facts_of, statement_of
 from .release.false_cells import false_cells
 from .release.report import report
@@ -31,13 +32,6 @@ from .workload.costs import budget_report, needed_budget, needed_split
 from .workload.exact_loss import curves_of, exact_curve
 from .workload.plan import Plan, make_plan
 from .workload.promise import expected_of
-
-
-def order(run: RunDirectory, settings: TripsSettings) -> Order:
-    """The steps of a run."""
-    from .order import order as steps
-
-    return steps(run, settings)
 
 
 def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:
@@ -134,8 +128,8 @@ TRIPS: Product = Product(
     needed=needed,
     needed_at_once=needed_at_once,
     curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
-    order=order,
-    charge=charge_of,
+    order=later("tasks.trips.order:order"),
+    charge=later("tasks.trips.measurement.charge:charge_of"),
     measurement_files=lambda run, settings: measurement_files(run, plan_of(run, settings)),
     checks=lambda run, settings: run_checks(
         run.root,

@@ -6,7 +6,7 @@ Their first argument after the run is the model of the search's settings.
 from __future__ import annotations
 
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, found, made
+from ..runs.handles import Made, made, once
 from ..runs.settings_files import frozen_settings
 from ..runs.steps import step
 from .settings import TuneSettings
@@ -31,7 +31,4 @@ def prepare(run: RunDirectory, model: type[TuneSettings], trial: str) -> Made:
 def replicate(run: RunDirectory, model: type[TuneSettings], trial: str, seed: int) -> Made:
     """Measure, estimate and judge one replicate of a trial."""
     path = replicate_path(run, trial, seed)
-    if path.exists():
-        return found(path)
-    run_replicate(run, frozen_settings(model, run.settings), trial, seed)
-    return made(path)
+    return once(path, run_replicate, run, frozen_settings(model, run.settings), trial, seed)

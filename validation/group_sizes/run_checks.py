@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, unusable_files_fail
+from ..run_files import UnusableRunFile, check_text, unusable_files_fail
 from .privacy_loss import (
     HIERARCHY,
     Promise,
@@ -28,7 +27,6 @@ from .privacy_loss import (
 )
 
 UNIVERSE = "groups"
-STAMP_LINE = b"# NOT PRIVATE\n"
 
 CHECKS: Mapping[str, str] = {
     "privacy_accounting": "shares add to one, noise covers what a person can change at every level",
@@ -75,7 +73,8 @@ def run_checks(
         plan = read_plan(root)
         is_relaxed = plan["mechanism"] in RELAXED
         levels = released_counts(root, release)
-        check_text(release, is_private=is_private, failures=validity)
+        for name in ("group_sizes", "group_totals"):
+            check_text(release, name, is_private=is_private, failures=validity)
         if min(int(counts.min()) for counts in levels) < 0:
             validity.add("a count is negative")
         found = count_violations(root, levels)
@@ -140,28 +139,6 @@ def count_violations(root: Path, levels: list[np.ndarray]) -> Violations:
         wrong += int((sums != above).sum())
         n_parents += above.size
     return Violations(wrong, n_parents, sum(int(level.sum()) != groups for level in levels))
-
-
-def check_text(release: Path, *, is_private: bool, failures: Failures) -> None:
-    """The text files hold the rows of the Parquet files, and both the stamp they must have."""
-    for name in ("group_sizes", "group_totals"):
-        path = release / f"{name}.csv"
-        with path.open("rb") as file:
-            is_stamped = file.read(len(STAMP_LINE)) == STAMP_LINE
-        metadata = pq.read_schema(release / f"{name}.parquet").metadata or {}
-        if is_stamped == is_private or (b"spineflow" in metadata) == is_private:
-            failures.add(f"{name} has the stamp of a run that is not private, or lacks it")
-        table = pq.read_table(release / f"{name}.parquet").replace_schema_metadata(None)
-        text = pyarrow.csv.read_csv(
-            path,
-            read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped)),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types={field.name: field.type for field in table.schema},
-                strings_can_be_null=False,
-            ),
-        )
-        if not text.equals(table):
-            failures.add(f"{name}.csv does not hold the rows of {name}.parquet")
 
 
 def check_totals(root: Path, release: Path, levels: list[np.ndarray], failures: Failures) -> None:

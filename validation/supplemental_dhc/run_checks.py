@@ -14,11 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, unusable_files_fail
+from ..run_files import UnusableRunFile, check_text, unusable_files_fail
 from .privacy_loss import (
     CODES,
     Promise,
@@ -30,7 +29,6 @@ from .privacy_loss import (
 )
 
 UNIVERSE = "people_in_households"
-STAMP_LINE = b"# NOT PRIVATE\n"
 COLUMNS = (
     *("table", "level", "region", "iteration", "cell", "label"),
     *("noisy", "estimate", "low", "high"),
@@ -107,7 +105,7 @@ def run_checks(
         check_measurements(root, privacy)
     with unusable_files_fail(layout, faithful, possible):
         rows = released(release)
-        check_text(release, is_private=is_private, failures=layout)
+        check_text(release, "supplemental_dhc", is_private=is_private, failures=layout)
         check_rows(root, rows, layout)
         if not layout.count:
             check_faithful(root, rows, faithful)
@@ -121,28 +119,6 @@ def released(release: Path) -> pd.DataFrame:
     if tuple(table.schema.names) != COLUMNS:
         raise UnusableRunFile("supplemental_dhc.parquet does not have the columns of its layout")
     return table.to_pandas()
-
-
-def check_text(release: Path, *, is_private: bool, failures: Failures) -> None:
-    """The text holds the rows of the Parquet file, and both the stamp they must have."""
-    path = release / "supplemental_dhc.csv"
-    with path.open("rb") as file:
-        is_stamped = file.read(len(STAMP_LINE)) == STAMP_LINE
-    table = pq.read_table(path.with_suffix(".parquet"))
-    metadata = table.schema.metadata or {}
-    if is_stamped == is_private or (b"spineflow" in metadata) == is_private:
-        failures.add("the release has the stamp of a run that is not private, or lacks it")
-    table = table.replace_schema_metadata(None)
-    text = pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped)),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types={field.name: field.type for field in table.schema},
-            strings_can_be_null=False,
-        ),
-    )
-    if not text.equals(table):
-        failures.add("supplemental_dhc.csv does not hold the rows of supplemental_dhc.parquet")
 
 
 def expected_rows(root: Path) -> set[tuple[str, str, str, str, int]]:

@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, unusable_files_fail
+from ..run_files import STAMP_LINE, UnusableRunFile, check_text, unusable_files_fail
 from .privacy_loss import ExpectedTrips, check_losses
 from .run_files import (
     TripsTree,
@@ -28,7 +28,6 @@ from .run_files import (
 )
 
 UNIVERSE = "trips"
-NOT_PRIVATE = "NOT PRIVATE"
 
 ALWAYS: Mapping[str, str] = {
     "measurements_are_complete": "every node that was to be measured was measured exactly once",
@@ -135,27 +134,10 @@ def _check_table(
 ) -> None:
     own = failures["table_is_the_estimates"]
     with unusable_files_fail(own):
-        table = pq.read_table(folder / "trips.parquet")
-        stamp = (table.schema.metadata or {}).get(b"spineflow", b"").decode()
-        if (stamp == NOT_PRIVATE) == is_private:
-            own.add("trips.parquet is stamped NOT PRIVATE or not, against the settings")
-        with (folder / "trips.csv").open("rb") as file:
-            is_stamped = file.readline().strip() == f"# {NOT_PRIVATE}".encode()
-        if is_stamped == is_private:
-            own.add("trips.csv is stamped NOT PRIVATE or not, against the settings")
+        table = check_text(folder, "trips", is_private=is_private, failures=own)
         names = [column["name"] for column in tree.columns]
         if table.column_names != [*names, "count"]:
             raise UnusableRunFile("trips.parquet has other columns than the input")
-        text = pacsv.read_csv(
-            folder / "trips.csv",
-            read_options=pacsv.ReadOptions(skip_rows=int(is_stamped)),
-            convert_options=pacsv.ConvertOptions(
-                column_types={field.name: field.type for field in table.schema},
-                strings_can_be_null=False,
-            ),
-        )
-        if not text.equals(table.replace_schema_metadata(None)):
-            own.add("trips.csv and trips.parquet have different rows")
         parts = []
         for number, areas in enumerate(tree.areas):
             column = next(
@@ -193,7 +175,7 @@ def _check_range_queries(
 def _check_range_text(folder: Path, table: pa.Table, failures: Failures) -> None:
     """The range queries as text hold the rows of those as Parquet."""
     with (folder / "range_queries.csv").open("rb") as file:
-        is_stamped = file.readline().strip() == f"# {NOT_PRIVATE}".encode()
+        is_stamped = file.readline() == STAMP_LINE
     types = {
         field.name: pa.string() if pa.types.is_dictionary(field.type) else field.type
         for field in table.schema

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
-from ...runs.stamps import write_parquet
 from ..ingest.counts import GroupCounts, read_counts
 from ..ingest.household_ingest import run_parameters as household_parameters
 from ..ingest.ingest import run_parameters, run_regions, run_universe
@@ -30,9 +28,6 @@ from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
 from ..workload.iterations import N_CELLS
 from ..workload.tabulations import NOT_MEASURED, HouseholdTabulation
-
-ACCURACY = "accuracy.parquet"
-"""Errors of a run, in its confidential folder."""
 
 
 def has_truth(run: RunDirectory, settings: DetailedGroupsSettings) -> bool:
@@ -50,13 +45,7 @@ def has_truth(run: RunDirectory, settings: DetailedGroupsSettings) -> bool:
 def write_accuracy(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     """Write the errors of every level to the confidential folder of the run."""
     table = pa.Table.from_pylist(list(_errors(run, settings)))
-    write_parquet(run.confidential / ACCURACY, table)
-
-
-def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
-    """What `write_accuracy` wrote, None if it is gone; columns as `level_errors` gives them."""
-    path = run.confidential / ACCURACY
-    return pq.read_table(path).to_pandas() if path.exists() else None
+    write_errors(run, table)
 
 
 def level_errors(
@@ -116,9 +105,9 @@ def has_household_truth(run: RunDirectory, settings: DetailedHouseholdsSettings)
 
 
 def write_household_accuracy(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
-    """The same of a run of households, by tabulation and level; `read_accuracy` reads them."""
+    """The same of a run of households, by tabulation and level."""
     rows = list(_household_errors(run, household_parameters(run, settings)))
-    write_parquet(run.confidential / ACCURACY, pa.Table.from_pylist(rows))
+    write_errors(run, pa.Table.from_pylist(rows))
 
 
 def table_errors(

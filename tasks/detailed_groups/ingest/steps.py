@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...ledger.identity import refuse_changed_input
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
@@ -24,16 +27,23 @@ from .ingest import (
 )
 
 
-@step("ingest detailed groups", DetailedGroupsSettings, run_name="ingest")
-def ingest(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
-    """Check parameters, persons and geography; write what is public, and persons in confidence."""
+def _ingested(
+    run: RunDirectory, settings: Any, ingest: Callable[[RunDirectory, Any], None]
+) -> Made:
+    """What an ingest makes, unless it is there already and still what was read."""
     path = shards_file(run)
     if path.exists():
         refuse_changed_input(run, settings)
         refuse_edited_parameters(run)
         return found(path, public_digests(run))
-    ingest_input(run, settings)
+    ingest(run, settings)
     return made(path, public_digests(run))
+
+
+@step("ingest detailed groups", DetailedGroupsSettings, run_name="ingest")
+def ingest(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
+    """Check parameters, persons and geography; write what is public, and persons in confidence."""
+    return _ingested(run, settings, ingest_input)
 
 
 @step("count groups", DetailedGroupsSettings, run_name="count-{region_type}-{level}")
@@ -56,13 +66,7 @@ def count(
 @step("ingest detailed households", DetailedHouseholdsSettings, run_name="ingest")
 def ingest_households(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Made:
     """Check parameters, tables and totals; write what is public, and householders in confidence."""
-    path = shards_file(run)
-    if path.exists():
-        refuse_changed_input(run, settings)
-        refuse_edited_parameters(run)
-        return found(path, public_digests(run))
-    ingest_households_input(run, settings)
-    return made(path, public_digests(run))
+    return _ingested(run, settings, ingest_households_input)
 
 
 @step("count households", DetailedHouseholdsSettings, run_name="count-{region_type}-{level}")

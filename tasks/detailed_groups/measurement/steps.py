@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, once
 from ...runs.steps import step
 from ..paths import (
     Shard,
@@ -32,10 +32,7 @@ def measure_totals(
     """Publish the noisy totals that choose a shard's tables; they are never drawn again."""
     part = _shard(run, region_type, level, shard)
     path = stage_1_file(run, part)
-    if path.exists():
-        return found(path)
-    measure_totals_once(run, settings, part)
-    return made(path)
+    return once(path, measure_totals_once, run, settings, part)
 
 
 @step(
@@ -50,10 +47,7 @@ def measure_tables(
     """Publish a shard's noisy counts; they are never drawn again."""
     part = _shard(run, region_type, level, shard)
     path = measured_file(run, part)
-    if path.exists():
-        return found(path)
-    measure_tables_once(run, settings, part)
-    return made(path)
+    return once(path, measure_tables_once, run, settings, part)
 
 
 @step(
@@ -73,10 +67,7 @@ def measure_households(
     """Publish a shard's noisy counts of households by type or tenure; never drawn again."""
     part = _shard(run, region_type, level, shard)
     path = household_file(run, table, part)
-    if path.exists():
-        return found(path)
-    measure_once(run, settings, table, part)
-    return made(path)
+    return once(path, measure_once, run, settings, table, part)
 
 
 def _shard(run: RunDirectory, region_type: str, level: int, name: str) -> Shard:

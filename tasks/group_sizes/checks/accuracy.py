@@ -5,16 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
-from ...runs.stamps import write_parquet
 from ..estimation.estimate import estimated_counts
 from ..ingest.files import read_plan, read_regions, true_counts
 from ..paths import UNIVERSE
-
-ACCURACY = "accuracy.parquet"
-"""Errors of a run, in its confidential folder."""
 
 
 def has_truth(run: RunDirectory) -> bool:
@@ -44,14 +40,4 @@ def write_accuracy(run: RunDirectory) -> None:
             )
         )
     table = pa.Table.from_pandas(pd.concat(frames), preserve_index=False)
-    write_parquet(run.confidential / ACCURACY, table)
-
-
-def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
-    """What `write_accuracy` wrote, None if it is gone: one row a level and size.
-
-    Columns: level, size, regions, groups (true number of groups of that size in the level),
-    absolute_error (summed over the level's regions).
-    """
-    path = run.confidential / ACCURACY
-    return pq.read_table(path).to_pandas() if path.exists() else None
+    write_errors(run, table)

@@ -17,7 +17,7 @@ FIGURES = {
 
 
 def by_level(errors: pd.DataFrame) -> pd.DataFrame:
-    """Errors by level, from those by level and size that `read_accuracy` gives."""
+    """Errors by level, from those by level and size that `write_accuracy` keeps."""
     of_level = errors.groupby("level", sort=False)
     figures = of_level.agg({"absolute_error": "sum", "regions": "first"}).reset_index()
     figures["error_per_region"] = figures["absolute_error"] / figures["regions"]

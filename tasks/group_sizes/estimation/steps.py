@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, once
 from ...runs.steps import step
 from ..ingest.files import read_plan
 from ..paths import estimates_file
@@ -15,7 +15,4 @@ from .estimate import estimate_run
 def estimate(run: RunDirectory, settings: GroupSizesSettings) -> Made:
     """Find the counts of all levels from the noisy vectors, by the mechanism of the plan."""
     path = estimates_file(run, read_plan(run).levels[-1].level)
-    if path.exists():
-        return found(path)
-    estimate_run(run, settings)
-    return made(path)
+    return once(path, estimate_run, run, settings)

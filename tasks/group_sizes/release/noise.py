@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...noise.sampler import noise_variance
+from ...noise.mechanisms import noise_variance
 from ...pages.document import NONE, Section, Table
 from ..workload.plan import Plan
 

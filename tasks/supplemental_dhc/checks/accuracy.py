@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
-from ...runs.stamps import write_parquet
 from ..estimation.estimate import estimated, noisy_counts
 from ..ingest.files import read_areas, read_plan, true_counts
 from ..paths import UNIVERSE
@@ -16,9 +15,6 @@ from ..release.tables import released_rows
 from ..workload.measures import ITERATION_NAMES
 from ..workload.plan import Plan
 from ..workload.rows import ROWS
-
-ACCURACY = "accuracy.parquet"
-"""Errors of a run, in its confidential folder."""
 
 
 def has_truth(run: RunDirectory) -> bool:
@@ -49,13 +45,7 @@ def write_accuracy(run: RunDirectory) -> None:
         covered=("covered", "mean"),
     )
     table = pa.Table.from_pandas(found.reset_index(), preserve_index=False)
-    write_parquet(run.confidential / ACCURACY, table)
-
-
-def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
-    """What `write_accuracy` wrote, None if it is gone."""
-    path = run.confidential / ACCURACY
-    return pq.read_table(path).to_pandas() if path.exists() else None
+    write_errors(run, table)
 
 
 def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:

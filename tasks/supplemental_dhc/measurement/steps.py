@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, once
 from ...runs.steps import step
 from ..paths import measurement_file
 from ..settings import SupplementalDhcSettings
@@ -14,7 +14,4 @@ from .measure import measure_level
 def measure(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -> Made:
     """Publish a level's noisy counts; what is published is never drawn again."""
     path = measurement_file(run, level)
-    if path.exists():
-        return found(path)
-    measure_level(run, settings, level)
-    return made(path)
+    return once(path, measure_level, run, settings, level)

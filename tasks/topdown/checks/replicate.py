@@ -33,8 +33,8 @@ from ..estimation.estimators import (
     ESTIMATE,
     estimation_order,
     estimator_of,
-    refuse_settings,
 )
+from ..estimation.refusals import refuse_settings
 from ..ingest.ingest import ingest_input
 from ..measurement.constrain import constrain_universe
 from ..measurement.measure import measure_once

@@ -27,7 +27,7 @@ from ..estimation.public_facts import known_totals, possible_types
 from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas
 from ..settings import TopdownSettings
 from ..spine.build import spines_of
-from ..spine.families import structural_zeros
+from ..workload.zeros import structural_zeros
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from ...census.queries import MarginalQuery, marginal_query, normalize_query_name
-from ...noise.sampler import noise_variance
+from ...noise.mechanisms import noise_variance
 from ...runs.errors import InputRefused
 from ..estimation.query_algebra import QueryAlgebra
 from ..intervals.answers import ProductAnswers

@@ -18,8 +18,9 @@ from ....geography.levels import Spine
 from ...answers.estimates import read_estimates
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
-from ..spine.families import Family, possible_cells
+from ..spine.families import Family
 from ..spine.shards import Shard
+from ..workload.zeros import possible_cells
 from .estimate import ShardInput, shards_below
 from .parent import SolveRecord
 

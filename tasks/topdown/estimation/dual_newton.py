@@ -52,6 +52,7 @@ from .dual_kernels import (
     counted_rows,
     movable_cells,
 )
+from .wide import BLOCK_ENTRIES
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
 """Of the rounds, relative to the precision of a row: it falls after rounds that were easy, and
@@ -75,22 +76,6 @@ FORCING = 1e-1
 """Largest remainder of a linear system, relative to its right-hand side."""
 STALE = 40
 """Iterations of a linear system after which its preconditioner is made anew."""
-BLOCK_ENTRIES = 5 * 10**7
-"""Most entries of the children's blocks (0.4 GB); with more the diagonal has to do."""
-
-
-MANY, MANY_UNTOLD = 2500, 300
-"""Cells above which a pass is wide: in any case, and where no query tells all of them apart."""
-
-
-def is_wide(cells: int, told: int) -> bool:
-    """Whether a pass has too many cells for matrices of cells by cells, or so many, of which a
-    query tells `told` apart at most, that these would be singular.
-
-    >>> is_wide(2016, told=2016), is_wide(2016, told=252)
-    (False, True)
-    """
-    return cells > MANY or (cells > MANY_UNTOLD and told < cells)
 
 
 @dataclass(frozen=True, eq=False)

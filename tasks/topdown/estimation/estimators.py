@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 from ....geography.levels import Spine
 from ...runs.directory import RunDirectory
-from ...tables.geometry import refuse_unfit_geometry
 from ..settings import TopdownSettings
-from ..spine.build import spines_of
 from ..spine.shards import Shard
 from ..workload.sections import Estimator as EstimatorName
 from . import block_by_block, estimate, full_information
-from .largest_solve import refuse_large_solves
 from .parent import SolveRecord
 
 COMBINE, ESTIMATE = "combine", "estimate"
@@ -54,18 +51,6 @@ ESTIMATORS: Mapping[EstimatorName, Estimator] = {
 def estimator_of(settings: TopdownSettings) -> Estimator:
     """The estimator that the settings ask for."""
     return ESTIMATORS[settings.run.estimator]
-
-
-def refuse_settings(settings: TopdownSettings) -> None:
-    """Refuse what makes no spine, what the estimator cannot estimate, solves that memory cannot
-    hold, and unreadable geometry.
-
-    Raises InputRefused.
-    """
-    spines_of(settings).check()
-    estimator_of(settings).refuse(settings)
-    refuse_large_solves(settings)
-    refuse_unfit_geometry(settings.input.geometry)
 
 
 def estimation_order(

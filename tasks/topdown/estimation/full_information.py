@@ -33,8 +33,9 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..paths import combined_file
 from ..settings import TopdownSettings
-from ..spine.families import Family, structural_zeros
+from ..spine.families import Family
 from ..spine.shards import Shard
+from ..workload.zeros import structural_zeros
 from .combined_files import read_combined, write_combined
 from .estimate import (
     ShardInput,

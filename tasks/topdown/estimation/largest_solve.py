@@ -30,10 +30,12 @@ import numpy as np
 from ....geography.levels import Spine
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
+from ...pages.document import Block
+from ...products.product import Caution
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
-from ..spine.families import possible_cells
-from .dual_newton import BLOCK_ENTRIES, is_wide
+from ..workload.zeros import possible_cells
+from .wide import BLOCK_ENTRIES, is_wide
 
 PER_CELL, PER_QUERY, PER_CHILD = 20.0, 10.0, 30.0
 """Numbers of eight bytes in memory for a cell, a cell and query, and a cell and child."""
@@ -245,3 +247,14 @@ def _n_bytes(solver: str, cells: int, children: int, queries: int, rows: int) ->
     if solver == "active set":
         numbers += children * cells**2
     return int(8 * numbers)
+
+
+def told_size(universe: str, size: SolveSize) -> Iterator[Block]:
+    """The largest solve of a universe in words, with a warning where it may not fit."""
+    yield f"{universe}: largest solve {size.sentence()}."
+    memory = memory_of_machine()
+    if size.n_bytes > memory:
+        yield Caution(
+            f"the largest solve of {universe} may take {gigabytes(size.n_bytes)}, and this machine "
+            f"has {gigabytes(memory)}. {remedy(universe, size)}"
+        )

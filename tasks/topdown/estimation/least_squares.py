@@ -46,6 +46,7 @@ from .quadratic import (
     factored,
     squared_distance,
 )
+from .wide import MANY_UNTOLD, is_wide
 
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""
@@ -321,12 +322,12 @@ class PassProblem:
 
     @cached_property
     def is_wide(self) -> bool:
-        """Whether it is too wide for matrices of cells by cells; see `dual_newton.is_wide`."""
-        if self.covariance.rest.size or self.shape[1] <= dual_newton.MANY_UNTOLD:
+        """Whether it is too wide for matrices of cells by cells; see `wide.is_wide`."""
+        if self.covariance.rest.size or self.shape[1] <= MANY_UNTOLD:
             return False
         # The rows of a query are numbered without gaps.
         told = max((int(np.ptp(label)) + 1 for label in self.labels), default=0)
-        return dual_newton.is_wide(self.shape[1], told)
+        return is_wide(self.shape[1], told)
 
     def _solve_by_rows(self) -> tuple[np.ndarray | None, PassRecord]:
         """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""

@@ -24,9 +24,9 @@ from ..estimation.shard_constraints import sums_of_level
 from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.families import structural_zeros
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards
+from ..workload.zeros import structural_zeros
 from .areas import BlockAreas
 from .sizes import PosteriorSize, refuse_large_posterior
 from .spine_posterior import LevelInput, SpinePosterior

@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...runs.settings import Refuse, merged_tables
 from ...runs.settings_files import settings_tree
 from ..settings import TopdownSettings
-from .layout import MeasurementFolder, open_folder
+
+if TYPE_CHECKING:
+    from .layout import MeasurementFolder
 
 MEASURED_FILE = "measured.toml"
 """Tells in an export what was measured, as settings."""
@@ -50,6 +52,8 @@ class EstimateSettings(TopdownSettings):
                 "privacy": {"dataset": "published"},
             }
             return merged_tables(unknown, own) | {"measured": {}}
+        from .layout import open_folder
+
         root = (folder / path).resolve()
         found = open_folder(root, _product_asked(own))
         told = {} if "preset" in own else told_beside(found)

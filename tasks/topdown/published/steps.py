@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, found, made, once
 from ...runs.steps import step
 from ..paths import geography_file, spine_folder, state_totals_file
 from ..settings import TopdownSettings
@@ -41,10 +41,7 @@ def read_geounits(run: RunDirectory, settings: TopdownSettings, universe: str) -
 def read_told_invariants(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Read the invariants off the constraints, and hold the constraints of all geounits to them."""
     path = state_totals_file(run)
-    if path.exists():
-        return found(path)
-    write_told_invariants(run, settings)
-    return made(path)
+    return once(path, write_told_invariants, run, settings)
 
 
 @step("read measurements", TopdownSettings, run_name="measurements-{universe}-{geolevel}")

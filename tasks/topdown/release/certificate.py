@@ -40,6 +40,16 @@ def facts_of_run(run: RunDirectory, settings: TopdownSettings) -> Facts:
     return replace(found, sections=(*found.sections, without))
 
 
+def facts_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Facts:
+    """What the certificate says of a release from measurements alone."""
+    return facts_of(settings)
+
+
+def statement_of_run(run: RunDirectory, settings: TopdownSettings) -> Statement:
+    """What is guaranteed."""
+    return facts_of(settings).statement
+
+
 def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
     """What was protected, against which change, with which noise, and what is exact.
 

@@ -15,7 +15,6 @@ from ....geography.categories import Category, off_spine_categories
 from ....geography.declared import (
     ColumnCategory,
     DeclaredRules,
-    checked_geolevels,
     declared_categories,
     declared_spine,
 )
@@ -23,14 +22,9 @@ from ....geography.errors import GeographyRefused
 from ....geography.hierarchy import text_column
 from ....geography.rules import (
     GEOLEVEL_ORDER,
-    AianRange,
-    SpineRules,
-    select_aian_areas,
-    validated_shares,
 )
 from ....geography.spine import Spine, build_spine
 from ...census.areas import joined_codes
-from ...census.census import Census
 from ...census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
@@ -43,29 +37,10 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
-from ..workload.sections import DHC, GeographySettings
-from ..workload.state_totals import refuse_unheld_state_totals
+from ..workload.sections import DHC
 from .files import write_spine
+from .rules import spine_rules
 from .shards import cut_spine, write_shards
-
-
-def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
-    """The rules that `geography` asks for; raises GeographyRefused for values it cannot use."""
-    ranges = tuple(AianRange(**entry.model_dump()) for entry in settings.aian_ranges)
-    if settings.aian_areas is not None:
-        ranges = select_aian_areas(ranges, settings.aian_areas)
-    return SpineRules(
-        aian_ranges=ranges,
-        columns={name: category.column for name, category in census.geography.categories.items()},
-        strong_mcd_states=settings.strong_mcd_states,
-        fanout_cutoff=settings.fanout_cutoff,
-        cut=settings.block_groups,
-        greedy_tract_subset_groups=settings.tract_subset_groups == "greedy",
-        bypass=settings.bypass,
-        bypass_cutoff=None if settings.bypass_cutoff == "none" else settings.bypass_cutoff,
-        categories=settings.categories,
-        school_district_column=settings.school_district_column,
-    )
 
 
 class AreaSpines:
@@ -81,21 +56,6 @@ class AreaSpines:
     def __init__(self, settings: TopdownSettings) -> None:
         self.settings = settings
         self.census, self.kind = settings.compiled_census, settings.geography.spine
-
-    def check(self) -> None:
-        """Refuse rules and geolevel shares that make no spine, or none that holds state totals."""
-        try:
-            for universe in self.settings.run.universes:
-                self._check(self.shares(universe))
-        except GeographyRefused as error:
-            raise InputRefused(f"Settings of the spine: {error}.") from None
-
-    def _check(self, shares: Mapping[str, Fraction]) -> None:
-        if self.settings.has_block_rules:
-            spine_rules(self.settings.geography, self.census)
-            validated_shares(shares, self.kind)
-        else:
-            checked_geolevels(shares, self.kind, self.census.geolevels)
 
     def shares(self, universe: str) -> dict[str, Fraction]:
         """Shares of the geolevels as the settings have them, whichever of them are measured."""
@@ -187,11 +147,6 @@ class BlockSpines(AreaSpines):
 
     before = "aian"
     branch = "AIAN branch"
-
-    def check(self) -> None:
-        """As of areas; totals of states need a spine that has states."""
-        super().check()
-        refuse_unheld_state_totals(self.settings)
 
     def read(self, run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The rows of the blocks that can hold somebody."""

@@ -17,6 +17,7 @@ from ...answers.estimates import read_estimates
 from ...runs.directory import RunDirectory
 from ..paths import spine_folder
 from ..settings import TopdownSettings
+from ..workload.zeros import possible_cells
 from .shards import Shard, read_shards
 
 ROOT = "(root)"
@@ -70,20 +71,6 @@ def families_of_shard(
             estimates.indices[part],
             estimates.data[part],
         )
-
-
-def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
-    """Mask `(n_cells,)` of the cells that are zero by definition."""
-    schema = settings.schema_of(universe)
-    forbidden = np.zeros(schema.n_cells, dtype=bool)
-    for zero in settings.zeros_of(universe):
-        forbidden |= schema.cells_where(zero.where)
-    return forbidden
-
-
-def possible_cells(settings: TopdownSettings, universe: str) -> np.ndarray:
-    """Numbers of the cells that are no structural zeros."""
-    return np.flatnonzero(~structural_zeros(settings, universe))
 
 
 def estimates_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Path]:

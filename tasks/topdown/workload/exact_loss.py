@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from scipy.optimize import brentq
-
 from ....geography.levels import Spine, distinct_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
@@ -183,6 +181,8 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
         low, high = high, high + LOG_STRIDE
     while excess(low) > 0:
         low, high = low - LOG_STRIDE, low
+    from scipy.optimize import brentq  # Only a budget that is given as an epsilon needs it.
+
     rho = math.exp(brentq(excess, low, high, xtol=1e-9, rtol=1e-9))
     unit = Fraction(10) ** (math.floor(math.log10(rho)) + 1 - DIGITS)
     steps = math.floor(Fraction(rho) / unit)

@@ -13,10 +13,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from ...products.comparison import read_errors, write_errors
 from ...runs.directory import RunDirectory
-from ...runs.stamps import write_parquet
 from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
 from ..measurement.files import NodeValues
@@ -53,14 +52,12 @@ def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
         row |= {name: None if own is None else own[level] for name, own in bounds.items()}
         row["bias"] = None if biases is None else biases[level]
         rows.append(row)
-    table = pa.Table.from_pylist(rows)
-    write_parquet(run.confidential / ACCURACY, table)
+    write_errors(run, pa.Table.from_pylist(rows), ACCURACY)
 
 
 def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
     """What `write_accuracy` wrote; None if the truth was gone."""
-    path = run.confidential / ACCURACY
-    return pq.read_table(path).to_pandas() if path.exists() else None
+    return read_errors(run, ACCURACY)
 
 
 def level_errors(truth: TrueLevel, released: NodeValues) -> dict[str, float]:

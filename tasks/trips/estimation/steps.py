@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, found, made, once
 from ...runs.steps import step
 from ..ingest.files import plan_of
 from ..measurement.files import NodeShard, read_cuts
@@ -32,7 +32,4 @@ def estimate(run: RunDirectory, settings: TripsSettings, level: int, shard: str)
 def combine(run: RunDirectory, settings: TripsSettings) -> Made:
     """Least squares over the measurements of all levels, then the integer pass."""
     path = estimates_file(run, plan_of(run, settings).tree.depth, ONLY_SHARD)
-    if path.exists():
-        return found(path)
-    combine_levels(run, settings)
-    return made(path)
+    return once(path, combine_levels, run, settings)

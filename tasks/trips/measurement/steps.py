@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, found, made, once
 from ...runs.steps import step
 from ..paths import cuts_file, measured_file
 from ..settings import TripsSettings
@@ -15,10 +15,7 @@ from .measure import cut_level, measure_once
 def cut(run: RunDirectory, settings: TripsSettings, level: int) -> Made:
     """Decide which nodes each shard of a level measures."""
     path = cuts_file(run, level)
-    if path.exists():
-        return found(path)
-    cut_level(run, settings, level)
-    return made(path)
+    return once(path, cut_level, run, settings, level)
 
 
 @step("measure level", TripsSettings, run_name="measure-level_{level:02d}-{shard}", retried=False)

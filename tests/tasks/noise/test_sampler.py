@@ -15,14 +15,13 @@ import pytest
 from scipy import stats
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.inversion import UNDECIDED, build_table
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_variance
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.noise.rejection import CoarseFineSampler
 from spineflow.tasks.noise.sampler import (
     discrete_gaussian,
     discrete_laplace,
     draw_noise,
-    noise_variance,
 )
 
 N_DRAWS = 10**7

@@ -17,7 +17,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import spines_of
+from spineflow.tasks.topdown.spine.rules import refuse_no_spine
 from spineflow.tasks.topdown.workload.state_totals import declares_state_totals
 
 TABLES = """\
@@ -80,7 +80,7 @@ def test_the_preset_promises_what_production_promised(tmp_path: Path) -> None:
 def test_other_presets_hold_state_totals_where_their_spine_has_states(tmp_path, preset) -> None:
     settings = load(tmp_path, preset=preset)
     assert declares_state_totals(settings) and TOTALS in text_of(settings)
-    spines_of(settings).check()
+    refuse_no_spine(settings)
 
 
 def test_a_schema_without_types_has_no_bounds_by_type(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_schema_without_types_has_no_bounds_by_type(tmp_path: Path) -> None:
 def test_a_spine_without_states_is_refused_and_never_certified(tmp_path: Path) -> None:
     settings = without(load(tmp_path), "State")
     with pytest.raises(InputRefused, match=r"budget\.persons\.geolevels has no State"):
-        spines_of(settings.model_copy(update={"geography": conventional(settings)})).check()
+        refuse_no_spine(settings.model_copy(update={"geography": conventional(settings)}))
     text = text_of(settings)
     assert TOTALS not in text and WITHIN not in text
     assert "the population of each state" not in text
@@ -111,13 +111,13 @@ def conventional(settings: TopdownSettings):
 
 def test_a_spine_without_other_geolevels_is_taken(tmp_path: Path) -> None:
     settings = without(load(tmp_path), "County")
-    spines_of(settings.model_copy(update={"geography": conventional(settings)})).check()
+    refuse_no_spine(settings.model_copy(update={"geography": conventional(settings)}))
     assert TOTALS in text_of(settings)
 
 
 def test_blocks_alone_declare_no_state_totals(tmp_path: Path) -> None:
     settings = load(tmp_path, "run.estimator=block_by_block")
-    spines_of(settings).check()
+    refuse_no_spine(settings)
     text = text_of(settings)
     assert TOTALS not in text and "moves anywhere" in text
     assert "block by block" in text and "TopDown Algorithm" not in text

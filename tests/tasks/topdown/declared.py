@@ -13,8 +13,8 @@ from spineflow.tasks.topdown.estimation.estimators import (
     ESTIMATE,
     estimation_order,
     estimator_of,
-    refuse_settings,
 )
+from spineflow.tasks.topdown.estimation.refusals import refuse_settings
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once

@@ -21,8 +21,8 @@ from spineflow.tasks.detailed_groups.release.budget import level_budgets
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.mechanisms import noise_variance as exact_variance
 from spineflow.tasks.noise.quantiles import inverse_cdf
-from spineflow.tasks.noise.sampler import noise_variance as exact_variance
 from spineflow.validation.detailed_groups.privacy_loss import noise_variance
 from spineflow.validation.detailed_groups.rules import float_threshold
 from spineflow.validation.detailed_groups.universe import identical_regions

@@ -29,8 +29,8 @@ from ...measurement.public_answers import (
 from ...paths import geography_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
-from ...spine.families import structural_zeros
 from ...spine.files import read_spine
+from ...workload.zeros import structural_zeros
 from .levels import (
     entity_levels,
     levels_of_stretch,

@@ -26,7 +26,7 @@ from .....geography.levels import Spine
 from .....geography.variance import Covariances
 from ....census.queries import marginal_query
 from ....census.schema import Schema
-from ....noise.sampler import noise_variance
+from ....noise.mechanisms import noise_variance
 from ...estimation.query_algebra import QueryAlgebra
 from ...workload.budget import Budget
 from .levels import EntityLevel

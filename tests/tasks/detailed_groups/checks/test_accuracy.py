@@ -13,7 +13,6 @@ import pytest
 from spineflow.tasks.detailed_groups.checks.accuracy import (
     has_truth,
     level_errors,
-    read_accuracy,
     write_accuracy,
 )
 from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
@@ -21,6 +20,7 @@ from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
 from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
+from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory
 
 
@@ -39,7 +39,7 @@ def test_without_noise_only_suppression_errs(measured_groups, tmp_path: Path) ->
     run, settings = finished(measured_groups, tmp_path / "run", "privacy.infinite=true")
     assert has_truth(run, settings)
     write_accuracy(run, settings)
-    found = read_accuracy(run)
+    found = read_errors(run)
     assert (run.confidential / "accuracy.parquet").exists()
     assert not found[["mean_absolute_error", "mean_absolute_cell_error"]].fillna(0).any(axis=None)
     assert (found["somebody_suppressed"] == 0).all()
@@ -52,14 +52,14 @@ def test_without_noise_only_suppression_errs(measured_groups, tmp_path: Path) ->
 def test_with_noise_and_without_truth(measured_groups, tmp_path: Path) -> None:
     run, settings = finished(measured_groups, tmp_path / "run")
     write_accuracy(run, settings)
-    found = read_accuracy(run)
+    found = read_errors(run)
     assert found["mean_absolute_error"].max() > 0.5
     assert found["somebody_suppressed"].sum() > 0
     stamp = pq.read_schema(run.confidential / "accuracy.parquet").metadata
     assert stamp[b"spineflow"] == b"NOT PRIVATE"
     shutil.rmtree(run.confidential)
     assert not has_truth(run, settings)
-    assert read_accuracy(run) is None
+    assert read_errors(run) is None
 
 
 def measured_rows(run: RunDirectory) -> int:

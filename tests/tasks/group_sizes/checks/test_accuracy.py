@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from spineflow.tasks.group_sizes.checks.accuracy import (
     has_truth,
-    read_accuracy,
     write_accuracy,
 )
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown
+from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.gate import release_checked
 from spineflow.tasks.runs.errors import CheckFailed
 
@@ -33,7 +33,7 @@ def released(run_groups, tmp_path_factory):
 def test_error_is_the_distance_to_the_truth(released) -> None:
     run, _, dataset = released
     write_accuracy(run)
-    accuracy = read_accuracy(run)
+    accuracy = read_errors(run)
     sizes = pd.read_parquet(run.release / "group_sizes.parquet")
     county = sizes[sizes["level"] == "county"].set_index(["region", "size"])["count"]
     truth = dataset.sizes.set_index(["region", "size"])["count"]
@@ -47,7 +47,7 @@ def test_error_is_the_distance_to_the_truth(released) -> None:
 def test_reports_show_errors_of_public_data_alone(released) -> None:
     run, settings, _ = released
     write_accuracy(run)
-    accuracy = read_accuracy(run)
+    accuracy = read_errors(run)
     with_error = to_markdown(report(run, settings, accuracy))
     without = to_markdown(report(run, settings, None))
     assert "## Error" in with_error
@@ -106,4 +106,4 @@ def test_the_truth_may_be_deleted(released) -> None:
     assert has_truth(run)
     shutil.rmtree(run.confidential)
     assert not has_truth(run)
-    assert read_accuracy(run) is None
+    assert read_errors(run) is None

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
+from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.supplemental_dhc.checks.accuracy import has_truth, read_accuracy
+from spineflow.tasks.supplemental_dhc.checks.accuracy import has_truth
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
@@ -56,7 +57,7 @@ def test_errors_are_distances_from_the_truth(run: RunDirectory) -> None:
     rows = pd.read_parquet(run.release / "supplemental_dhc.parquet")
     own = rows[(rows["table"] == "PH7") & (rows["level"] == "State") & (rows["iteration"] == "*")]
     values = np.array([sum(truth), *truth])
-    errors = read_accuracy(run)
+    errors = read_errors(run)
     assert errors is not None and has_truth(run)
     keys = (errors["table"] == "PH7") & (errors["level"] == "State") & (errors["iteration"] == "*")
     (found,) = errors[keys].to_dict("records")

@@ -13,8 +13,8 @@ from spineflow.tasks.answers.noisy import read_measurements
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.noise.mechanisms import noise_variance
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
-from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.measurement import measure
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,

@@ -1,0 +1,69 @@
+"""Columns of a file as they were read, with what its format says of blanks and numbers applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from unicodedata import normalize
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .columns import canonical_text
+from .formats import TextFormat
+from .layouts import Field
+
+
+def cleaned(told: TextFormat, batch: Mapping[str, pa.Array], decimal: str) -> dict[str, pa.Array]:
+    """Columns with blanks for what is missing, points for decimal commas, and texts in Unicode's
+    normal form C, so that letters agree however they were composed.
+    """
+    return {name: _cleaned(told, name, array, decimal) for name, array in batch.items()}
+
+
+def _cleaned(told: TextFormat, name: str, array: pa.Array, decimal: str) -> pa.Array:
+    is_number = decimal == "," and name in told.numbers
+    if pa.types.is_dictionary(array.type):
+        return _cleaned_codes(told, array, is_number)
+    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    if is_number or (told.is_missing is not None and not is_text):
+        return _cleaned_codes(told, array.dictionary_encode(), is_number).dictionary_decode()
+    if not is_text:
+        return array
+    array = _composed(array)
+    if not told.missing:
+        return array
+    missing = pa.array(sorted(told.missing), array.type)
+    is_missing = pc.is_in(pc.utf8_trim_whitespace(array), value_set=missing)
+    return pc.if_else(is_missing, None, array)
+
+
+def _cleaned_codes(
+    told: TextFormat, array: pa.DictionaryArray, is_number: bool
+) -> pa.DictionaryArray:
+    """A column of codes, each distinct one of which is looked at once."""
+    if told.is_missing is None and not is_number and _is_plain(array.dictionary):
+        return array
+    values = [
+        told.value(canonical_text(value, Field("", "text")), is_number)
+        for value in array.dictionary.to_pylist()
+    ]
+    return _recoded(array, values)
+
+
+def _is_plain(values: pa.Array) -> bool:
+    """Whether values are no texts, or in letters that have one form alone."""
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
+
+
+def _composed(texts: pa.Array) -> pa.Array:
+    return texts if _is_plain(texts) else pc.utf8_normalize(texts, form="NFC")
+
+
+def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:
+    """A column with other texts for its distinct values; null where there is none."""
+    told = [normalize("NFC", value) for value in values if value is not None]
+    position = {text: at for at, text in enumerate(dict.fromkeys(told))}
+    number_of = [None if v is None else position[normalize("NFC", v)] for v in values]
+    indices = pa.array(number_of, pa.int32()).take(array.indices)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(position), pa.string()))

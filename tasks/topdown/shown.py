@@ -1,0 +1,117 @@
+"""What a topdown or estimate run tells while it goes on and when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from fractions import Fraction
+
+import pandas as pd
+from pyarrow import parquet
+
+from ..noise.mechanisms import noise_deviation
+from ..pages.document import Block, Document, Table
+from ..products.gate import compared
+from ..products.product import END, Caution, Shown
+from ..runs.directory import RunDirectory
+from .checks.accuracy.in_brief import errors_in_brief
+from .checks.accuracy.queries import records_by_block
+from .checks.accuracy.run import accuracy_report, write_run_accuracy
+from .paths import spine_folder
+from .release.margins import universes_without_margins
+from .release.report import report, solves_table
+from .settings import TopdownSettings
+from .spine.files import read_spine
+from .spine.summary import has_summary, write_summary
+from .workload.costs import budget_report
+
+
+def _rows_released(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
+    return {
+        universe: parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
+        for universe in settings.run.universes
+    }
+
+
+def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
+    """What is in the release, and where its errors are."""
+    rows = _rows_released(run, settings)
+    yield f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."
+    for why in universes_without_margins(run, settings).values():
+        yield Caution(f"{why}.")
+    if accuracy_report(run).exists():
+        kind = "accuracy, confidential" if settings.input.confidential else "accuracy"
+        yield f"{kind}: {accuracy_report(run)}"
+
+
+def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
+    """What is in a release from measurements alone."""
+    for universe, rows in _rows_released(run, settings).items():
+        yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
+
+
+def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str]) -> Iterator[Shown]:
+    """Budgets, geounits, solves and errors, as they are known."""
+    if not stages:
+        yield from _budgets(settings)
+    if any(stage.endswith(" constraints") for stage in stages):
+        for universe in settings.run.universes:
+            spine = read_spine(spine_folder(run, universe))
+            rows = tuple(
+                (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
+            )
+            table = Table(("geolevel", "geounits", "bypassed"), rows)
+            yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
+    if any(stage.endswith("microdata") for stage in stages):
+        about = "Every least-squares and rounding problem, by how it ended"
+        yield Shown("solver-outcomes", about, narrow_solves(solves_table(run)))
+    if stages == END:
+        errors = errors_in_brief(run, settings)
+        if errors is not None:
+            about = "Errors by level, beside the standard deviation that the budget implies"
+            yield Shown("accuracy", about, errors)
+
+
+def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
+    """What every query at every geolevel is measured with, in rounded figures."""
+    for universe in settings.run.universes:
+        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        rows = tuple(
+            (
+                query["geolevel"],
+                query["query"],
+                f"{100 * float(Fraction(query['share'])):.3g} %",
+                f"{noise_deviation(query):.3g}",
+            )
+            for query in report["queries"]
+        )
+        rho = report["rho"] if report["rho"] == "inf" else f"{float(Fraction(report['rho'])):.4g}"
+        yield Shown(
+            f"budget-{universe}",
+            f"Budget of {universe}: rho {rho}",
+            Table(("geolevel", "query", "share of the budget", "noise s.d."), rows),
+        )
+
+
+def narrow_solves(table: Table) -> Table:
+    """The report's table of solves, in as many columns as a page of 1280 pixels has room for."""
+    rows = tuple(
+        (f"{universe}, {geolevel}", stage, f"{solver}: {status}", solves, relaxed, residual)
+        for universe, geolevel, stage, solver, status, solves, relaxed, _, residual, _ in table.rows
+    )
+    return Table(("of", "stage", "how", "solves", "relaxed", "largest residual"), rows)
+
+
+def document(
+    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
+) -> Document:
+    """The report, with a map of errors where the input is public."""
+    truth = None if settings.input.confidential else records_by_block(run, settings)
+    return report(run, settings, accuracy, truth)
+
+
+def rewritten(run: RunDirectory, settings: TopdownSettings) -> None:
+    """Make the spine's summary again if it is missing, and the errors while the truth is there."""
+    for universe in settings.run.universes:
+        if not has_summary(run, universe):
+            write_summary(run, settings, universe)
+    compared(run, settings, lambda: write_run_accuracy(run, settings))

@@ -1,0 +1,53 @@
+"""The rules of a spine, as settings have them, and what they refuse before any area is known."""
+
+from __future__ import annotations
+
+from ....geography.errors import GeographyRefused
+from ....geography.rules import (
+    AianRange,
+    SpineRules,
+    checked_geolevels,
+    select_aian_areas,
+    validated_shares,
+)
+from ...census.census import Census
+from ...runs.errors import InputRefused
+from ..settings import TopdownSettings
+from ..workload.sections import GeographySettings
+from ..workload.state_totals import refuse_unheld_state_totals
+
+
+def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
+    """The rules that `geography` asks for; raises GeographyRefused for values it cannot use."""
+    ranges = tuple(AianRange(**entry.model_dump()) for entry in settings.aian_ranges)
+    if settings.aian_areas is not None:
+        ranges = select_aian_areas(ranges, settings.aian_areas)
+    return SpineRules(
+        aian_ranges=ranges,
+        columns={name: category.column for name, category in census.geography.categories.items()},
+        strong_mcd_states=settings.strong_mcd_states,
+        fanout_cutoff=settings.fanout_cutoff,
+        cut=settings.block_groups,
+        greedy_tract_subset_groups=settings.tract_subset_groups == "greedy",
+        bypass=settings.bypass,
+        bypass_cutoff=None if settings.bypass_cutoff == "none" else settings.bypass_cutoff,
+        categories=settings.categories,
+        school_district_column=settings.school_district_column,
+    )
+
+
+def refuse_no_spine(settings: TopdownSettings) -> None:
+    """Refuse rules and geolevel shares that make no spine, or none that holds state totals."""
+    kind, census = settings.geography.spine, settings.compiled_census
+    try:
+        for universe in settings.run.universes:
+            shares = settings.budget[universe].geolevels
+            if settings.has_block_rules:
+                spine_rules(settings.geography, census)
+                validated_shares(shares, kind)
+            else:
+                checked_geolevels(shares, kind, census.geolevels)
+    except GeographyRefused as error:
+        raise InputRefused(f"Settings of the spine: {error}.") from None
+    if census.has_blocks:
+        refuse_unheld_state_totals(settings)
