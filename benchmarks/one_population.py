@@ -22,13 +22,9 @@ from spineflow.flows.products import PRODUCT, _with_earlier
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.population.ingest.released import read_released
 from spineflow.tasks.population.ingest.releases import Sources
-from spineflow.tasks.population.release.population import (
-    Population,
-    one_population,
-    read_released,
-    summary,
-)
+from spineflow.tasks.population.release.population import Population, one_population, summary
 from spineflow.tasks.population.workload import household_types, person_levels
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory

@@ -11,14 +11,11 @@ from contextlib import redirect_stdout
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import cast
 
 from prefect import flow
 
 from ..tasks.pages.document import Section
 from ..tasks.population.checks.agreement import agreement_section
-from ..tasks.population.checks.checked import write_checked_population
-from ..tasks.population.ingest.releases import Sources
 from ..tasks.population.release.population import SUMMARY_FILE
 from ..tasks.products.comparison import write_links
 from ..tasks.products.product import Product
@@ -27,15 +24,15 @@ from ..tasks.products.several import write_index, write_products_report
 from ..tasks.products.several_certificate import write_products_certificate
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.handles import Artifact, Made, made
+from ..tasks.runs.handles import Artifact
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.runs.steps import step
 from ..tasks.runs.timing import stopwatch
-from ..tasks.topdown.settings import TopdownSettings
 from .console import check_input
 from .entry import settings_flow
 from .form import CensusForm
+from .order import submitted
+from .population import population_order, sources_of
 from .products_settings import ProductsSettings
 from .results import show_result
 from .running import (
@@ -68,28 +65,9 @@ def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> No
     """Add one population where the releases allow it, once its checks have passed, and the
     certificate of all products."""
     if settings.population is not None:
-        made_here = cast(Artifact, make_population(str(run.root)))
-        run.record_stages({"population": [made_here]})
+        for _ in submitted(run, population_order(run)):
+            pass
     _write_certificate(run, settings, folder)
-
-
-@step("make population", ProductsSettings, run_name="one population")
-def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
-    """Make one population of persons and households that agree, beside the index of the releases,
-    and check it."""
-    sources = settings.population
-    if sources is None:
-        raise ValueError("the products of this run make no population")
-    released = _sources(run, sources)
-    redistricting = cast(TopdownSettings, settings.products.chosen()[sources[0]])
-    folder = run.unchecked_release
-    paths = write_checked_population(run, settings, released, redistricting.compiled_census, folder)
-    return made(folder, {"files": len(paths)})
-
-
-def _sources(run: RunDirectory, names: Sequence[str]) -> Sources:
-    """The runs of the products that become one population."""
-    return Sources(*(RunDirectory(run.root / name) for name in names))
 
 
 def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[Section, ...]:
@@ -100,7 +78,7 @@ def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[Section, 
     chosen = settings.products.chosen()
     inputs = (settings.input, *(chosen[name].input for name in names))
     may_be_shown = not any(own.confidential for own in inputs)
-    section = agreement_section(_sources(run, names), run.release, with_truth=may_be_shown)
+    section = agreement_section(sources_of(run, names), run.release, with_truth=may_be_shown)
     return (section,)
 
 

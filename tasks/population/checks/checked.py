@@ -10,7 +10,7 @@ from ...products.gate import accept
 from ...runs.directory import RunDirectory
 from ...runs.settings import ProductSettings
 from ..ingest.releases import Sources
-from ..release.population import one_population, write_population
+from ..release.population import population_of_pieces, write_population
 from .expected import expected_population
 
 
@@ -21,12 +21,13 @@ def write_checked_population(
     redistricting: Census,
     folder: Path,
 ) -> list[Path]:
-    """Write one population of three releases into a folder, and the outcomes of its checks.
+    """Write one population of three releases into a folder, and the outcomes of its checks, once
+    its pieces are made.
 
     redistricting : the census of the redistricting release.
     Raises CheckFailed where a check fails.
     """
-    population = one_population(sources)
+    population = population_of_pieces(run, sources)
     paths = write_population(population, folder, is_private=settings.is_private)
     expected = expected_population(folder, sources.redistricting.release, redistricting)
     accept(run, settings, check_population(expected))

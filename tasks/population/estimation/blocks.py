@@ -30,12 +30,50 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Populated:
-    """Persons as members of households, which are numbered through all blocks.
+class Blocks:
+    """What is released of blocks in the order of their codes.
 
-    members : in the order of the persons.
+    person_starts, household_starts : (n_blocks + 1,) first record of each block.
+    areas : county, tract and block group of each block.
+    """
+
+    persons: Persons
+    households: Households
+    person_starts: np.ndarray
+    household_starts: np.ndarray
+    areas: Sequence[Sequence[str]]
+
+    def part(self, first: int, end: int) -> Blocks:
+        """The blocks from the first one up to another."""
+        starts = [one[first : end + 1] for one in (self.person_starts, self.household_starts)]
+        return Blocks(
+            _rows(self.persons, *starts[0][[0, -1]]),
+            _rows(self.households, *starts[1][[0, -1]]),
+            starts[0] - starts[0][0],
+            starts[1] - starts[1][0],
+            self.areas[first:end],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Persons of some blocks as members of households, in the order of the persons, units numbered
+    from 0.
+
+    way : how each block was made. cost : (n_blocks,) what its nearest composition costs, NaN of
+    simple ones.
+    """
+
+    members: Members
+    way: tuple[Way, ...]
+    cost: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Populated:
+    """Persons of all blocks as members of households.
+
     levels : (6, n_households) what members tell, see `household_levels`.
-    way : how each block was made. cost : what its nearest composition costs, NaN of simple ones.
     """
 
     members: Members
@@ -44,46 +82,54 @@ class Populated:
     cost: np.ndarray
 
 
-def populated(
-    persons: Persons,
-    households: Households,
-    person_starts: np.ndarray,
-    household_starts: np.ndarray,
-    areas: Sequence[Sequence[str]],
-) -> Populated:
-    """The persons of blocks as members of the households of their blocks.
+def populated(blocks: Blocks) -> Piece:
+    """The persons of blocks as members of the households of their blocks; what earlier blocks
+    have changed is carried on to later ones.
 
-    person_starts, household_starts : (n_blocks + 1,) first record of each block.
-    areas : county, tract and block group of each block. Persons keep
-    whether they are minors, origin and race; blocks keep their number of households. Everything
-    else is what it was where that is possible, and else as near as the program finds. Raises
-    ValueError unless every block has as many persons as households, and households where there are
-    persons.
+    Persons keep whether they are minors, origin and race; blocks keep their number of households.
+    Everything else is what it was where that is possible, and else as near as the program finds.
+
+    Raises ValueError unless every block has as many persons as households, and households where
+    there are persons.
     """
-    n_blocks = len(person_starts) - 1
     parts, ways, costs = [], [], []
     drift = Drift()
-    for block in range(n_blocks):
-        own = _rows(persons, person_starts, block)
-        homes = _rows(households, household_starts, block)
-        drift.enter(areas[block])
+    for block, areas in enumerate(blocks.areas):
+        own = _rows(blocks.persons, *blocks.person_starts[block : block + 2])
+        homes = _rows(blocks.households, *blocks.household_starts[block : block + 2])
+        drift.enter(areas)
         members, way, cost = _nearest(own, homes, drift)
         parts.append(members)
         ways.append(way)
         costs.append(cost)
-    joined = _joined(parts, household_starts)
-    levels = household_levels(joined, int(household_starts[-1]))
-    wrong = np.flatnonzero(~are_possible(levels))
+    starts = blocks.household_starts
+    members = _joined(parts, starts[:-1])
+    wrong = np.flatnonzero(~are_possible(household_levels(members, int(starts[-1]))))
     # Not seen to happen: patterns exclude it. A block that is wrong is made anew all the same.
-    for block in np.unique(np.searchsorted(household_starts, wrong, side="right") - 1):
-        parts[block] = _simple(persons, household_starts, person_starts, int(block))
+    for block in np.unique(np.searchsorted(starts, wrong, side="right") - 1).tolist():
+        own = _rows(blocks.persons, *blocks.person_starts[block : block + 2])
+        parts[block] = simple_households(own, int(starts[block + 1] - starts[block]))
         ways[block], costs[block] = Way.SIMPLE, np.nan
     if len(wrong):
-        joined = _joined(parts, household_starts)
-        levels = household_levels(joined, int(household_starts[-1]))
+        members = _joined(parts, starts[:-1])
+    return Piece(members, tuple(ways), np.array(costs))
+
+
+def joined(blocks: Blocks, first: Sequence[int], pieces: Sequence[Piece]) -> Populated:
+    """The pieces of some blocks together; `first` is the block with which each begins.
+
+    Raises ValueError where households are of a type that cannot be.
+    """
+    members = _joined([piece.members for piece in pieces], blocks.household_starts[list(first)])
+    levels = household_levels(members, int(blocks.household_starts[-1]))
     if not are_possible(levels).all():
         raise ValueError("simple households are of a type that cannot be")
-    return Populated(joined, levels, tuple(ways), np.array(costs))
+    # Blocks of no piece are empty.
+    ways, cost = [Way.OPTIMAL] * len(blocks.areas), np.zeros(len(blocks.areas))
+    for one, piece in zip(first, pieces, strict=True):
+        ways[one : one + len(piece.way)] = piece.way
+        cost[one : one + len(piece.way)] = piece.cost
+    return Populated(members, levels, tuple(ways), cost)
 
 
 def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Members, Way, float]:
@@ -135,30 +181,22 @@ def _places(members: Members) -> np.ndarray:
     return places_of(members.relationship, members.age)
 
 
-def _simple(
-    persons: Persons, household_starts: np.ndarray, person_starts: np.ndarray, block: int
-) -> Members:
-    n = int(np.diff(household_starts)[block])
-    return simple_households(_rows(persons, person_starts, block), n)
-
-
 def _nobody() -> Members:
     none = np.empty(0, dtype=np.int64)
     return Members(none, none, none, none, none, none)
 
 
-def _rows(records: Record, starts: np.ndarray, block: int) -> Record:
-    """The records of one block."""
-    own = slice(int(starts[block]), int(starts[block + 1]))
+def _rows(records: Record, first: int, end: int) -> Record:
+    """The records from the first one up to another."""
     make: Callable[..., Record] = type(records)
-    return make(*(getattr(records, field.name)[own] for field in fields(records)))
+    return make(*(getattr(records, field.name)[first:end] for field in fields(records)))
 
 
-def _joined(parts: Sequence[Members], starts: np.ndarray) -> Members:
-    """Members of all blocks, their units numbered through."""
+def _joined(parts: Sequence[Members], first: Sequence[int] | np.ndarray) -> Members:
+    """Members of all parts, their units numbered through from the first of each."""
     if not parts:
         return _nobody()
-    unit = [part.unit + start for part, start in zip(parts, starts[:-1], strict=True)]
+    unit = [part.unit + start for part, start in zip(parts, first, strict=True)]
     rest = (
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("relationship", "age", "sex", "hispanic", "race")

@@ -53,6 +53,8 @@ class Drift:
     """
 
     def __init__(self) -> None:
+        self.prices = np.zeros(N_PLACES)
+        """Prices of persons by place where they were last asked for, with which a block begins."""
         self._areas: tuple[str, ...] = ("",) * N_LEVELS
         self._counts = {
             "role": np.zeros((N_LEVELS, len(ROLES))),

@@ -11,38 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ...census.census import preset_census
+from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ..estimation.blocks import Populated, Way, populated
-from ..estimation.composition import Households
-from ..estimation.placing import Persons
-from ..ingest.releases import Records, Sources, released
+from ..estimation.blocks import Populated, Way, joined, populated
+from ..estimation.pieces import blocks_of, extents, read_made
+from ..ingest.released import Released, read_released
+from ..ingest.releases import Sources
 from ..workload import household_types, person_levels
-from ..workload.household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TENURE, TYPE
-from ..workload.levels import TOLD, head_races
+from ..workload.levels import TOLD
 from .files import NOBODY, PersonRows, UnitRows, unit_numbers, write_persons, write_units
 
 SUMMARY_FILE = "population.json"
-
-
-@dataclass(frozen=True, eq=False)
-class Released:
-    """What is released of every block: its code; persons; households, in the order of tenure; all
-    units, in the order of what they are.
-
-    levels : of persons `(5, n)`, of households `(7, n)`.
-    """
-
-    blocks: np.ndarray
-    persons: Records
-    person_levels: np.ndarray
-    household_block: np.ndarray
-    household_levels: np.ndarray
-    units: Records
-    n_occupied: int
-    """How many of the levels of units are occupied; they are the first."""
-    n_housing: int
-    """How many are housing units, occupied or vacant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +29,6 @@ class Population:
     """What was made: the released counts, and the members of all households."""
 
     source: Released
-    inside: np.ndarray
-    """Which of the persons live in households."""
     made: Populated
 
     def household_levels(self) -> np.ndarray:
@@ -67,7 +44,7 @@ class Population:
     def person_levels(self) -> np.ndarray:
         """Levels of all persons `(5, n)`, in the order of the released ones."""
         levels = self.source.person_levels.copy()
-        levels[:, self.inside] = person_levels.levels_of(self.made.members, self.sizes())
+        levels[:, self.source.inside] = person_levels.levels_of(self.made.members, self.sizes())
         return levels
 
 
@@ -77,56 +54,19 @@ def one_population(sources: Sources) -> Population:
     Raises ValueError where a block has more occupied units than persons, or persons and no unit.
     """
     source = read_released(sources)
-    people = person_levels.members_of(source.person_levels)
-    inside = np.flatnonzero(people.relationship > 0)
-    block = source.persons.block[inside]
-    every = np.arange(len(source.blocks) + 1)
-    levels = source.household_levels
-    made = populated(
-        Persons(
-            people.relationship[inside],
-            people.sex[inside],
-            people.age[inside],
-            people.hispanic[inside],
-            people.race[inside],
-            head_races(people.race[inside]),
-        ),
-        Households(*(levels[axis] for axis in (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE))),
-        np.searchsorted(block, every),
-        np.searchsorted(source.household_block, every),
-        [(code[:5], code[:11], code[:12]) for code in source.blocks.tolist()],
-    )
-    return Population(source, inside, made)
+    own = blocks_of(source)
+    every = extents(own)
+    made = [populated(own.part(one.first, one.end)) for one in every]
+    return Population(source, joined(own, [one.first for one in every], made))
 
 
-def read_released(sources: Sources) -> Released:
-    """The released counts of all blocks."""
-    units, persons = household_types, person_levels
-    geolevel = preset_census(units.CENSUS).last_geolevel
-    blocks, (people, homes, every) = released(
-        [
-            (sources.persons, persons.PERSONS, geolevel),
-            (sources.units, units.HOUSEHOLDS, geolevel),
-            (sources.units, units.UNITS, geolevel),
-        ]
-    )
-    levels = np.stack(homes.levels(units.universe().schema))
-    order = np.lexsort((homes.cell, levels[TENURE], homes.block))
-    kinds = units.unit_kinds()
-    housing = np.flatnonzero(kinds.cells_where({"occupancy": ["occupied", "vacant"]}))
-    occupied = np.flatnonzero(kinds.cells_where({"occupancy": ["occupied"]}))
-    if not (np.arange(len(occupied)) == occupied).all() or len(housing) != housing[-1] + 1:
-        raise ValueError("units are not declared as occupied, vacant and other ones, in this order")
-    return Released(
-        blocks,
-        people,
-        np.stack(people.levels(persons.universe().schema)),
-        homes.block[order],
-        levels[:, order],
-        every,
-        len(occupied),
-        len(housing),
-    )
+def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
+    """One population, of pieces that a run has made of the releases."""
+    source = read_released(sources)
+    own = blocks_of(source)
+    every = extents(own)
+    made = read_made(run, own, every)
+    return Population(source, joined(own, [one.first for one in every], made))
 
 
 def write_population(population: Population, folder: Path, *, is_private: bool) -> list[Path]:
@@ -156,7 +96,7 @@ def write_population(population: Population, folder: Path, *, is_private: bool) 
     paths = [write_units(units, source.blocks, folder, is_private=is_private)]
     everybody = population.person_levels()
     unit = np.full(everybody.shape[1], NOBODY)
-    unit[population.inside] = number[is_occupied][made.members.unit]
+    unit[source.inside] = number[is_occupied][made.members.unit]
     schema = person_levels.universe().schema
     labels = person_levels.relationships().labels
     rows = PersonRows(
@@ -179,12 +119,12 @@ def summary(population: Population) -> dict[str, object]:
     has_any = np.bincount(source.household_block, minlength=len(source.blocks)) > 0
     ways = [way for way, any_there in zip(made.way, has_any, strict=True) if any_there]
     before = source.household_levels[list(TOLD)]
-    people = person_levels.members_of(source.person_levels[:, population.inside])
+    people = blocks_of(source).persons
     return {
         "blocks": {way.value: ways.count(way) for way in Way},
         "households": int(made.levels.shape[1]),
         "households_changed": int((before != made.levels).any(axis=0).sum()),
-        "persons_in_households": len(population.inside),
+        "persons_in_households": len(source.inside),
         "persons_changed": {
             "relationship": int((people.relationship != made.members.relationship).sum()),
             "age": int((people.age != made.members.age).sum()),

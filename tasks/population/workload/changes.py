@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from .household_types import household_types
+from .household_types import HEAD_BANDS, household_types
 from .patterns import book
 from .places import TEENAGER
 
@@ -53,18 +53,31 @@ def between_types() -> np.ndarray:
     return cost + _OTHER_GENERATIONS * differ(told("is_multigenerational"))
 
 
-def pattern_costs(sex: int, age: int, elderly: int, kind: int, drift: np.ndarray) -> np.ndarray:
-    """What it costs to make a household after each pattern `(n_patterns,)`.
+@cache
+def _beside_types() -> np.ndarray:
+    """What it costs to give each outcome to a household, but for its type, by sex and age of the
+    householder and oldest member `(2, n_ages, n_elderly, n_outcomes)`.
 
-    Infinite where structural zeros exclude what the pattern makes. `drift` (n_types,) is added for
-    the type that is made, and taken away for the released one.
+    Infinite where structural zeros exclude what the outcome is.
     """
-    patterns = book().patterns
-    of_kind = between_types()[kind]
-    moved = np.maximum(of_kind + drift - drift[kind], LEAST)
-    cost = np.where(np.arange(len(of_kind)) == kind, 0.0, moved)[patterns.kind]
-    cost = cost + _PER_LEVEL_OF_OLDEST * abs(patterns.elderly - elderly)
-    first, last = patterns.first[sex], patterns.last[sex]
-    cost = cost + _PER_LEVEL_OF_AGE * np.maximum(np.maximum(first - age, age - last), 0)
-    cost = cost + _MINOR * ((patterns.band == TEENAGER) & (age != last))
-    return np.where(first <= last, cost, np.inf)
+    outcomes = book().patterns.outcomes
+    n_ages, n_elderly = len(HEAD_BANDS), int(outcomes.elderly.max()) + 1
+    age, elderly = np.arange(n_ages)[:, None], np.arange(n_elderly)[:, None]
+    first, last = outcomes.first[:, None], outcomes.last[:, None]
+    of_age = _PER_LEVEL_OF_AGE * np.maximum(np.maximum(first - age, age - last), 0)
+    of_age = of_age + _MINOR * ((outcomes.band == TEENAGER) & (age != last))
+    of_age = np.where(first <= last, of_age, np.inf)
+    return of_age[:, :, None] + _PER_LEVEL_OF_OLDEST * abs(outcomes.elderly - elderly)
+
+
+def outcome_costs(
+    sex: np.ndarray, age: np.ndarray, elderly: np.ndarray, kind: np.ndarray, drift: np.ndarray
+) -> np.ndarray:
+    """What it costs to make of households each outcome of patterns `(n, n_outcomes)`.
+
+    Infinite where structural zeros exclude it. `drift` (n_types,) is added for the type that is
+    made, and taken away for the released one.
+    """
+    moved = np.maximum(between_types()[kind] + drift - drift[kind][:, None], LEAST)
+    moved[np.arange(len(kind)), kind] = 0.0
+    return moved[:, book().patterns.outcomes.kind] + _beside_types()[sex, age, elderly]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 
 import numpy as np
@@ -42,13 +42,11 @@ Slot = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Patterns:
-    """All patterns.
+class Outcomes:
+    """What patterns can make of a household, whoever fills them.
 
     kind, elderly : (n,) level of the type, and of the oldest member.
     band : (n,) band of the householder's age.
-    slots : (n, n_slots) how many of each slot of the catalogue a pattern has.
-    open_slot : (n,) the slot of members beyond the seventh; -1 where the size is not open.
     first, last : (2, n) by sex, the levels of the householder's age within the band that no
         structural zero excludes; where all are excluded `first` is above `last`.
     """
@@ -56,10 +54,43 @@ class Patterns:
     kind: np.ndarray
     elderly: np.ndarray
     band: np.ndarray
-    slots: sparse.csr_array
-    open_slot: np.ndarray
     first: np.ndarray
     last: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """All patterns.
+
+    outcomes : what some of them make. outcome : (n,) which of these each makes.
+    slots : (n, n_slots) how many of each slot of the catalogue a pattern has.
+    open_slot : (n,) the slot of members beyond the seventh; -1 where the size is not open.
+    """
+
+    outcomes: Outcomes
+    outcome: np.ndarray
+    slots: sparse.csr_array
+    open_slot: np.ndarray
+
+    @cached_property
+    def kind(self) -> np.ndarray:
+        """Type that each pattern makes `(n,)`."""
+        return self.outcomes.kind[self.outcome]
+
+    @cached_property
+    def elderly(self) -> np.ndarray:
+        """Level of the oldest member that each pattern makes `(n,)`."""
+        return self.outcomes.elderly[self.outcome]
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """First level of the householder's age of each pattern, by sex `(2, n)`."""
+        return self.outcomes.first[:, self.outcome]
+
+    @cached_property
+    def last(self) -> np.ndarray:
+        """Last level of the householder's age of each pattern, by sex `(2, n)`."""
+        return self.outcomes.last[:, self.outcome]
 
 
 class Catalogue:
@@ -107,16 +138,17 @@ def book() -> Book:
     slot = np.concatenate([row[3] for row in rows])
     masks = catalogue.masks
     counts = sparse.coo_array((np.ones(len(slot)), (number, slot)), shape=(len(rows), len(masks)))
-    kind, elderly, band, open_slot = (np.array([row[at] for row in rows]) for at in (0, 1, 2, 4))
-    first, last = _head_levels(kind, elderly, band)
-    slots = sparse.csr_array(counts)
-    return Book(Patterns(kind, elderly, band, slots, open_slot, first, last), masks)
+    made = np.array([row[:3] for row in rows])
+    (kind, elderly, band), outcome = np.unique(made.T, axis=1, return_inverse=True)
+    outcomes = Outcomes(kind, elderly, band, *_head_levels(kind, elderly, band))
+    open_slot = np.array([row[4] for row in rows])
+    return Book(Patterns(outcomes, outcome.reshape(-1), sparse.csr_array(counts), open_slot), masks)
 
 
 def _head_levels(
     kind: np.ndarray, elderly: np.ndarray, band: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """First and last level of a householder's age that each pattern may have, by sex `(2, n)`.
+    """First and last level of a householder's age that each outcome may have, by sex `(2, n)`.
 
     Raises ValueError where there are gaps between them.
     """

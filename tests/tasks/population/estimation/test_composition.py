@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from spineflow.tasks.population.estimation.composition import Households, nearest_composition
 from spineflow.tasks.population.estimation.drift import Drift
-from spineflow.tasks.population.workload.changes import pattern_costs
+from spineflow.tasks.population.workload.changes import outcome_costs
 from spineflow.tasks.population.workload.household_types import household_types, possible
 from spineflow.tasks.population.workload.patterns import book
 from spineflow.tasks.population.workload.places import N_PLACES, distances, place
@@ -27,10 +27,8 @@ def least_cost(own: Households, places: np.ndarray) -> float:
     """The least cost over all patterns of one or two households, by trying all of them."""
     patterns, masks = book().patterns, book().masks
     n_types = len(household_types())
-    cost = [
-        pattern_costs(*map(int, told), np.zeros(n_types))
-        for told in zip(own.sex, own.age, own.elderly, own.kind, strict=True)
-    ]
+    of_outcome = outcome_costs(own.sex, own.age, own.elderly, own.kind, np.zeros(n_types))
+    cost = of_outcome[:, patterns.outcome]
     size = np.asarray(patterns.slots.sum(axis=1)).ravel()
     fill = np.array([np.where(masks, distances()[one], NEVER).min(axis=1) for one in places])
     fill = np.minimum(fill, NEVER)

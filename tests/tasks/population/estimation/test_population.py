@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.population.estimation.blocks import Populated, Way, populated
+from spineflow.tasks.population.estimation.blocks import (
+    Blocks,
+    Populated,
+    Way,
+    joined,
+    populated,
+)
 from spineflow.tasks.population.estimation.composition import Households
 from spineflow.tasks.population.estimation.placing import Persons
 from spineflow.tasks.population.workload.household_types import possible, universe
@@ -31,14 +37,18 @@ class Census:
     person_starts: np.ndarray
     household_starts: np.ndarray
 
-    def populated(self) -> Populated:
-        return populated(
+    def blocks(self) -> Blocks:
+        return Blocks(
             self.persons,
             self.households,
             self.person_starts,
             self.household_starts,
             areas_of(len(self.person_starts) - 1),
         )
+
+    def populated(self) -> Populated:
+        blocks = self.blocks()
+        return joined(blocks, [0], [populated(blocks)])
 
 
 def areas_of(n_blocks: int) -> list[tuple[str, str, str]]:
@@ -156,11 +166,13 @@ def test_what_is_impossible_is_refused() -> None:
     census = true_census(np.random.default_rng(5), 1)
     with pytest.raises(ValueError, match="cannot live in"):
         populated(
-            census.persons,
-            census.households,
-            np.array([0, 0]),
-            census.household_starts,
-            areas_of(1),
+            Blocks(
+                census.persons,
+                census.households,
+                np.array([0, 0]),
+                census.household_starts,
+                areas_of(1),
+            )
         )
 
 

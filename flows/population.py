@@ -1,0 +1,81 @@
+"""The steps that make one population of three releases of a run of several products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from ..tasks.population.checks.checked import write_checked_population
+from ..tasks.population.estimation.blocks import populated
+from ..tasks.population.estimation.pieces import (
+    blocks_of,
+    made_file,
+    piece_names,
+    read_piece,
+    released_file,
+    write_made,
+    write_released,
+)
+from ..tasks.population.ingest.released import read_released
+from ..tasks.population.ingest.releases import Sources
+from ..tasks.products.order import Order, call
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.handles import Made, made
+from ..tasks.runs.steps import step
+from ..tasks.topdown.settings import TopdownSettings
+from .products_settings import ProductsSettings
+
+
+def population_order(run: RunDirectory) -> Order:
+    """The released records are written piece by piece, the pieces are made side by side, and
+    written together and checked."""
+    gathered = call(gather_released)
+    yield {"records for one population": [gathered]}
+    pieces = [call(populate, name, after=[gathered]) for name in piece_names(run)]
+    yield {"pieces of one population": pieces}
+    yield {"population": [call(make_population, after=pieces)]}
+
+
+def _released_file(run: RunDirectory, _settings: ProductsSettings) -> Path:
+    return released_file(run, "households")
+
+
+def _made_file(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Path:
+    return made_file(run, piece)
+
+
+@step("gather released", ProductsSettings, run_name="gather-released", made_at=_released_file)
+def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
+    """Write the released persons and households by the pieces that are made of them."""
+    source = read_released(_sources(run, settings))
+    return made(write_released(run, source.blocks, blocks_of(source)))
+
+
+@step("populate", ProductsSettings, run_name="populate-{piece}", made_at=_made_file)
+def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made:
+    """Make households of the persons of a piece."""
+    blocks = read_piece(run, piece)
+    return made(write_made(run, piece, blocks, populated(blocks)))
+
+
+@step("make population", ProductsSettings, run_name="one population")
+def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
+    """Write one population of all pieces beside the index of the releases, and check it."""
+    sources = _sources(run, settings)
+    (redistricting, *_) = settings.population or ()
+    declared = cast(TopdownSettings, settings.products.chosen()[redistricting]).compiled_census
+    folder = run.unchecked_release
+    paths = write_checked_population(run, settings, sources, declared, folder)
+    return made(folder, {"files": len(paths)})
+
+
+def _sources(run: RunDirectory, settings: ProductsSettings) -> Sources:
+    if settings.population is None:
+        raise ValueError("the products of this run make no population")
+    return sources_of(run, settings.population)
+
+
+def sources_of(run: RunDirectory, names: Sequence[str]) -> Sources:
+    """The runs of the products that become one population."""
+    return Sources(*(RunDirectory(run.root / name) for name in names))

@@ -1,0 +1,327 @@
+"""The program of a block's households over the patterns that it has so far.
+
+Unknown is how often each class of households is made after each pattern, `z` (class, pattern), how
+many persons go from each place that they have to each slot, `f` (place, slot), and how many further
+members each open slot takes, `m` (slot):
+
+    minimise    sum C z + sum c f + PER_FURTHER_PERSON m
+    subject to  sum over patterns of z    = households of the class,
+                sum over slots of f       = persons of the place,
+                sum over places of f      = slots of the patterns taken + m,
+                m                        <= `most` for each household with that open slot.
+
+Persons without a slot and slots without a person cost `MISSING` while columns are generated. With
+prices u of persons a slot is worth v = min (c - u) over all places, at most `MISSING`; so the
+cheapest pattern of a class costs w = min C + sum v + most min(v + PER_FURTHER_PERSON, 0), and
+
+    sum u persons + sum w households
+
+bounds the cost of any composition from below, of all patterns, whatever the prices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...solvers.growing import GrowingProgram
+from ..workload.changes import PER_FURTHER_PERSON
+from ..workload.household_types import OPEN_SIZE
+from .pricing import cheapest, nearest, priced, slot_prices, slots
+
+_FIRST, _WITHIN = 10, 2.0
+"""Patterns of a class to begin with, at most, and by how much they cost more than its cheapest."""
+_PER_ROUND, _ROUNDS = 3, 25
+"""Patterns of a class to add in a round; rounds at most."""
+_NEAR_FILL = 0.5
+"""Ways to fill a slot that are added with it: up to this above its price."""
+_NEAR, _MOST = 0.8, 20
+"""Reduced cost of the columns of the integer program, and how many of a class at most."""
+_FAR = 1000
+"""Columns of the integer program where these have no solution."""
+_NEARLY_WHOLE = 0.8
+"""A fraction that is taken up at once when a linear program is rounded."""
+_NODES, _MORE_NODES, _ITERATIONS = 20, 500, 50_000
+"""Limits of the integer program: nodes, and where these find nothing; of a linear program:
+iterations."""
+_GAP, _ENOUGH = 0.005, 0.1
+"""The share of the cost, and the cost, within which a solution is good enough."""
+MISSING = 30.0
+"""Cost of a person without a slot, and of a slot without a person, while columns are generated."""
+EXACT = 1e-6
+_FURTHER = 3
+"""Members that a household may have beyond seven, where not all must have more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Classes of households with their numbers, and places of persons with theirs.
+
+    costs : (n_classes, n_outcomes) what it costs to make an outcome of a class.
+    fill : (n_places, n_slots) what it costs to fill a slot with a person of a place.
+    """
+
+    costs: np.ndarray
+    n_of_class: np.ndarray
+    n_of_place: np.ndarray
+    fill: np.ndarray
+
+    @property
+    def most(self) -> int:
+        """Members beyond the seventh of a household, at most: some, or as many as all need."""
+        n_households, n_persons = int(self.n_of_class.sum()), int(self.n_of_place.sum())
+        return _FURTHER + max(0, -(-n_persons // n_households) - OPEN_SIZE)
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """How often each pattern is taken of each class, `(n,)` each; further members by slot of the
+    catalogue `(n_slots,)`; whether nothing costs less for sure, and the cost.
+    """
+
+    owner: np.ndarray
+    pattern: np.ndarray
+    z: np.ndarray
+    further: np.ndarray
+    is_optimal: bool
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Prices:
+    """Prices of persons `(n_places,)`, and what follows: of slots `(n_slots,)`, of the slots of
+    patterns `(n_patterns,)`; the cheapest patterns of every class and what they cost
+    `(n_classes, n)`, ascending; the bound.
+    """
+
+    of_person: np.ndarray
+    of_slot: np.ndarray
+    of_pattern: np.ndarray
+    cheapest: np.ndarray
+    cost: np.ndarray
+    bound: float
+
+
+class Program:
+    """The program over some columns, to which more are added where they are worth it."""
+
+    def __init__(self, problem: Problem, of_person: np.ndarray) -> None:
+        """Begin with the patterns that are cheapest at some prices of persons `(n_places,)`."""
+        self.problem = problem
+        n_classes, n_places, n_slots = len(problem.costs), *problem.fill.shape
+        self._place_row, self._slot_row = n_classes, n_classes + n_places
+        self._open_row = self._slot_row + n_slots
+        exact = np.concatenate([problem.n_of_class, problem.n_of_place, np.zeros(n_slots)])
+        lower = np.concatenate([exact, np.full(n_slots, -np.inf)])
+        self._lp = GrowingProgram(lower, np.concatenate([exact, np.zeros(n_slots)]))
+        none = np.empty(0, dtype=np.int64)
+        self._key = self._owner = self._pattern = self._z = self._opens = self._more = none
+        self._has_fill = np.zeros(problem.fill.shape, dtype=bool)
+        self._has_slot = np.zeros(n_slots, dtype=bool)
+        self._missing = self._add(
+            np.full(n_places, MISSING), self._place_row + np.arange(n_places)[:, None]
+        )
+        self._x, self._objective = np.empty(0), np.nan
+        self._prices = self._priced(of_person, _FIRST)
+        self._bound = self._prices.bound
+
+    @property
+    def of_person(self) -> np.ndarray:
+        """Prices of persons by place, after the last program."""
+        return self._prices.of_person
+
+    def solved(self) -> bool:
+        """Solve the linear program over all patterns, by columns; whether HiGHS does."""
+        now = self._prices
+        owner, at = np.nonzero(now.cost <= now.cost[:, :1] + _WITHIN)
+        for _ in range(_ROUNDS):
+            n_new = self._add_patterns(owner, now.cheapest[owner, at])
+            if n_new + self._add_fill(now, _NEAR_FILL) == 0:
+                break
+            solution = self._lp.solved(_ITERATIONS)
+            if solution is None:
+                return False
+            self._x, self._objective = solution.x, solution.objective
+            of_person = solution.duals[self._place_row : self._slot_row]
+            now = self._prices = self._priced(np.minimum(of_person, MISSING), _PER_ROUND)
+            self._bound = max(self._bound, now.bound)
+            if self._objective <= self._bound + EXACT:
+                break
+            of_class = solution.duals[: self._place_row]
+            owner, at = np.nonzero(now.cost < of_class[:, None] - EXACT)
+        return True
+
+    def whole(self) -> Taken | None:
+        """The solution of the linear program, if it is of whole numbers; else one that is nearly as
+        good by rounding it step by step; else the best that HiGHS finds within limits, if any."""
+        columns = np.concatenate([self._z, self._more])
+        own = self._x[columns]
+        if not self._misses(self._x) and (abs(own - np.rint(own)) < EXACT).all():
+            return self._taken(self._x, self._bound, self._objective)
+        left_out = self._add_near()
+        columns = np.concatenate([self._z, self._more])
+        x, cost = self._rounded(columns)
+        if cost <= self._bound + max(_GAP * self._bound, _ENOUGH):
+            return self._taken(x, self._bound, cost)
+        is_known = np.isfinite(cost)
+        self._lp.bound(columns, np.zeros(len(columns)), np.full(len(columns), np.inf))
+        self._allow_nobody_missing()
+        known = x if is_known else None
+        found = self._lp.solved_in_integers(columns, _NODES, (_GAP, _ENOUGH), known)
+        if found is None:
+            # Of one or two households no pattern nearby may have as many members as there are.
+            self._add_far()
+            columns = np.concatenate([self._z, self._more])
+            self._allow_nobody_missing()
+            found = self._lp.solved_in_integers(columns, _MORE_NODES, (_GAP, _ENOUGH), None)
+        if found is not None:
+            # Best among its columns, and better than any solution with another one.
+            bound = min(found.bound, self._bound + left_out)
+            return self._taken(found.x, bound, found.objective)
+        return self._taken(x, self._bound, cost) if is_known else None
+
+    def _priced(self, of_person: np.ndarray, most: int) -> _Prices:
+        problem = self.problem
+        of_slot = slot_prices(problem.fill, of_person, MISSING)
+        gain = np.minimum(of_slot + PER_FURTHER_PERSON, 0.0) * problem.most
+        of_pattern = priced(slots(), of_slot, gain)
+        pattern, cost = cheapest(slots(), problem.costs, of_pattern, most)
+        bound = float(problem.n_of_class @ cost[:, 0] + problem.n_of_place @ of_person)
+        return _Prices(of_person, of_slot, of_pattern, pattern, cost, bound)
+
+    def _add(self, cost: np.ndarray, rows: np.ndarray, signs: tuple[float, ...] = ()) -> np.ndarray:
+        """Add columns with entries 1, or `signs`, in some rows each `(n, n_entries)`."""
+        n, k = rows.shape
+        values = np.tile(signs or np.ones(k), n)
+        return self._lp.add(cost, np.arange(n) * k, rows.reshape(-1), values)
+
+    def _add_patterns(self, owner: np.ndarray, pattern: np.ndarray) -> int:
+        """Add patterns of classes, unless they are there, and the slots that they have; returns how
+        many are new."""
+        table = slots()
+        key = owner * len(table.outcome) + pattern
+        is_new = ~np.isin(key, self._key)
+        owner, pattern = owner[is_new], pattern[is_new]
+        n_new = len(owner)
+        if n_new == 0:
+            return 0
+        start, n = table.start[pattern], table.start[pattern + 1] - table.start[pattern]
+        column = np.repeat(np.arange(n_new), n)
+        at = np.arange(len(column)) + np.repeat(start - np.append(0, np.cumsum(n)[:-1]), n)
+        slot, opened = table.slot[at], table.open_slot[pattern]
+        has_open = np.flatnonzero(opened >= 0)
+        self._add_slots(slot, opened[has_open])
+        row = np.concatenate([owner, self._slot_row + slot, self._open_row + opened[has_open]])
+        value = np.concatenate(
+            [np.ones(n_new), -table.number[at], np.full(len(has_open), -self.problem.most)]
+        )
+        order = np.argsort(np.concatenate([np.arange(n_new), column, has_open]), kind="stable")
+        starts = np.append(0, np.cumsum(1 + n + (opened >= 0)))[:-1]
+        cost = self.problem.costs[owner, table.outcome[pattern]]
+        z = self._lp.add(cost, starts, row[order], value[order])
+        self._key = np.append(self._key, key[is_new])
+        self._owner, self._pattern = (
+            np.append(self._owner, owner),
+            np.append(self._pattern, pattern),
+        )
+        self._z = np.append(self._z, z)
+        return n_new
+
+    def _add_slots(self, slot: np.ndarray, opened: np.ndarray) -> None:
+        """Let slots miss persons, and open ones take further members, that could not so far."""
+        every = np.unique(np.concatenate([slot, opened]))
+        every = every[~self._has_slot[every]]
+        self._has_slot[every] = True
+        missing = self._add(np.full(len(every), MISSING), self._slot_row + every[:, None])
+        self._missing = np.append(self._missing, missing)
+        opens = np.setdiff1d(opened, self._opens)
+        rows = np.stack([self._slot_row + opens, self._open_row + opens], axis=1)
+        more = self._add(np.full(len(opens), PER_FURTHER_PERSON), rows, (-1.0, 1.0))
+        self._opens, self._more = np.append(self._opens, opens), np.append(self._more, more)
+
+    def _add_fill(self, prices: _Prices, near: float) -> int:
+        """Add the ways to fill slots of the program that are near by some prices; returns how many
+        are new."""
+        reduced = self._reduced_fill(prices)
+        is_new = np.isfinite(reduced) & (reduced <= near) & self._has_slot & ~self._has_fill
+        self._has_fill |= is_new
+        place, slot = np.nonzero(is_new)
+        rows = np.stack([self._place_row + place, self._slot_row + slot], axis=1)
+        self._add(self.problem.fill[place, slot], rows)
+        return len(place)
+
+    def _reduced_fill(self, prices: _Prices) -> np.ndarray:
+        return self.problem.fill - prices.of_person[:, None] - prices.of_slot
+
+    def _add_near(self) -> float:
+        """Add the patterns, and ways to fill their slots, that are near by the last prices; returns
+        by how much all others are above theirs."""
+        limit = self._prices.cost[:, 0] + _NEAR
+        owner, pattern, left_out = nearest(
+            slots(), self.problem.costs, self._prices.of_pattern, limit, _MOST
+        )
+        self._add_patterns(owner, pattern)
+        self._add_fill(self._prices, _NEAR)
+        # A slot that no column has, only columns left out have.
+        far = self._reduced_fill(self._prices)[~self._has_fill & self._has_slot]
+        return min(left_out, float(far.min(initial=np.inf)))
+
+    def _add_far(self) -> None:
+        """Add as many patterns as a program of a few households can have, and all ways to fill
+        their slots."""
+        n_classes = len(self.problem.costs)
+        most = max(_MOST, _FAR // n_classes)
+        limit = np.full(n_classes, np.finfo(float).max)
+        owner, pattern, _ = nearest(
+            slots(), self.problem.costs, self._prices.of_pattern, limit, most
+        )
+        self._add_patterns(owner, pattern)
+        self._add_fill(self._prices, np.inf)
+
+    def _rounded(self, columns: np.ndarray) -> tuple[np.ndarray, float]:
+        """A solution of whole numbers near that of the linear program, and its cost; infinite where
+        there is none.
+
+        Of every class the pattern whose number has the largest fraction is taken once more; of
+        these the ones that are nearly whole, and some others, at a time. Then all is solved anew
+        for the rest.
+        """
+        x = np.append(self._x, np.zeros(self._lp.n_columns - len(self._x)))
+        lower, objective = np.zeros(len(columns)), self._objective
+        n_patterns = len(self._z)
+        owner = np.append(self._owner, len(self.problem.costs) + np.arange(len(self._more)))
+        while True:
+            own = x[columns]
+            part = own - np.floor(own + EXACT)
+            part[part < EXACT] = 0.0
+            if part[:n_patterns].any():
+                part[n_patterns:] = 0.0
+            order = np.lexsort((-part, owner))
+            order = order[part[order] > 0]
+            if len(order) == 0:
+                break
+            first = order[np.append(True, owner[order][1:] != owner[order][:-1])]
+            first = first[np.argsort(-part[first], kind="stable")]
+            n_taken = max(1, len(first) // 6, int((part[first] > _NEARLY_WHOLE).sum()))
+            up = first[:n_taken]
+            lower[up] = np.floor(own[up] + EXACT) + 1
+            self._lp.bound(columns[up], lower[up], np.full(len(up), np.inf))
+            solution = self._lp.solved(_ITERATIONS)
+            if solution is None:
+                return x, np.inf
+            x, objective = solution.x, solution.objective
+        return x, np.inf if self._misses(x) else objective
+
+    def _allow_nobody_missing(self) -> None:
+        none = np.zeros(len(self._missing))
+        self._lp.bound(self._missing, none, none)
+
+    def _misses(self, x: np.ndarray) -> bool:
+        return bool((x[self._missing] > EXACT).any())
+
+    def _taken(self, x: np.ndarray, bound: float, cost: float) -> Taken:
+        further = np.zeros(self.problem.fill.shape[1], dtype=np.int64)
+        further[self._opens] = np.rint(x[self._more]).astype(np.int64)
+        z = np.rint(x[self._z]).astype(np.int64)
+        return Taken(self._owner, self._pattern, z, further, cost <= bound + EXACT, cost)

@@ -1,0 +1,136 @@
+"""A linear program to which columns are added, solved from its last basis each time.
+
+Column generation solves many programs of which each has a few columns more than the one before, and
+diving for whole numbers many that differ in a few bounds. Kept in HiGHS, each takes a few steps of
+the simplex method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+_DUAL, _PRIMAL = 1, 4
+"""What HiGHS calls the two simplex methods: new bounds leave a basis optimal but for feasibility,
+and new columns leave it feasible."""
+
+_QUICKLY: dict[str, bool | int | float | str] = {
+    "presolve": "choose",
+    "simplex_strategy": 0,
+    "mip_allow_restart": False,
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+    "mip_heuristic_run_feasibility_jump": False,
+}
+"""Of small programs HiGHS solves no smaller ones besides, which takes it most of its time; nor
+does it begin anew."""
+
+
+@dataclass(frozen=True)
+class GrownSolution:
+    """Values of the columns in the order of their addition, and the objective.
+
+    duals : prices of the rows, none of an integer program. bound : no solution is below it.
+    """
+
+    x: np.ndarray
+    objective: float
+    duals: np.ndarray
+    bound: float
+
+
+class GrowingProgram:
+    """Minimise cost'x subject to bounds on rows and columns; columns may be added at any time."""
+
+    def __init__(self, row_lower: np.ndarray, row_upper: np.ndarray) -> None:
+        self._solver = highspy.Highs()
+        self._solver.setOptionValue("output_flag", False)
+        self._solver.setOptionValue("threads", 1)
+        self._solver.setOptionValue("presolve", "off")
+        n, none = len(row_lower), np.zeros(0, dtype=np.int32)
+        starts = np.zeros(n, dtype=np.int32)
+        self._solver.addRows(n, row_lower, row_upper, 0, starts, none, np.zeros(0))
+        self._method = _PRIMAL
+        self.n_columns = 0
+
+    def add(
+        self, cost: np.ndarray, starts: np.ndarray, rows: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """Add columns that are not negative; their entries stand end to end, those of each from
+        `starts` on. Returns their numbers."""
+        n = len(cost)
+        if n:
+            self._solver.addCols(
+                n,
+                cost.astype(np.float64),
+                np.zeros(n),
+                np.full(n, np.inf),
+                len(rows),
+                starts.astype(np.int32),
+                rows.astype(np.int32),
+                values.astype(np.float64),
+            )
+            self._method = _PRIMAL
+        self.n_columns += n
+        return self.n_columns - n + np.arange(n)
+
+    def bound(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
+        """Set the bounds of some columns."""
+        self._solver.changeColsBounds(
+            len(columns),
+            columns.astype(np.int32),
+            lower.astype(np.float64),
+            upper.astype(np.float64),
+        )
+        self._method = _DUAL
+
+    def solved(self, iteration_limit: int) -> GrownSolution | None:
+        """An optimal solution, found from the last basis; None where none is within the limit."""
+        self._solver.setOptionValue("simplex_strategy", self._method)
+        self._solver.setOptionValue("simplex_iteration_limit", iteration_limit)
+        self._solver.run()
+        if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        found = self._solver.getSolution()
+        objective = float(self._solver.getInfo().objective_function_value)
+        return GrownSolution(
+            np.array(found.col_value), objective, np.array(found.row_dual), objective
+        )
+
+    def solved_in_integers(
+        self,
+        integral: np.ndarray,
+        node_limit: int,
+        gap: tuple[float, float],
+        known: np.ndarray | None,
+    ) -> GrownSolution | None:
+        """The best solution found with whole numbers in the columns `integral`, by so many nodes
+        and to that share of its objective, or that much; None where none was found. `known` is one
+        to begin with.
+        """
+        options = _QUICKLY | {
+            "mip_max_nodes": node_limit,
+            "mip_rel_gap": gap[0],
+            "mip_abs_gap": gap[1],
+            "simplex_iteration_limit": 2**31 - 1,
+        }
+        for name, value in options.items():
+            self._solver.setOptionValue(name, value)
+        n = len(integral)
+        self._solver.changeColsIntegrality(n, integral.astype(np.int32), np.ones(n, dtype=np.uint8))
+        if known is not None:
+            begun = highspy.HighsSolution()
+            begun.col_value = known.tolist()
+            self._solver.setSolution(begun)
+        self._solver.run()
+        info = self._solver.getInfo()
+        if info.primal_solution_status != highspy.kSolutionStatusFeasible:
+            return None
+        x = np.array(self._solver.getSolution().col_value)
+        none = np.zeros(0)
+        return GrownSolution(
+            x, float(info.objective_function_value), none, float(info.mip_dual_bound)
+        )
