@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 from spineflow.flows.demo import COUNTRY
 from spineflow.flows.evidence_settings import CensusEvidenceSettings
+from spineflow.flows.form import PRESET_NAMES
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
@@ -73,6 +74,7 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "trips": TripsSettings,
     "evidence": CensusEvidenceSettings,
     "tuning": AnyTuneSettings,
+    "whole_census": ProductsSettings,
 }
 
 MODEL_OF_DESIGNS = {"group_sizes": GroupSizesDesignSettings, "trips": TripsDesignSettings}
@@ -91,10 +93,6 @@ def loaded(path: Path) -> ModuleType:
 
 design_map = loaded(DOCS / "design_map.py")
 declared_page = loaded(DOCS / "declared_page.py")
-
-TOPDOWN_PRESETS = sorted(
-    path.stem for path in PRESETS.glob("*.toml") if not path.stem.startswith("supplemental_dhc")
-)
 
 WHOLE_FILE = """\
 preset = "pl94_2020_us"
@@ -196,7 +194,7 @@ def test_spines_and_schemas_are_listed(settings_page: str) -> None:
         assert all(f"`{c.name}`" in settings_page for c in schema.coarsenings)
 
 
-@pytest.mark.parametrize("preset", TOPDOWN_PRESETS)
+@pytest.mark.parametrize("preset", PRESET_NAMES)
 def test_figures_of_every_preset(preset: str, settings_page: str, tmp_path: Path) -> None:
     text = WHOLE_FILE.replace("pl94_2020_us", preset)
     if preset.startswith(("dhc_persons", "dhc_units")):

@@ -88,6 +88,9 @@ def test_the_page_tells_methods_accuracy_and_attacks(finished):
     page = run.report.read_text(encoding="utf-8")
     for words in ("NOT PRIVATE", "none stated", "2026 order", "baseline", "ceiling", "Accuracy"):
         assert words in page
+    # Of areas by size it tells what differs, and of what is nowhere that it is nowhere.
+    assert "areas undecided" in page and "areas undecided, 1-9 persons" not in page
+    assert "areas with one solution, 1-9 persons" in page
     assert (run.release / "evidence.csv").read_bytes() == (
         run.root / "report" / "evidence.csv"
     ).read_bytes()

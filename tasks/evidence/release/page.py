@@ -152,8 +152,9 @@ def _accuracy(
         "count has none, and makes the total of its table and area one that is off. Mean errors "
         "are signed, by the true share of a count in its table and area."
     )
+    told = figures["measure"].isin({measure for measure, _ in _ACCURACY})
     for level in levels:
-        own = figures[figures["level"] == level]
+        own = figures[(figures["level"] == level) & told]
         yield f"{level}:"
         yield Table(headers, tuple(_rows(own, settings, _ACCURACY)))
 
@@ -175,7 +176,10 @@ def _rows(
 
 
 def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
-    """A table for each attack and level: what it finds, by groups, with baseline and ceiling."""
+    """A table for each attack and level: what it finds, by groups, with baseline and ceiling.
+
+    A measure that is zero in all groups is told of all together alone.
+    """
     accuracy = {measure for measure, _ in _ACCURACY} | {"counts", "mean error", "seconds", READ}
     for name in settings.evidence.attacks:
         prefix = f"{name}: "
@@ -186,7 +190,11 @@ def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
         blocks = list[Block]()
         for level, own in rows.groupby("level", sort=False):
             own = own.assign(measure=own["measure"].str.removeprefix(prefix))
-            columns = list(dict.fromkeys(zip(own["measure"], own["group"], strict=True)))
+            is_of_all = own["group"] == ALL
+            is_found = own.groupby("measure")["value"].transform("max") > 0
+            has_all = is_of_all.groupby(own["measure"]).transform("any")
+            shown = own[is_of_all | is_found | ~has_all]
+            columns = list(dict.fromkeys(zip(shown["measure"], shown["group"], strict=True)))
             headers = ("method", "strength", *(column_name(*column) for column in columns))
             blocks += [f"{level}:", Table(headers, tuple(_rows(own, settings, columns)))]
         yield Section(in_words(name).capitalize(), tuple(blocks))
