@@ -267,7 +267,7 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
             f"{shown_delta(dataset['delta'])} spent, cap "
             f"{'none' if delta_cap is None else shown_delta(delta_cap)}; epsilon "
             f"{shown_epsilon(epsilon['tight'])} at delta {shown_delta(epsilon['delta'])} "
-            f"(simple bound {shown_epsilon(epsilon['simple'])}){_exact_sentence(dataset)}"
+            f"(simple bound {shown_epsilon(epsilon['simple'])}){_exact_sentence(dataset)}."
             f"{stated_sentence(dataset)}"
         )
         table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
