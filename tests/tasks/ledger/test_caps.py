@@ -23,7 +23,8 @@ from spineflow.tasks.ledger.summary import REPORT_DELTA, summary
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
-FORK = multiprocessing.get_context("fork")
+SPAWN = multiprocessing.get_context("spawn")
+"""A fork would keep a lock of SQLite that a thread of another test holds just then."""
 DELTA = Fraction(1, 10**10)
 HERE = "the one directory"
 
@@ -256,9 +257,9 @@ def charge_at_once(barrier, path: Path, run_id: str) -> None:
 @pytest.mark.slow
 def test_of_eight_runs_at_once_a_cap_for_five_lets_five_pass(ledger: Ledger) -> None:
     set_cap(ledger, "d", epsilon_cap=between(10))
-    barrier = FORK.Barrier(8)
+    barrier = SPAWN.Barrier(8)
     arguments = [(barrier, ledger.path, f"run-{number}") for number in range(8)]
-    processes = [FORK.Process(target=charge_at_once, args=own) for own in arguments]
+    processes = [SPAWN.Process(target=charge_at_once, args=own) for own in arguments]
     for process in processes:
         process.start()
     for process in processes:

@@ -17,7 +17,8 @@ from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
-FORK = multiprocessing.get_context("fork")
+SPAWN = multiprocessing.get_context("spawn")
+"""A fork would keep a lock of SQLite that a thread of another test holds just then."""
 N_RUNS = 12
 
 
@@ -83,8 +84,8 @@ def test_a_ledger_that_is_held_for_too_long_is_named_with_the_remedy(ledger, mon
 
 def in_processes(target, arguments) -> list[int]:
     """Exit codes of processes that start their work together."""
-    barrier = FORK.Barrier(len(arguments))
-    processes = [FORK.Process(target=target, args=(barrier, *args)) for args in arguments]
+    barrier = SPAWN.Barrier(len(arguments))
+    processes = [SPAWN.Process(target=target, args=(barrier, *args)) for args in arguments]
     for process in processes:
         process.start()
     for process in processes:
@@ -139,7 +140,7 @@ def charge_and_die(path):
 
 
 def test_a_run_killed_after_its_charge_resumes_under_it(ledger):
-    process = FORK.Process(target=charge_and_die, args=(ledger.path,))
+    process = SPAWN.Process(target=charge_and_die, args=(ledger.path,))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
@@ -396,7 +397,10 @@ def test_an_unwritable_ledger_is_refused(tmp_path, folder_mode, ledger_mode, cod
     (tmp_path / "folder").mkdir()
     ledger = open_ledger(tmp_path / "folder" / "ledger.db")
     charge_run(ledger)
-    process = FORK.Process(target=without_rights, args=(ledger.path, folder_mode, ledger_mode))
+    # Whoever has no rights any more cannot import what a new process lacks.
+    process = multiprocessing.get_context("fork").Process(
+        target=without_rights, args=(ledger.path, folder_mode, ledger_mode)
+    )
     process.start()
     process.join()
     ledger.path.parent.chmod(0o700)
