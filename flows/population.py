@@ -48,7 +48,7 @@ def _made_file(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Pa
 @step("gather released", ProductsSettings, run_name="gather-released", made_at=_released_file)
 def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
     """Write the released persons and households by the pieces that are made of them."""
-    source = read_released(_sources(run, settings))
+    source = read_released(sources_of(run, _names(settings)))
     return made(write_released(run, source.blocks, blocks_of(source)))
 
 
@@ -62,18 +62,19 @@ def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made
 @step("make population", ProductsSettings, run_name="one population")
 def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
     """Write one population of all pieces beside the index of the releases, and check it."""
-    sources = _sources(run, settings)
-    (redistricting, *_) = settings.population or ()
+    redistricting, *_ = names = _names(settings)
+    sources = sources_of(run, names)
     declared = cast(TopdownSettings, settings.products.chosen()[redistricting]).compiled_census
     folder = run.unchecked_release
     paths = write_checked_population(run, settings, sources, declared, folder)
     return made(folder, {"files": len(paths)})
 
 
-def _sources(run: RunDirectory, settings: ProductsSettings) -> Sources:
+def _names(settings: ProductsSettings) -> Sequence[str]:
+    """The products that become one population, redistricting first."""
     if settings.population is None:
         raise ValueError("the products of this run make no population")
-    return sources_of(run, settings.population)
+    return settings.population
 
 
 def sources_of(run: RunDirectory, names: Sequence[str]) -> Sources:

@@ -135,7 +135,7 @@ def epsilon_tight(rho: Fraction | float, delta: Fraction | float) -> float:
         log_ratio = log_excess - math.log(alpha)
         return alpha * float(rho) + (log_inverse_delta - log_excess + alpha * log_ratio) / excess
 
-    return max(0.0, _minimum(epsilon))
+    return max(0.0, _minimum(epsilon)[1])
 
 
 def epsilon_simple(rho: Fraction | float, delta: Fraction | float) -> float:
@@ -203,9 +203,7 @@ def rho_from_epsilon_tight(epsilon: Fraction, delta: Fraction) -> Fraction:
         constant = (log_inverse_delta - log_excess + alpha * log_ratio) / excess
         return (constant - float(epsilon)) / alpha
 
-    grid = [step / 4 for step in range(-60, 240)]
-    best = min(grid, key=negative_rho)
-    at, _ = _refined(negative_rho, best - 0.25, best + 0.25)
+    at, _ = _minimum(negative_rho)
     excess = Fraction(math.exp(at)).limit_denominator(10**12)
     with localcontext(Context(prec=60)) as context:
         above = Decimal(excess.numerator) / Decimal(excess.denominator)
@@ -235,21 +233,18 @@ def check_delta(delta: Fraction | None, where: str = "[privacy]") -> None:
         raise InputRefused(f"{where} delta is {delta}; give a fraction between 0 and 1")
 
 
-def _minimum(function: Callable[[float], float]) -> float:
-    """Least value found of a function of log(alpha - 1): the best of a grid, then refined."""
-    grid = [step / 4 for step in range(-60, 240)]
-    best = min(grid, key=function)
-    return min(_refined(function, best - 0.25, best + 0.25)[1], function(best))
-
-
-def _refined(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Where a function is least between two numbers, to about 1e-10, and its value there."""
+def _minimum(function: Callable[[float], float]) -> tuple[float, float]:
+    """About where a function of log(alpha - 1) is least, and the least value found: the best of a
+    grid, refined to 1e-10.
+    """
     # Loaded here since most commands ask for no epsilon, and the package takes half a second.
     from scipy.optimize import minimize_scalar
 
-    bounds, options = (low, high), {"xatol": 1e-10}
+    grid = [step / 4 for step in range(-60, 240)]
+    best = min(grid, key=function)
+    bounds, options = (best - 0.25, best + 0.25), {"xatol": 1e-10}
     found = minimize_scalar(function, bounds=bounds, method="bounded", options=options)
-    return float(found.x), float(found.fun)
+    return float(found.x), min(float(found.fun), function(best))
 
 
 def _log_inverse(delta: Fraction | float) -> float:

@@ -23,6 +23,9 @@ from .files import NOT_PRIVATE, TEMPORARY_SUFFIX
 RELEASE, UNCHECKED, MEASUREMENTS = "release", "release-unchecked", "measurements"
 CHECKS = "validation/checks.json"
 
+OF_OTHERS = "estimate"
+"""The product whose measurements others have published, and which no ledger of the run knows."""
+
 RECORDED = (
     *(name for name in DERIVED if name not in ("intervals", CHECKS)),
     "validation",
@@ -63,7 +66,7 @@ def record_files(run: RunDirectory) -> None:
     """
     manifest = run.read_manifest()
     names = sorted(set(_files(run)) - _handed_on(manifest).keys())
-    is_charged = manifest["privacy"] != NOT_PRIVATE and manifest["product"] != "estimate"
+    is_charged = manifest["privacy"] != NOT_PRIVATE and manifest["product"] != OF_OTHERS
     if is_charged and not run.release.exists():
         names = [name for name in names if not _is_noise(Damage(name, is_missing=False))]
     found = digests_if_there([run.root / name for name in names])
@@ -174,7 +177,7 @@ def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:
     """
     first = damage.within[0]
     if _is_noise(damage):
-        return damage.is_missing or run.read_manifest()["product"] == "estimate"
+        return damage.is_missing or run.read_manifest()["product"] == OF_OTHERS
     if run.release.exists():
         is_same_code = run.read_manifest()["code_version"] == code_version()
         if damage.name == CHECKS or first == RELEASE or not (first == "report" or is_same_code):
