@@ -76,7 +76,7 @@ def written(tmp_path_factory) -> Path:
     )
     made = Populated(members, told, (Way.OPTIMAL, Way.OPTIMAL), np.zeros(2))
     folder = tmp_path_factory.mktemp("population")
-    write_population(Population(source, np.arange(len(block)), made), folder, is_private=True)
+    write_population(Population(source, made), folder, is_private=True)
     kept = pd.read_parquet(folder / PERSONS_FILE)
     pd.DataFrame(
         {"block": kept["geocode"], "sex": kept["sex"].map({"male": "1", "female": "2"})}
