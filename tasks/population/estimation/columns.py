@@ -4,7 +4,7 @@ Unknown is how often each class of households is made after each pattern, `z` (c
 many persons go from each place that they have to each slot, `f` (place, slot), and how many further
 members each open slot takes, `m` (slot):
 
-    minimise    sum C z + sum c f + PER_FURTHER_PERSON m
+    minimise    sum C z + sum c f + `per_further` m
     subject to  sum over patterns of z    = households of the class,
                 sum over slots of f       = persons of the place,
                 sum over places of f      = slots of the patterns taken + m,
@@ -12,7 +12,7 @@ members each open slot takes, `m` (slot):
 
 Persons without a slot and slots without a person cost `MISSING` while columns are generated. With
 prices u of persons a slot is worth v = min (c - u) over all places, at most `MISSING`; so the
-cheapest pattern of a class costs w = min C + sum v + most min(v + PER_FURTHER_PERSON, 0), and
+cheapest pattern of a class costs w = min C + sum v + most min(v + `per_further`, 0), and
 
     sum u persons + sum w households
 
@@ -26,7 +26,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...solvers.growing import GrowingProgram
-from ..workload.changes import PER_FURTHER_PERSON
 from ..workload.household_types import OPEN_SIZE
 from .pricing import cheapest, nearest, priced, slot_prices, slots
 
@@ -60,12 +59,14 @@ class Problem:
 
     costs : (n_classes, n_outcomes) what it costs to make an outcome of a class.
     fill : (n_places, n_slots) what it costs to fill a slot with a person of a place.
+    per_further : what a member of a household beyond the seventh costs.
     """
 
     costs: np.ndarray
     n_of_class: np.ndarray
     n_of_place: np.ndarray
     fill: np.ndarray
+    per_further: float
 
     @property
     def most(self) -> int:
@@ -184,7 +185,7 @@ class Program:
     def _priced(self, of_person: np.ndarray, most: int) -> _Prices:
         problem = self.problem
         of_slot = slot_prices(problem.fill, of_person, MISSING)
-        gain = np.minimum(of_slot + PER_FURTHER_PERSON, 0.0) * problem.most
+        gain = np.minimum(of_slot + problem.per_further, 0.0) * problem.most
         of_pattern = priced(slots(), of_slot, gain)
         pattern, cost = cheapest(slots(), problem.costs, of_pattern, most)
         bound = float(problem.n_of_class @ cost[:, 0] + problem.n_of_place @ of_person)
@@ -237,7 +238,7 @@ class Program:
         self._missing = np.append(self._missing, missing)
         opens = np.setdiff1d(opened, self._opens)
         rows = np.stack([self._slot_row + opens, self._open_row + opens], axis=1)
-        more = self._add(np.full(len(opens), PER_FURTHER_PERSON), rows, (-1.0, 1.0))
+        more = self._add(np.full(len(opens), self.problem.per_further), rows, (-1.0, 1.0))
         self._opens, self._more = np.append(self._opens, opens), np.append(self._more, more)
 
     def _add_fill(self, prices: _Prices, near: float) -> int:

@@ -12,14 +12,14 @@ smallest reduced cost that was left out. Given z, f is a transportation problem.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..workload.changes import outcome_costs
+from ..workload.changes import PER_FURTHER_PERSON, PER_TOLD_PERSON, outcome_costs
 from ..workload.patterns import book
-from .columns import Problem, Program, Taken
-from .drift import Drift
+from .columns import EXACT, Problem, Program, Taken
+from .drift import Drift, parts_of_types
 from .pricing import filled, slots
 
 
@@ -59,12 +59,22 @@ def nearest_composition(
     sex, age, elderly, kind = classes
     costs = outcome_costs(sex, age, elderly, kind, drift.of_types())
     fill = filled(slots(), present, drift.distances())
-    program = Program(Problem(costs, number, places[present], fill), drift.prices[present])
+    problem = Problem(costs, number, places[present], fill, PER_FURTHER_PERSON)
+    taken = _solved(problem, drift, present)
+    left_over = int(places.sum() - parts_of_types()["size"][households.kind].sum())
+    if taken is not None and left_over > 0 and taken.cost <= PER_FURTHER_PERSON * left_over + EXACT:
+        # Nothing else may have to change: then nothing else shall.
+        taken = _solved(replace(problem, per_further=PER_TOLD_PERSON), drift, present) or taken
+    return None if taken is None else _dealt(taken, owner.reshape(-1))
+
+
+def _solved(problem: Problem, drift: Drift, present: np.ndarray) -> Taken | None:
+    """A solution, from the prices of the block before; leaves its own for the next one."""
+    program = Program(problem, drift.prices[present])
     if not program.solved():
         return None
     drift.prices[present] = program.of_person
-    taken = program.whole()
-    return None if taken is None else _dealt(taken, owner.reshape(-1))
+    return program.whole()
 
 
 def _dealt(taken: Taken, owner: np.ndarray) -> Composition:

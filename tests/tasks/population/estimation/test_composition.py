@@ -10,9 +10,20 @@ from scipy.optimize import linear_sum_assignment
 from spineflow.tasks.population.estimation.composition import Households, nearest_composition
 from spineflow.tasks.population.estimation.drift import Drift
 from spineflow.tasks.population.workload.changes import outcome_costs
-from spineflow.tasks.population.workload.household_types import household_types, possible
+from spineflow.tasks.population.workload.household_types import (
+    NO_COUPLE,
+    household_types,
+    possible,
+)
 from spineflow.tasks.population.workload.patterns import book
-from spineflow.tasks.population.workload.places import N_PLACES, distances, place
+from spineflow.tasks.population.workload.places import (
+    GROWN,
+    N_PLACES,
+    NONRELATIVE,
+    ROLES,
+    distances,
+    place,
+)
 
 NEVER = 1e6
 
@@ -75,3 +86,27 @@ def test_no_composition_of_a_tiny_block_costs_less(n_households: int, n_persons:
             n_optimal += 1
             assert chosen.cost == pytest.approx(least)
     assert n_optimal >= 2
+
+
+@pytest.mark.parametrize(("role_of_last", "further"), [("nonrelative", 2), ("other relative", 0)])
+def test_members_beyond_seven_are_told_or_else_the_last_resort(
+    role_of_last: str, further: int
+) -> None:
+    """A household of three nonrelatives and one of seven or more; two persons are left over."""
+    kinds = [
+        index
+        for size in (3, 7)
+        for index, one in enumerate(household_types())
+        if (one.size, one.couple, one.has_relatives, one.has_minors)
+        == (size, NO_COUPLE, False, False)
+    ]
+    assert len(kinds) == 2
+    none = np.zeros(2, dtype=int)
+    own = Households(none, np.full(2, 2), none, none, none, np.array(kinds))
+    band = place(0, GROWN)
+    at = [band, band, *[place(NONRELATIVE, GROWN)] * 9, place(ROLES.index(role_of_last), GROWN)]
+    chosen = nearest_composition(own, np.bincount(at, minlength=N_PLACES), Drift())
+    assert chosen is not None
+    assert chosen.further.sum() == further
+    if further:
+        assert book().patterns.kind[chosen.pattern].tolist() == kinds
