@@ -47,6 +47,13 @@ def test_the_release_is_whole_and_checked(finished: Finished) -> None:
     finished.case.holds(run, finished.folder)
 
 
+def test_no_pass_gave_up_agreement_with_an_earlier_one(finished: Finished) -> None:
+    solves = list((finished.run.root / "solves").rglob("*.parquet"))
+    if not solves:
+        pytest.skip("a product without passes")
+    assert not any(pq.read_table(path)["relaxed"].to_numpy().any() for path in solves)
+
+
 def test_public_tables_hold_their_values_and_nothing_else_of_the_memory(finished: Finished) -> None:
     run = finished.run
     tables = [path for path in run.root.rglob("*.parquet") if run.confidential not in path.parents]
