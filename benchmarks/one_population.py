@@ -4,9 +4,9 @@
 
 runs redistricting, housing units and persons of the county without noise and with each seed, makes
 one population of each, and prints how the blocks were made, how many records were changed, and the
-sum of absolute errors of all answers to queries at every level, in percent of the true records, as
-means over the seeds. Runs that
-FOLDER has are not made again.
+sum of absolute errors of all answers to queries at every level, in percent of the true records:
+means over the seeds of the separate releases and of one population, and the standard deviation of
+the former, by which one run differs from the next. Runs that FOLDER has are not made again.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ def main() -> None:
         for name, own in (("apart", apart(sources)), ("one", together(population))):
             errors += [{"seed": seed, "made": name, **row} for row in errors_of(truth, own)]
     frame = pd.DataFrame(errors)
-    means = frame.pivot_table(
-        index=["universe", "query"], columns=["level", "made"], values="error", sort=False
-    )
+    over_seeds = frame.groupby(["universe", "query", "level", "made"], sort=False)["error"]
+    told = over_seeds.mean().unstack("made")
+    told["spread"] = over_seeds.std().unstack("made")["apart"]
     with pd.option_context("display.width", 250, "display.max_columns", 20):
-        print(means.round(3).to_string())
+        print(told.unstack("level").swaplevel(axis=1)[list(LEVELS)].round(2).to_string())
 
 
 def sources_of(folder: Path, name: str, privacy: str) -> Sources:

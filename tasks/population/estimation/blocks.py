@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...census.households import HOUSEHOLDER, Members
+from ...census.households import HOUSEHOLDER, MALE, Members
 from ..workload.levels import are_possible, household_levels
 from ..workload.patterns import book
 from ..workload.places import FIRST_RELATIONSHIP, N_BANDS, N_PLACES, places_of
 from .composition import Composition, Households, nearest_composition
-from .drift import Drift, origin_and_race, sex_and_age
+from .drift import Drift, origin_and_race, origin_and_sex, sex_and_age
 from .fallback import simple_households
 from .placing import Persons, placed
 
@@ -136,7 +136,7 @@ def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Me
     n = len(households.kind)
     if n == 0 and len(persons.age) == 0:
         return _nobody(), Way.OPTIMAL, 0.0
-    places = np.bincount(places_of(persons.relationship, persons.age), minlength=N_PLACES)
+    places = np.bincount(persons.places, minlength=N_PLACES)
     is_possible = 1 <= n <= len(persons.age)
     chosen = nearest_composition(households, places, drift) if is_possible else None
     if chosen is None:
@@ -159,10 +159,15 @@ def _carry(
     members: Members,
 ) -> None:
     """Take down what was changed, for the blocks that come."""
-    before, after = places_of(persons.relationship, persons.age), _places(members)
+    before, after = persons.places, _places(members)
     drift.add("role", before // N_BANDS, after // N_BANDS)
     drift.add("band", before % N_BANDS, after % N_BANDS)
     drift.add("age", sex_and_age(persons.sex, persons.age), sex_and_age(members.sex, members.age))
+    drift.add(
+        "sex",
+        origin_and_sex(persons.hispanic - 1, persons.sex - MALE),
+        origin_and_sex(members.hispanic - 1, members.sex - MALE),
+    )
     heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
     drift.add(
         "race",
@@ -174,11 +179,13 @@ def _carry(
         persons.relationship - FIRST_RELATIONSHIP,
         members.relationship - FIRST_RELATIONSHIP,
     )
-    drift.add_types(households.kind, book().patterns.kind[chosen.pattern])
+    after = book().patterns.kind[chosen.pattern]
+    drift.add_types(households.kind, after, households.sex, households.is_rented)
 
 
 def _places(members: Members) -> np.ndarray:
-    return places_of(members.relationship, members.age)
+    is_alone = np.bincount(members.unit)[members.unit] == 1
+    return places_of(members.relationship, members.age, is_alone)
 
 
 def _nobody() -> Members:

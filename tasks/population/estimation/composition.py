@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..workload.changes import PER_FURTHER_PERSON, PER_TOLD_PERSON, outcome_costs
+from ..workload.household_types import RENTED
 from ..workload.patterns import book
 from .columns import EXACT, Problem, Program, Taken
 from .drift import Drift, parts_of_types
@@ -32,7 +33,13 @@ class Households:
     origin: np.ndarray
     race: np.ndarray
     elderly: np.ndarray
+    tenure: np.ndarray
     kind: np.ndarray
+
+    @property
+    def is_rented(self) -> np.ndarray:
+        """Whether they rent, or live there without payment `(n,)`."""
+        return self.tenure == RENTED
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +60,19 @@ def nearest_composition(
     """Patterns for the households of a block, given how many persons have each place
     `(N_PLACES,)`; None where the program found none within its limits.
     """
-    rows = np.stack([households.sex, households.age, households.elderly, households.kind])
+    rows = np.stack(
+        [
+            households.sex,
+            households.age,
+            households.elderly,
+            households.kind,
+            households.is_rented,
+        ]
+    )
     classes, owner, number = np.unique(rows, axis=1, return_inverse=True, return_counts=True)
     present = np.flatnonzero(places)
-    sex, age, elderly, kind = classes
-    costs = outcome_costs(sex, age, elderly, kind, drift.of_types())
+    sex, age, elderly, kind, is_rented = classes
+    costs = outcome_costs(sex, age, elderly, kind, drift.of_types(sex, is_rented))
     fill = filled(slots(), present, drift.distances())
     problem = Problem(costs, number, places[present], fill, PER_FURTHER_PERSON)
     taken = _solved(problem, drift, present)

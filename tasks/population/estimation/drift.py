@@ -32,7 +32,7 @@ _MOST = 0.9
 """What drift adds or takes away at most, of a number."""
 
 _OF_PART = {
-    "couple": 1.0,
+    "couple": 2.0,
     "own": 0.7,
     "generations": 0.7,
     "kin": 0.3,
@@ -42,14 +42,17 @@ _OF_PART = {
 }
 """How much each part of a type counts; less where the release tells it less well."""
 
+_OF_FAMILY = 3.0
+"""How much couple and own children count together, by sex of the householder and tenure."""
+
 N_LEVELS = len(_WEIGHTS)
-_RACES = 7
+_RACES, _N_FAMILIES = 7, 12
 
 
 class Drift:
     """Records made more, or fewer if negative, by county, tract and block group: of persons by role
-    and band, by sex and age, by relationship; of households by parts of their type, by origin and
-    race.
+    and band, by sex and age, by sex and origin, by relationship; of households by parts of their
+    type, by couple and own children at once, by origin and race.
     """
 
     def __init__(self) -> None:
@@ -60,8 +63,10 @@ class Drift:
             "role": np.zeros((N_LEVELS, len(ROLES))),
             "band": np.zeros((N_LEVELS, N_BANDS)),
             "age": np.zeros((N_LEVELS, 2 * (OLDEST + 1))),
+            "sex": np.zeros((N_LEVELS, 4)),
             "race": np.zeros((N_LEVELS, 2 * _RACES)),
             "relationship": np.zeros((N_LEVELS, 1 + LAST_RELATIONSHIP - FIRST_RELATIONSHIP)),
+            "family": np.zeros((N_LEVELS, 4 * _N_FAMILIES)),
             **{name: np.zeros((N_LEVELS, n)) for name, n in _sizes().items()},
         }
 
@@ -83,15 +88,22 @@ class Drift:
         counts += np.bincount(after, minlength=counts.shape[1])
         counts -= np.bincount(before, minlength=counts.shape[1])
 
-    def of_types(self) -> np.ndarray:
-        """What one more household of each type adds to a cost `(n_types,)`."""
+    def of_types(self, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
+        """What making each type of households adds to a cost `(n, n_types)`, given the sex of their
+        householders and whether they rent."""
         parts = [_OF_PART[name] * self.of(name)[level] for name, level in parts_of_types().items()]
-        return np.sum(parts, axis=0)
+        of_family = self.of("family")[
+            _family(np.arange(len(parts[0])), sex[:, None], is_rented[:, None])
+        ]
+        return np.sum(parts, axis=0) + _OF_FAMILY * of_family
 
-    def add_types(self, before: np.ndarray, after: np.ndarray) -> None:
+    def add_types(
+        self, before: np.ndarray, after: np.ndarray, sex: np.ndarray, is_rented: np.ndarray
+    ) -> None:
         """Households were of the types `before`, and are made of the types `after`."""
         for name, level in parts_of_types().items():
             self.add(name, level[before], level[after])
+        self.add("family", _family(before, sex, is_rented), _family(after, sex, is_rented))
 
     def distances(self) -> np.ndarray:
         """What it costs to move a person from a place to another `(N_PLACES, N_PLACES)`."""
@@ -107,9 +119,21 @@ def sex_and_age(sex: np.ndarray, age: np.ndarray) -> np.ndarray:
     return (sex - MALE) * (OLDEST + 1) + age
 
 
+def origin_and_sex(origin: np.ndarray, sex: np.ndarray) -> np.ndarray:
+    """Kinds of persons by origin and sex, as levels."""
+    return origin * 2 + sex
+
+
 def origin_and_race(origin: np.ndarray, race: np.ndarray) -> np.ndarray:
     """Kinds of households by origin and race of the householder, as levels."""
     return origin * _RACES + race
+
+
+def _family(kind: np.ndarray, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
+    """Couple, married or not, and own children of a type, by householder's sex and tenure."""
+    parts = parts_of_types()
+    family = (parts["couple"] // 2 * 4 + parts["own"])[kind]
+    return (family * 2 + sex) * 2 + is_rented
 
 
 def _sizes() -> dict[str, int]:

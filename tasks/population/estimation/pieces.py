@@ -21,8 +21,9 @@ from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ...runs.stamps import stamp_at, stamped, write_parquet
 from ..ingest.released import Released
-from ..workload.household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TYPE
+from ..workload.household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TENURE, TYPE
 from ..workload.levels import head_races
+from ..workload.person_levels import KIND, relationships
 from .blocks import Blocks, Piece, Way
 from .composition import Households
 from .placing import Persons
@@ -82,8 +83,9 @@ def blocks_of(source: Released) -> Blocks:
             people.hispanic[inside],
             people.race[inside],
             head_races(people.race[inside]),
+            source.person_levels[KIND, inside] == relationships().alone,
         ),
-        Households(*(levels[axis] for axis in (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE))),
+        Households(*(levels[axis] for axis in (SEX, AGE, ORIGIN, RACE, ELDERLY, TENURE, TYPE))),
         person_starts,
         household_starts,
         areas_of(source.blocks.tolist()),

@@ -17,7 +17,7 @@ from ..workload.changes import LEAST
 from ..workload.household_types import FIRST_AGES
 from ..workload.patterns import book
 from ..workload.places import (
-    HOUSEHOLDER,
+    HOUSEHOLDERS,
     N_BANDS,
     OLDEST,
     PARTNERS,
@@ -25,7 +25,7 @@ from ..workload.places import (
     places_of,
 )
 from .composition import Composition, Households
-from .drift import Drift, origin_and_race
+from .drift import Drift, origin_and_race, origin_and_sex
 
 _OTHER_SEX, _PER_LEVEL, _OTHER_ORIGIN, _OTHER_RACE = 0.6, 0.08, 0.7, 0.9
 _NEVER = 1e6
@@ -36,7 +36,7 @@ SAME_SEX = (2, 4)
 @dataclass(frozen=True, eq=False)
 class Persons:
     """Persons in the households of a block, `(n,)` each: RELSHIP, sex, age, origin, race, as in
-    `Members`, and the level of the race that householders are counted by.
+    `Members`, the level of the race that householders are counted by, and who lives alone.
     """
 
     relationship: np.ndarray
@@ -45,6 +45,12 @@ class Persons:
     hispanic: np.ndarray
     race: np.ndarray
     head_race: np.ndarray
+    is_alone: np.ndarray
+
+    @property
+    def places(self) -> np.ndarray:
+        """Place of each person `(n,)`."""
+        return places_of(self.relationship, self.age, self.is_alone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +72,12 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
     if len(slots.number) != len(persons.age):
         raise ValueError("there are not as many slots as persons")
     masks, move = book().masks, drift.distances()
-    is_head = np.isin(slots.number, _of_role(masks, HOUSEHOLDER))
+    is_head = np.isin(slots.number, [n for role in HOUSEHOLDERS for n in _of_role(masks, role)])
     partner = _partners(masks)[slots.number]
     sex = _needed_sex(households, slots, is_head, partner)
     first, last = _ages(households, chosen, slots, is_head)
     cost = _fill(persons, slots, masks, move)
-    cost += _OTHER_SEX * ((sex > 0) & (persons.sex[:, None] != sex))
+    cost += ((sex > 0) & (persons.sex[:, None] != sex)) * _of_other_sex(persons, drift)[:, None]
     heads = np.flatnonzero(is_head)
     cost[:, heads] += _of_heads(persons, households, slots.household[heads], drift)
     rows, columns = linear_sum_assignment(cost)
@@ -80,7 +86,7 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
     slot_of = np.empty(len(rows), dtype=np.int64)
     slot_of[rows] = columns
     number = slots.number[slot_of]
-    now = places_of(persons.relationship, persons.age)
+    now = persons.places
     reach = np.where(masks[number], move[now], np.inf)
     needed = sex[slot_of]
     new_sex = np.where(needed > 0, needed, persons.sex)
@@ -101,6 +107,13 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
         persons.hispanic,
         persons.race,
     )
+
+
+def _of_other_sex(persons: Persons, drift: Drift) -> np.ndarray:
+    """What it costs to make persons of the other sex `(n,)`."""
+    of_sex, origin = drift.of("sex"), persons.hispanic - 1
+    new = of_sex[origin_and_sex(origin, FEMALE - persons.sex)]
+    return np.maximum(_OTHER_SEX + new - of_sex[origin_and_sex(origin, persons.sex - MALE)], LEAST)
 
 
 def _of_heads(
@@ -177,7 +190,7 @@ def _ages(
 
 def _fill(persons: Persons, slots: _Slots, masks: np.ndarray, move: np.ndarray) -> np.ndarray:
     """What it costs to fill each slot with each person, by places `(n_persons, n_slots)`."""
-    now, at = np.unique(places_of(persons.relationship, persons.age), return_inverse=True)
+    now, at = np.unique(persons.places, return_inverse=True)
     number, which = np.unique(slots.number, return_inverse=True)
     reach = np.where(masks[number], move[now][:, None], np.inf).min(axis=2)
     return np.minimum(reach, _NEVER)[at][:, which]

@@ -14,7 +14,7 @@ from .household_types import HEAD_BANDS, household_types
 from .patterns import book
 from .places import TEENAGER
 
-_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 4.0, 3.0
+_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 2.0, 3.0
 _OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 1.5, 0.1, 0.1
 _OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_OLDEST = 1.2, 0.25, 0.08
 _PER_LEVEL_OF_AGE, _MINOR = 0.1, 1.0
@@ -81,9 +81,10 @@ def outcome_costs(
 ) -> np.ndarray:
     """What it costs to make of households each outcome of patterns `(n, n_outcomes)`.
 
-    Infinite where structural zeros exclude it. `drift` (n_types,) is added for the type that is
+    Infinite where structural zeros exclude it. `drift` (n, n_types) is added for the type that is
     made, and taken away for the released one.
     """
-    moved = np.maximum(between_types()[kind] + drift - drift[kind][:, None], LEAST)
-    moved[np.arange(len(kind)), kind] = 0.0
+    rows = np.arange(len(kind))
+    moved = np.maximum(between_types()[kind] + drift - drift[rows, kind][:, None], LEAST)
+    moved[rows, kind] = 0.0
     return moved[:, book().patterns.outcomes.kind] + _beside_types()[sex, age, elderly]

@@ -28,6 +28,8 @@ COUPLES = (
     "no couple",
 )
 NO_COUPLE = 4
+RENTED = 2
+"""The level of tenure of households that rent, or live there without payment."""
 OPEN_SIZE = 7
 """The size that stands for itself and all larger ones."""
 

@@ -26,6 +26,7 @@ from .household_types import (
 )
 from .places import (
     ADULT_BANDS,
+    ALONE,
     GENERATION,
     GROWN,
     HOUSEHOLDER,
@@ -168,6 +169,7 @@ def _head_levels(
 def _rows(band: int, catalogue: Catalogue) -> Iterator[Row]:
     """Every pattern of householders in a band."""
     is_minor = band == TEENAGER
+    alone = catalogue.number((((ALONE,), (band,)),))
     kinds: dict[HouseholdType, list[tuple[int, int]]] = {}
     for kind, told in enumerate(household_types()):
         kinds.setdefault(replace(told, size=0), []).append((told.size, kind))
@@ -181,7 +183,7 @@ def _rows(band: int, catalogue: Catalogue) -> Iterator[Row]:
             }
             for (numbers, free), (size, kind) in product(sorted(ways), sizes):
                 if size >= len(numbers):
-                    every = numbers + (free,) * (size - len(numbers))
+                    every = (*numbers, *(free,) * (size - len(numbers))) if size > 1 else (alone,)
                     yield kind, elderly, band, every, free if size == OPEN_SIZE else -1
 
 

@@ -23,8 +23,10 @@ ROLES = (
     "parent or grandchild",
     "other relative",
     "nonrelative",
+    "householder who lives alone",
 )
-HOUSEHOLDER, OWN_CHILD, GENERATION, RELATIVE, NONRELATIVE = 0, 5, 6, 7, 8
+HOUSEHOLDER, OWN_CHILD, GENERATION, RELATIVE, NONRELATIVE, ALONE = 0, 5, 6, 7, 8, 9
+HOUSEHOLDERS = (HOUSEHOLDER, ALONE)
 PARTNERS = (1, 2, 3, 4)
 """Spouses and partners, in the order of CPLT."""
 
@@ -53,7 +55,7 @@ AGES_OF_RELATIONSHIP = {
 _RANK = (20, 21, 23, 22, 24, 25, 26, 27, 28, 33, 32, 29, 31, 30, 34, 36, 35)
 """Relationships in the order in which one is taken for who has to change into a role."""
 
-_CHANGED_ROLE, _CHANGED_KIND = 1.2, 0.9
+_CHANGED_ROLE, _CHANGED_KIND, _OTHER_HOUSEHOLDER = 1.0, 0.9, 0.8
 _BETWEEN_BANDS = (0.6, 0.1, 0.0, 0.5, 0.4, 0.4)
 """What it costs to cross each border of bands; none is crossed between minors and adults."""
 
@@ -68,9 +70,10 @@ def bands_of(age: np.ndarray) -> np.ndarray:
     return np.searchsorted(BAND_STARTS, age, side="right") - 1
 
 
-def places_of(relationship: np.ndarray, age: np.ndarray) -> np.ndarray:
-    """Place of each person in a household."""
-    return ROLE_OF_RELATIONSHIP[relationship - FIRST_RELATIONSHIP] * N_BANDS + bands_of(age)
+def places_of(relationship: np.ndarray, age: np.ndarray, is_alone: np.ndarray) -> np.ndarray:
+    """Place of each person in a household; `is_alone` (n,) which householders live alone."""
+    role = ROLE_OF_RELATIONSHIP[relationship - FIRST_RELATIONSHIP]
+    return np.where(is_alone, ALONE, role) * N_BANDS + bands_of(age)
 
 
 def place_set(roles: tuple[int, ...], bands: tuple[int, ...]) -> np.ndarray:
@@ -88,14 +91,16 @@ def distances() -> np.ndarray:
     that nobody may have. Relatives differ less from each other than from others.
     """
     role, band = np.divmod(np.arange(N_PLACES), N_BANDS)
-    kin = np.select([role == HOUSEHOLDER, role <= PARTNERS[-1], role <= RELATIVE], [0, 1, 2], 3)
+    is_head = np.isin(role, HOUSEHOLDERS)
+    kin = np.select([is_head, role <= PARTNERS[-1], role <= RELATIVE], [0, 1, 2], 3)
     roles = np.where(kin[:, None] == kin, _CHANGED_KIND, _CHANGED_ROLE)
+    roles[is_head[:, None] & is_head] = _OTHER_HOUSEHOLDER
     roles[role[:, None] == role] = 0.0
     at = np.append(0.0, np.cumsum(_BETWEEN_BANDS))[band]
     cost = roles + abs(at[:, None] - at)
     is_minor = band < GROWN
     cost[is_minor[:, None] != is_minor] = np.inf
-    too_young = (role <= PARTNERS[-1]) & (band < TEENAGER)
+    too_young = (is_head | (role <= PARTNERS[-1])) & (band < TEENAGER)
     cost[:, too_young] = np.inf
     return cost
 
@@ -126,6 +131,7 @@ def fitted(
     place that has none.
     """
     role, band = np.divmod(place_of, N_BANDS)
+    role = np.where(role == ALONE, HOUSEHOLDER, role)
     ends = np.append(BAND_STARTS[1:], OLDEST + 1)
     low = np.maximum(first, np.array(BAND_STARTS)[band])
     high = np.minimum(last, ends[band] - 1)

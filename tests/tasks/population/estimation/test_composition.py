@@ -31,14 +31,16 @@ NEVER = 1e6
 def households(rng: np.random.Generator, n: int) -> Households:
     cells = np.argwhere(possible())
     sex, age, elderly, kind = cells[rng.integers(0, len(cells), n)].T
-    return Households(sex, age, np.zeros(n, int), np.zeros(n, int), elderly, kind)
+    return Households(sex, age, *np.zeros((2, n), int), elderly, np.zeros(n, int), kind)
 
 
 def least_cost(own: Households, places: np.ndarray) -> float:
     """The least cost over all patterns of one or two households, by trying all of them."""
     patterns, masks = book().patterns, book().masks
     n_types = len(household_types())
-    of_outcome = outcome_costs(own.sex, own.age, own.elderly, own.kind, np.zeros(n_types))
+    of_outcome = outcome_costs(
+        own.sex, own.age, own.elderly, own.kind, np.zeros((len(own.kind), n_types))
+    )
     cost = of_outcome[:, patterns.outcome]
     size = np.asarray(patterns.slots.sum(axis=1)).ravel()
     fill = np.array([np.where(masks, distances()[one], NEVER).min(axis=1) for one in places])
@@ -102,7 +104,7 @@ def test_members_beyond_seven_are_told_or_else_the_last_resort(
     ]
     assert len(kinds) == 2
     none = np.zeros(2, dtype=int)
-    own = Households(none, np.full(2, 2), none, none, none, np.array(kinds))
+    own = Households(none, np.full(2, 2), none, none, none, none, np.array(kinds))
     band = place(0, GROWN)
     at = [band, band, *[place(NONRELATIVE, GROWN)] * 9, place(ROLES.index(role_of_last), GROWN)]
     chosen = nearest_composition(own, np.bincount(at, minlength=N_PLACES), Drift())

@@ -70,12 +70,19 @@ def noisy_census(rng: np.random.Generator, n_blocks: int, most_units: int) -> Ce
     age = first + (rng.random(n) * (last - first + 1)).astype(int)
     race = rng.integers(1, 64, n)
     persons = Persons(
-        relationship, rng.integers(1, 3, n), age, rng.integers(1, 3, n), race, head_races(race)
+        relationship,
+        rng.integers(1, 3, n),
+        age,
+        rng.integers(1, 3, n),
+        race,
+        head_races(race),
+        (relationship == 20) & (rng.random(n) < 0.5),
     )
     cells = np.argwhere(possible())
     sex, head, elderly, kind = cells[rng.integers(0, len(cells), int(n_units.sum()))].T
     h = len(sex)
-    households = Households(sex, head, rng.integers(0, 2, h), rng.integers(0, 7, h), elderly, kind)
+    origin, race, tenure = (rng.integers(0, n, h) for n in (2, 7, 3))
+    households = Households(sex, head, origin, race, elderly, tenure, kind)
     starts = [np.append(0, np.cumsum(number)) for number in (n_persons, n_units)]
     return Census(persons, households, starts[0], starts[1])
 
@@ -99,8 +106,9 @@ def true_census(rng: np.random.Generator, n_blocks: int) -> Census:
             members.hispanic,
             members.race,
             head_races(members.race),
+            np.bincount(members.unit)[members.unit] == 1,
         ),
-        Households(sex, age, origin, race_of_head, elderly, kind),
+        Households(sex, age, origin, race_of_head, elderly, rng.integers(0, 3, len(kind)), kind),
         starts[0],
         starts[1],
     )

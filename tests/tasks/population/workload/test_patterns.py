@@ -19,6 +19,7 @@ from spineflow.tasks.population.workload.household_types import (
 from spineflow.tasks.population.workload.levels import are_possible, household_levels
 from spineflow.tasks.population.workload.patterns import book
 from spineflow.tasks.population.workload.places import (
+    HOUSEHOLDERS,
     N_BANDS,
     OLDEST,
     fitted,
@@ -36,14 +37,15 @@ def filled(rng: np.random.Generator, pattern: int, further: int) -> tuple[Member
     slots = np.append(slots, [patterns.open_slot[pattern]] * further).astype(int)
     place = np.array([rng.choice(np.flatnonzero(mask)) for mask in book().masks[slots]])
     role = place // N_BANDS
+    is_head = np.isin(role, HOUSEHOLDERS)
     sexes_there = np.flatnonzero(patterns.first[:, pattern] <= patterns.last[:, pattern])
     sex = MALE + int(rng.choice(sexes_there))
     other = np.isin(role, [1, 3])
-    sexes = np.where(role == 0, sex, np.where(other, 3 - sex, rng.integers(1, 3, len(role))))
+    sexes = np.where(is_head, sex, np.where(other, 3 - sex, rng.integers(1, 3, len(role))))
     sexes = np.where(np.isin(role, [2, 4]), sex, sexes)
     ends = patterns.first[sex - MALE, pattern], patterns.last[sex - MALE, pattern]
-    first = np.where(role == 0, FIRST_AGES[ends[0]], 0)
-    last = np.where(role == 0, [*FIRST_AGES[1:], OLDEST + 1][ends[1]] - 1, OLDEST)
+    first = np.where(is_head, FIRST_AGES[ends[0]], 0)
+    last = np.where(is_head, [*FIRST_AGES[1:], OLDEST + 1][ends[1]] - 1, OLDEST)
     made = fitted(
         rng.integers(20, 37, len(role)), rng.integers(0, 116, len(role)), place, first, last
     )
@@ -109,7 +111,7 @@ def test_simple_households_are_always_possible(people: list[tuple[int, int]], un
     age, relationship = np.array(people).T
     n = len(age)
     none = np.ones(n, dtype=int)
-    persons = Persons(relationship, 1 + np.arange(n) % 2, age, none, none, none - 1)
+    persons = Persons(relationship, 1 + np.arange(n) % 2, age, none, none, none - 1, none == 0)
     if units > n:
         with pytest.raises(ValueError, match="cannot live"):
             simple_households(persons, units)
