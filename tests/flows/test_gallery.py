@@ -72,6 +72,20 @@ def test_no_declaration_of_the_gallery_spends_in_vain(settings: Path, capsys) ->
 @pytest.mark.parametrize(
     "settings", [("register", DECLARATIONS[0])], indirect=True, ids=["register"]
 )
+def test_a_budget_tells_one_record_s_rho_and_what_is_charged(settings: Path, capsys) -> None:
+    """Epsilon stands beside the rho that it follows from; a dwelling changes twelve persons."""
+    assert main(["budget", "topdown", str(settings)]) == 0
+    shown = capsys.readouterr().out
+    dwellings, persons = shown.split("persons: discrete gaussian, ")
+    assert "rho 1/10 (0.1000), epsilon" in dwellings and "charged" not in dwellings
+    assert persons.startswith("rho 1 (1.0000) of one record, epsilon 10.03 at delta 1e-10 by rho")
+    assert "The ledger is charged rho 144, that of the largest change." in persons
+    assert "One changed record of dwellings changes at most 12 records of persons, and" in persons
+
+
+@pytest.mark.parametrize(
+    "settings", [("register", DECLARATIONS[0])], indirect=True, ids=["register"]
+)
 def test_shares_of_exact_answers_are_named(settings: Path, capsys) -> None:
     """Totals of persons are exact down to municipalities, kinds of dwellings everywhere."""
     text = settings.read_text(encoding="utf-8")
