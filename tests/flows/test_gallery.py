@@ -64,6 +64,25 @@ def test_check_names_what_is_wrong_with_a_declaration(settings: Path, capsys) ->
         assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "settings", [("households", DECLARATIONS[1])], indirect=True, ids=["households"]
+)
+def test_relations_are_asked_where_every_record_is_counted(settings: Path, capsys) -> None:
+    """A person of no level is in no count: the want of heads is none of the tables' mistakes."""
+    text = settings.read_text(encoding="utf-8")
+    relation = "must meet the relation every household has a head"
+    heads = 'left = [{ where = { role = ["head"] } }]\nsign = "="'
+    for old, new, told, is_related in (
+        ('male = ["1"] } }\nage', 'male = ["9"] } }\nage', "a level of the attribute sex", False),
+        (heads, heads.replace("head", "other"), relation, True),
+    ):
+        assert old in text
+        settings.write_text(text.replace(old, new, 1), encoding="utf-8")
+        assert main(["check", "topdown", str(settings), *PUBLIC]) == 2
+        shown = capsys.readouterr()
+        assert told in shown.err and (relation in shown.out + shown.err) == is_related
+
+
 def test_no_declaration_of_the_gallery_spends_in_vain(settings: Path, capsys) -> None:
     assert main(["check", "topdown", str(settings)]) == 0
     assert "note:" not in capsys.readouterr().out
