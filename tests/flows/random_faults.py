@@ -246,10 +246,9 @@ def in_turn(products: Sequence[str]) -> Iterator[Kind]:
 
 
 def played(
-    products: Sequence[str], minutes: float, n_strikes: int, seed: str, folder: Path
+    world: World, products: Sequence[str], minutes: float, n_strikes: int, seed: str
 ) -> Iterator[tuple[Kind, str, str]]:
     """Schedules of all kinds, or of those begun in some minutes: kind, fault, what became of it."""
-    world = World(folder)
     length = cache(partial(length_of, world))
     end = time.monotonic() + 60 * minutes
     for kind in itertools.takewhile(lambda _: time.monotonic() < end, in_turn(products)):
@@ -258,7 +257,6 @@ def played(
         with surrounded(world, *kind) as run:
             for name, how in schedule(run, chance, n_strikes, n_files):
                 yield kind, name, how
-    world.server.stop()
 
 
 def table(columns: Sequence[str], played: Sequence[Mapping[str, str]]) -> str:
@@ -283,11 +281,14 @@ def main() -> int:
     os.environ["SPINEFLOW_LEDGERS"] = ""  # These are no ledgers of this machine.
     _quieten("CRITICAL")
     told = []
+    products = asked.products or PRODUCTS
     with tempfile.TemporaryDirectory(prefix="spineflow-faults-", dir="/dev/shm") as folder:
-        products = asked.products or PRODUCTS
-        happened = played(products, asked.minutes, asked.strikes, asked.seed, Path(folder))
-        for kind, fault, how in happened:
-            told.append(dict(zip(COLUMNS, (*kind, fault, how), strict=True)))
+        world = World(Path(folder))
+        happened = played(world, products, asked.minutes, asked.strikes, asked.seed)
+        with contextlib.suppress(KeyboardInterrupt):  # It tells then what was played.
+            for kind, fault, how in happened:
+                told.append(dict(zip(COLUMNS, (*kind, fault, how), strict=True)))
+        world.server.stop()
     for columns in (["product"], ["runner", "server"], ["fault"]):
         print(table(columns, told), end="\n\n")
     return int(any(one["how"] == FAULT for one in told))
