@@ -78,7 +78,10 @@ def compiled_agreement(
     ):
         raise ValueError(f"{what} must be on one whole answer to {entry.query!r}")
     if census.geography.rules != BLOCKS:
-        raise ValueError(f"{what} needs areas that are blocks (geography.rules = {BLOCKS!r})")
+        raise ValueError(
+            f"{what} needs areas that are blocks (census.geography.rules = {BLOCKS!r}); in other "
+            f"areas declare relations between {name!r} and {entry.universe!r} instead"
+        )
     invariants = [(one.query, one.geolevel) for one in declared.invariants]
     others = (declared.bounds, declared.relations, declared.held_to, declared.structural_zeros)
     if invariants != [(TOTAL, census.geography.geolevels[-1])] or any(others):

@@ -344,6 +344,13 @@ def compiled(declared: CensusDeclaration) -> Census:
     for made in universes.values():
         _check_description(made, universes)
     _check_charges(declared)
+    below = declared.geography.geolevels[1:]
+    unknown = sorted(declared.geography.columns.keys() - {*below})
+    if unknown:
+        raise ValueError(
+            f"census.geography.columns has {unknown[0]!r}, which is no geolevel below the root; "
+            f"there are {', '.join(below)}"
+        )
     idle = sorted(declared.members.keys() - {one.table for one in declared.universes.values()})
     if idle:
         raise ValueError(f"members names {idle[0]!r}, which no universe counts; remove it")

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ..runs.names import spelt_as
+from ..runs.spelling import did_you_mean
 from .attribute_declarations import Where
 from .schema import Schema
 
@@ -135,9 +136,11 @@ def marginal_query(schema: Schema, name: str) -> MarginalQuery:
             attribute = coarsening.attribute if coarsening else part
             factor = coarsening.groups if coarsening else identities.get(part)
             if factor is None:
+                names = [c.name for c in schema.coarsenings if c.attribute in schema.attributes]
                 raise ValueError(
                     f"unknown query {name!r}: {part!r} is no attribute of the schema of "
                     f"{schema.universe} ({', '.join(schema.attributes)}) nor a coarsening of one"
+                    f"{did_you_mean(part, [*schema.attributes, *names])}"
                 )
             if attribute in used:
                 raise ValueError(f"query {name!r} names attribute {attribute!r} twice")

@@ -18,7 +18,7 @@ from .estimation.largest_solve import largest_solve, refuse_large_solves, told_s
 from .estimation.refusals import refuse_settings
 from .ingest.earlier import held_answers
 from .ingest.ingest import refuse_large_deltas
-from .intervals.sizes import PosteriorSize, why_no_margins
+from .intervals.sizes import PosteriorSize, whether_intervals, why_no_margins
 from .measurement.charge import charge_of
 from .measurement.constrain import checked_spines, spending_on_exact_answers
 from .published.read import check_measurements, refuse_missing_folder
@@ -62,9 +62,10 @@ def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Itera
         return
     algebra = algebra_of(settings, universe)
     types = np.ones((spine.n_blocks, int(algebra.cell_type.max()) + 1), dtype=bool)
-    why = why_no_margins(universe, PosteriorSize.of(algebra, types))
+    size = PosteriorSize.of(algebra, types)
+    why = why_no_margins(universe, size)
     if why is not None:
-        yield Caution(f"{why}. The release is made without them, and there are no intervals either")
+        yield Caution(f"{why}. The release is made without them; {whether_intervals(size)}")
 
 
 def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Block]:

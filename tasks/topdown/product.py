@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 from ..census.queries import spelt_like
 from ..ledger.summary import REPORT_DELTA
 from ..noise.mechanisms import noise_deviation
 from ..pages.document import NONE, Block, Section, Table
-from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon
+from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon, shown_rho
 from ..products.product import Accuracy, Product, noted
 from ..products.registry import later
 from ..runs.errors import InputRefused
 from .estimation.largest_solve import largest_solve, told_size
 from .estimation.refusals import refuse_settings
 from .published.settings import EstimateSettings
+from .release.protected_tables import protected_tables
 from .settings import TopdownSettings
-from .workload.costs import costs
+from .workload.costs import costs, guarantee_of
 from .workload.margins import total_for_margin
 from .workload.privacy_curve import curves_of
 
@@ -40,12 +42,28 @@ def costs_with_sizes(settings: TopdownSettings) -> dict[str, Any]:
     }
 
 
+def _charged(settings: TopdownSettings, universe: str, charged: str) -> tuple[str, ...]:
+    """What the ledger is charged where that is more than one record's rho, and for which change."""
+    budget = settings.budget_of(universe)
+    if budget.infinite or Fraction(charged) == guarantee_of(budget).own_rho:
+        return ()
+    why = protected_tables(settings, universe)
+    return (f"The ledger is charged rho {shown_rho(charged)}, that of the largest change. {why}",)
+
+
 def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
-    """The costs as tables, with what an attacker learns about an attribute, and the first solve."""
+    """The costs as tables, with what an attacker learns about an attribute, and the first solve.
+
+    Rho stands beside the epsilon that follows from it: both are of one changed record.
+    """
     for universe, cost in costs(settings).items():
+        charged = _charged(settings, universe, cost["rho"])
+        rho = cost["rho"]
+        if charged:
+            rho = str(guarantee_of(settings.budget_of(universe)).own_rho)
         first = (
             f"{cost['mechanism'].replace('_', ' ')}, "
-            f"rho {cost['rho']} ({decimal(cost['rho'])}), "
+            f"rho {rho} ({decimal(rho)}){' of one record' if charged else ''}, "
             f"epsilon {_exactly(cost)}"
             f"{shown_epsilon(cost['epsilon']['tight'])} at delta {shown_delta(cost['delta'])} "
             f"by rho (simple bound {shown_epsilon(cost['epsilon']['simple'])})"
@@ -76,6 +94,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             universe,
             (
                 first,
+                *charged,
                 Table((*headers, "margin, 95 %"), queries),
                 Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),
                 *told_size(universe, largest_solve(settings, universe)),

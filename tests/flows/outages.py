@@ -225,7 +225,8 @@ def killed(product: str, stage: str, *options: str) -> Callable[[World], str]:
         run.judged()
         return HELD
 
-    play.__doc__ = f"A run of {product} is killed after its stage {stage} {' '.join(options)}."
+    words = " with ".join((stage, *options))
+    play.__doc__ = f"A run of {product} is killed after its stage {words}."
     return play
 
 

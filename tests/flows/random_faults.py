@@ -1,9 +1,10 @@
 """Random faults, one after the other, in runs of every product on every runner.
 
-    python -m tests.flows.random_faults [--rounds N] [--strikes N] [--seed TEXT] [PRODUCT ...]
+    python -m tests.flows.random_faults [--minutes N] [--strikes N] [--seed TEXT] [PRODUCT ...]
 
-It prints two tables: what became of the runs, by product, runner and server; and by fault. Faults
-of the program are told on standard error, each with the schedule that led there.
+It prints what became of the runs as three tables: by product, by runner and server, by fault. Every
+run is told on standard error, faults of the program with the schedule that led there. In little
+time it plays less of the same: all products before one again, on all runners before one again.
 
 A schedule is one small private run, as a command. As soon as it has written a random number of
 files, a random fault is done to it: it is killed, its server is taken away, its disk becomes full.
@@ -33,7 +34,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from spineflow.flows.cli import _quieten
@@ -42,15 +44,7 @@ from spineflow.tasks.products.registry import OF_ONE_INPUT
 from tests.flows.commands import PATIENCE
 from tests.flows.exposed import Run, surrounded
 from tests.flows.faults import DAMAGES, do_damage, files_of, wrong_with
-from tests.flows.held_up import (
-    HELD,
-    WENT_ON,
-    Fault,
-    Unplayable,
-    World,
-    add_estimate,
-    outcome,
-)
+from tests.flows.held_up import HELD, WENT_ON, Fault, Unplayable, World, add_estimate, outcome
 
 MENDED, FAULT = "mended", "fault"
 PRODUCTS = (*OF_ONE_INPUT, "products", "tune", "design")
@@ -58,6 +52,12 @@ RUNNERS = ("threads", "processes", "forked", "dask")
 """Processes are new interpreters, or forked from a fork of the command."""
 SERVERS = ("own", "office")
 """One that the command starts and that ends with it, or one that serves all runs."""
+
+Kind = tuple[str, str, str]
+"""A product, its runner and its server."""
+
+COLUMNS = ("product", "runner", "server", "fault", "how")
+"""Of the tables."""
 
 SECONDS_AWAY = 3.0
 
@@ -222,8 +222,7 @@ def schedule(run: Run, chance: random.Random, n_strikes: int, length: int) -> It
             continue
         except Exception as error:
             how = FAULT
-            told = f"{run} after {said}: {name}: {error!r}"
-            print(told, file=sys.stderr, flush=True)
+            print(f"{run} after {said}: {name}: {error!r}", file=sys.stderr, flush=True)
         said.append(f"{name} {how}")
         yield name, how
         if how == FAULT:
@@ -239,26 +238,30 @@ def length_of(world: World, product: str) -> int:
         return len(files_of(run.run.root))
 
 
+def in_turn(products: Sequence[str]) -> Iterator[Kind]:
+    """Every product on every runner and server, each as late as can be after the one like it."""
+    kinds = [(RUNNERS[n % 4], SERVERS[(n + n // 4) % 2]) for n in range(8)]
+    for turn, (place, product) in itertools.product(range(8), enumerate(products)):
+        yield product, *kinds[(turn + place) % 8]
+
+
 def played(
-    products: Sequence[str], rounds: float, n_strikes: int, seed: str, folder: Path
-) -> Iterator[tuple[tuple[str, str, str], str, str]]:
-    """Schedules for every product, runner and server: which, the fault, and what became of it."""
-    world = World(folder)
-    for product in products:
-        length = length_of(world, product)
-        for number in range(math.ceil(rounds)):
-            for runner, server in itertools.product(RUNNERS, SERVERS):
-                chance = random.Random(f"{seed} {product} {runner} {server} {number}")
-                if chance.random() > rounds - number:
-                    continue
-                with surrounded(world, product, runner, server) as run:
-                    for name, how in schedule(run, chance, n_strikes, length):
-                        yield (product, runner, server), name, how
-    world.server.stop()
+    world: World, products: Sequence[str], minutes: float, n_strikes: int, seed: str
+) -> Iterator[tuple[Kind, str, str]]:
+    """Schedules of all kinds, or of those begun in some minutes: kind, fault, what became of it."""
+    length = cache(partial(length_of, world))
+    end = time.monotonic() + 60 * minutes
+    for kind in itertools.takewhile(lambda _: time.monotonic() < end, in_turn(products)):
+        chance = random.Random(f"{seed} {' '.join(kind)}")
+        n_files = length(kind[0])  # Made before the run is, with whose ledger it would interfere.
+        with surrounded(world, *kind) as run:
+            for name, how in schedule(run, chance, n_strikes, n_files):
+                yield kind, name, how
 
 
-def table(columns: Sequence[str], counts: Counter[tuple[tuple[str, ...], str]]) -> str:
+def table(columns: Sequence[str], played: Sequence[Mapping[str, str]]) -> str:
     """How often each outcome came by some columns, as Markdown."""
+    counts = Counter((tuple(one[name] for name in columns), one["how"]) for one in played)
     outcomes = (WENT_ON, HELD, MENDED, FAULT)
     lines = [f"| {' | '.join([*columns, 'tried', *outcomes])} |"]
     lines.append("|---" * (len(columns) + 5) + "|")
@@ -271,25 +274,24 @@ def table(columns: Sequence[str], counts: Counter[tuple[tuple[str, ...], str]]) 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("products", nargs="*", metavar="PRODUCT", help=", ".join(PRODUCTS))
-    parser.add_argument(
-        "--rounds", type=float, default=1, help="schedules of every kind, or a share"
-    )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no run begins later")
     parser.add_argument("--strikes", type=int, default=3, help="faults in a run, at most")
     parser.add_argument("--seed", default="0", help="of what is done, and when")
     asked = parser.parse_args()
     os.environ["SPINEFLOW_LEDGERS"] = ""  # These are no ledgers of this machine.
     _quieten("CRITICAL")
-    by_kind: Counter[tuple[tuple[str, ...], str]] = Counter()
-    by_fault: Counter[tuple[tuple[str, ...], str]] = Counter()
+    told = []
+    products = asked.products or PRODUCTS
     with tempfile.TemporaryDirectory(prefix="spineflow-faults-", dir="/dev/shm") as folder:
-        for kind, name, how in played(
-            asked.products or PRODUCTS, asked.rounds, asked.strikes, asked.seed, Path(folder)
-        ):
-            by_kind[kind, how] += 1
-            by_fault[(name.replace("_", " "),), how] += 1
-    print(table(["product", "runner", "server"], by_kind), end="\n\n")
-    print(table(["fault"], by_fault))
-    return int(any(how == FAULT for _, how in by_kind))
+        world = World(Path(folder))
+        happened = played(world, products, asked.minutes, asked.strikes, asked.seed)
+        with contextlib.suppress(KeyboardInterrupt):  # It tells then what was played.
+            for kind, fault, how in happened:
+                told.append(dict(zip(COLUMNS, (*kind, fault, how), strict=True)))
+        world.server.stop()
+    for columns in (["product"], ["runner", "server"], ["fault"]):
+        print(table(columns, told), end="\n\n")
+    return int(any(one["how"] == FAULT for one in told))
 
 
 if __name__ == "__main__":

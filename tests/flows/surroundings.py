@@ -210,7 +210,10 @@ def two_hosts(
             process.kill()
             process.wait()
         server.stop()
-        for rest in (*(("netns", "del", host) for host in hosts), ("link", "del", "spine-net")):
+        # A namespace that is deleted keeps its links for a while, under names that the next play
+        # needs.
+        links = (("link", "del", name) for name in (*hosts, "spine-net"))
+        for rest in (*links, *(("netns", "del", host) for host in hosts)):
             with suppress(Unplayable):
                 ip(*rest)
 
@@ -225,6 +228,8 @@ def wait_for_workers(address: str, n_workers: int) -> None:
 def ip(*arguments: str) -> None:
     """Change the network; raises Unplayable without the right to."""
     try:
-        subprocess.run(["ip", *arguments], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        raise Unplayable(f"needs ip(8), with the right to {' '.join(arguments[:2])}") from None
+        done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    except OSError:
+        raise Unplayable("needs ip(8)") from None
+    if done.returncode:
+        raise Unplayable(f"needs `ip {' '.join(arguments)}` to work: {done.stderr.strip()}")

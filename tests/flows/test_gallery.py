@@ -48,6 +48,20 @@ MISTAKES = {
     "households": [
         ('sign = "="', 'sign = "<="\nright_ = []', "unknown setting"),
         ('geolevels = ["country", "province"', 'geolevels = ["country", "provinz"', "provinz"),
+        (
+            "categories.locality",
+            'columns = { provinz = "PROV" }\ncategories.locality',
+            "columns has 'provinz', which is no geolevel below the root; there are province, com",
+        ),
+        ('"grown * school" = "1/4"', '"grow * school" = "1/4"', "one (did you mean 'grown'?)"),
+        (
+            'area = ["province", "commune", "enumeration area"]\nstructural_zeros',
+            'area = ["province", "commune", "enumeration area"]\nagree = [{ name = "x", universe = '
+            '"households", query = "role", where = { role = ["head"] }, at_most = 1 }]\n'
+            "structural_zeros",
+            "(census.geography.rules = 'blocks'); in other areas declare relations between "
+            "'people' and 'households' instead",
+        ),
     ],
 }
 
@@ -64,9 +78,42 @@ def test_check_names_what_is_wrong_with_a_declaration(settings: Path, capsys) ->
         assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "settings", [("households", DECLARATIONS[1])], indirect=True, ids=["households"]
+)
+def test_relations_are_asked_where_every_record_is_counted(settings: Path, capsys) -> None:
+    """A person of no level is in no count: the want of heads is none of the tables' mistakes."""
+    text = settings.read_text(encoding="utf-8")
+    relation = "must meet the relation every household has a head"
+    heads = 'left = [{ where = { role = ["head"] } }]\nsign = "="'
+    for old, new, told, is_related in (
+        ('male = ["1"] } }\nage', 'male = ["9"] } }\nage', "a level of the attribute sex", False),
+        (heads, heads.replace("head", "other"), relation, True),
+    ):
+        assert old in text
+        settings.write_text(text.replace(old, new, 1), encoding="utf-8")
+        assert main(["check", "topdown", str(settings), *PUBLIC]) == 2
+        shown = capsys.readouterr()
+        assert told in shown.err and (relation in shown.out + shown.err) == is_related
+
+
 def test_no_declaration_of_the_gallery_spends_in_vain(settings: Path, capsys) -> None:
     assert main(["check", "topdown", str(settings)]) == 0
     assert "note:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "settings", [("register", DECLARATIONS[0])], indirect=True, ids=["register"]
+)
+def test_a_budget_tells_one_record_s_rho_and_what_is_charged(settings: Path, capsys) -> None:
+    """Epsilon stands beside the rho that it follows from; a dwelling changes twelve persons."""
+    assert main(["budget", "topdown", str(settings)]) == 0
+    shown = capsys.readouterr().out
+    dwellings, persons = shown.split("persons: discrete gaussian, ")
+    assert "rho 1/10 (0.1000), epsilon" in dwellings and "charged" not in dwellings
+    assert persons.startswith("rho 1 (1.0000) of one record, epsilon 10.03 at delta 1e-10 by rho")
+    assert "The ledger is charged rho 144, that of the largest change." in persons
+    assert "One changed record of dwellings changes at most 12 records of persons, and" in persons
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,9 @@ def test_a_run_that_is_struck_at_random_comes_to_its_end(
         pytest.importorskip("prefect_dask")
     seed = request.config.stash[SESSION]["seed"]
     chance = random.Random(f"{seed} {product} {runner} {server}")
+    n_files = length(product)  # Made before the run is, with whose ledger it would interfere.
     with surrounded(world, product, runner, server) as run:
-        outcomes = list(schedule(run, chance, N_STRIKES, length(product)))
+        outcomes = list(schedule(run, chance, N_STRIKES, n_files))
     assert FAULT not in [how for _, how in outcomes], outcomes
 
 

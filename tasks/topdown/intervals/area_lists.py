@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -111,9 +112,10 @@ def read_areas(
     """Areas as lists of blocks, from CSV or Parquet with the columns `area` and `block`.
 
     Of a declared census, whose last geolevel is `last`, its column may also have that name.
-    `written` is how its files are, where the declaration says so.
+    `written` is how its files are, where the declaration says so and the file does not show it.
     """
-    return _area_columns(_read(path, written), str(path), last)
+    table, how = _read(path, written)
+    return _area_columns(table, f"{path}{how}", last)
 
 
 def listed_areas(areas: Any, points: pd.DataFrame | None, last: str | None = None) -> pd.DataFrame:
@@ -178,7 +180,8 @@ def points_of(geography: pd.DataFrame, latitude: str, longitude: str) -> pd.Data
 def read_pairs(path: Path, written: TextFormat | None = None) -> pd.DataFrame:
     """What is compared with what, from CSV or Parquet with the columns `first` and `second`."""
     meaning = "each row names two areas or geounits that are compared, in 'first' and 'second'"
-    return _columns(_read(path, written), str(path), ("first", "second"), meaning)
+    table, how = _read(path, written)
+    return _columns(table, f"{path}{how}", ("first", "second"), meaning)
 
 
 def _area_columns(table: pd.DataFrame, where: str, last: str | None) -> pd.DataFrame:
@@ -186,34 +189,45 @@ def _area_columns(table: pd.DataFrame, where: str, last: str | None) -> pd.DataF
     word = last or BLOCK
     if BLOCK not in table and word in table:
         table = table.rename(columns={word: BLOCK})
+    where_it_stands = f"'{BLOCK}': all parts of it, one after the other"
+    if last is not None:
+        where_it_stands = f"'{word}' or '{BLOCK}'"
     meaning = (
-        f"an area is the rows with its name in 'area', each with the code of a {word} in "
-        f"'{word}': all parts of it, one after the other"
+        "an area is the rows with its name in 'area', each with the code of a "
+        f"{word} in {where_it_stands}"
     )
     if BLOCK not in table:
         return _columns(table, where, ("area", word), meaning)
     return _columns(table, where, ("area", BLOCK), meaning)
 
 
-def _read(path: Path, written: TextFormat | None) -> pd.DataFrame:
-    """A table of texts; separator and encoding are those of a format, or else what the file
-    shows."""
+def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
+    """A table of texts, and how it was read where a declaration told its encoding.
+
+    What the file shows counts before what a format says: a separator that its header lacks is not
+    its own, and UTF-8 that is not mere ASCII cannot be by chance what a code of one byte for each
+    character has written.
+    """
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
         raise InputRefused(f"{path} is {what}; name a CSV or Parquet file.")
     told = TextFormat() if written is None else written
     try:
         if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        with path.open("rb") as lines:
-            encoding = encoding_of(lines.read(3), told.encoding)
-        if encoding == UTF_8:
-            encoding = "utf-8-sig"
-        with path.open(encoding=encoding) as lines:
-            header = lines.readline()
-        separator = told.separator or max((",", *SEPARATORS), key=header.count)
+            return pd.read_parquet(path), ""
+        content = path.read_bytes()
+        encoding = encoding_of(content[:3], told.encoding)
+        if encoding != UTF_8 and not content.isascii() and _is_utf_8(content):
+            encoding = UTF_8 if len(content.decode(encoding)) == len(content) else encoding
+        text = content.decode("utf-8-sig" if encoding == UTF_8 else encoding)
+        header = text.partition("\n")[0]
+        separator = told.separator
+        if separator is None or separator not in header:
+            separator = max((",", *SEPARATORS), key=header.count)
         options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
-        return pd.read_csv(path, sep=separator, encoding=encoding, **options)
+        table = pd.read_csv(io.StringIO(text), sep=separator, **options)
+        is_told = told.encoding is not None and encoding not in (UTF_8, "utf-16")
+        return table, f", read in {told.encoding} as {told.key} says," if is_told else ""
     except UnicodeError:
         name, mark = "UTF-8", ""
         if told.encoding is not None:
@@ -223,6 +237,14 @@ def _read(path: Path, written: TextFormat | None) -> pd.DataFrame:
         ) from None
     except (OSError, ValueError, pa.ArrowInvalid) as error:
         raise InputRefused(f"{path} cannot be read: {type(error).__name__}.") from None
+
+
+def _is_utf_8(content: bytes) -> bool:
+    try:
+        content.decode(UTF_8)
+    except UnicodeError:
+        return False
+    return True
 
 
 def _columns(table: pd.DataFrame, where: str, columns: Iterable[str], meaning: str) -> pd.DataFrame:

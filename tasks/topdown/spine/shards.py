@@ -30,6 +30,10 @@ SHARDS_OF_A_GEOLEVEL, MOST_VALUES_PER_SHARD = 256, 32_000_000
 GEOUNITS_PER_SHARD = 1 << 16
 """Geounits of a shard whose queries have few answers: of housing units, some seconds of work."""
 
+CELLS_PER_SHARD = 1 << 27
+"""Cells of a shard's geounits, few or many of which hold somebody: estimating these takes ten
+minutes of a core where all queries cross, and is begun anew by a run that goes on."""
+
 DEMANDED_PER_GEOUNIT = 1 << 14
 """Answers of a geounit that shards are cut for where the larger part is not drawn."""
 
@@ -52,21 +56,26 @@ class Shard:
 def cut_spine(
     spine: Spine, schema: Schema, budget: Budget, *, on_demand: bool = False
 ) -> tuple[Shard, ...]:
-    """Cut every geolevel between parents so that no shard much exceeds `values_per_shard` answers
-    or `GEOUNITS_PER_SHARD` geounits.
+    """Cut every geolevel between parents so that no shard much exceeds `values_per_shard` answers,
+    `CELLS_PER_SHARD` cells or `GEOUNITS_PER_SHARD` geounits.
 
     Measured on demand, geounits have fewer answers than their queries; how many is not known yet,
-    and taken to be at most `DEMANDED_PER_GEOUNIT`.
+    and taken to be at most `DEMANDED_PER_GEOUNIT`. Their cells do not count: they are worked on
+    together, as far as they are told apart.
 
     The cuts are stored with the spine: what has been measured in one way is never cut, and so
     never measured, in another.
     """
+    most = GEOUNITS_PER_SHARD
+    if not on_demand:
+        most = max(1, min(most, CELLS_PER_SHARD // schema.n_cells))
     return tuple(
         shard
         for geolevel in spine.names
         for shard in _cut(
             spine,
             geolevel,
+            most,
             min(
                 sum(marginal_query(schema, name).n_rows for name in budget.query_shares[geolevel])
                 or schema.n_cells,
@@ -81,14 +90,15 @@ def values_per_shard(n_values: int) -> int:
     return min(max(VALUES_PER_SHARD, n_values // SHARDS_OF_A_GEOLEVEL), MOST_VALUES_PER_SHARD)
 
 
-def _cut(spine: Spine, geolevel: str, values_per_geounit: int) -> tuple[Shard, ...]:
+def _cut(spine: Spine, geolevel: str, most: int, values_per_geounit: int) -> tuple[Shard, ...]:
+    """Cut a geolevel into shards of at most so many geounits, or of one family."""
     index = spine.names.index(geolevel)
     n = len(spine.geolevels[index])
     if index == 0:
         return (Shard(geolevel, "00000", 0, 0, 0, n),)
     offsets = spine.children(spine.names[index - 1])
     values = values_per_shard(n * values_per_geounit)
-    size = max(1, min(values // values_per_geounit, GEOUNITS_PER_SHARD))
+    size = max(1, min(values // values_per_geounit, most))
     wanted = np.arange(0, n, size)[1:]
     cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, wanted), [len(offsets) - 1]]))
     return tuple(

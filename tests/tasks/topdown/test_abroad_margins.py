@@ -110,11 +110,18 @@ def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
     assert section.blocks == (f"{why}.",)
 
 
-def test_the_check_of_the_input_says_so_before_a_run(finished):
+def test_the_check_of_the_input_says_so_before_a_run(finished, monkeypatch):
+    """And of intervals, which are refused where memory is wanting and not where margins are."""
     settings, _ = finished
     accepted = check_input_of(settings).accepted(with_counts=True)
-    told = [block for block in TOPDOWN.fits(settings, accepted) if isinstance(block, Caution)]
-    assert [str(block).split(":")[0] for block in told] == ["tables of people have no margins"]
+    for memory, words in (
+        (10**12, "made without them; `spineflow intervals` can make intervals afterwards, in up"),
+        (1, "made without them; there are no intervals either, which would take "),
+    ):
+        monkeypatch.setattr(sizes, "memory_of_machine", lambda memory=memory: memory)
+        cautions = [one for one in TOPDOWN.fits(settings, accepted) if isinstance(one, Caution)]
+        (told,) = [str(one) for one in cautions if "margins" in str(one)]
+        assert told.startswith("tables of people have no margins: ") and words in told
 
 
 def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finished, monkeypatch):

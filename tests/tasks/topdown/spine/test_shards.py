@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.spine import shards
 from spineflow.tasks.topdown.spine.shards import VALUES_PER_SHARD, values_per_shard
+from spineflow.tasks.topdown.workload.budget import Budget
 
 
 @dataclass(frozen=True)
@@ -45,17 +48,31 @@ def test_shards_grow_with_a_nation_up_to_what_a_task_can_hold(n_values: int, mos
     values=st.integers(1, 5),
     smallest=st.integers(1, 20),
     n_shards=st.integers(1, 6),
+    most=st.integers(1, 30),
 )
-def test_every_family_is_in_one_shard(n_children, values, smallest, n_shards) -> None:
+def test_every_family_is_in_one_shard(n_children, values, smallest, n_shards, most) -> None:
     spine = Families(n_children)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(shards, "VALUES_PER_SHARD", smallest)
         patched.setattr(shards, "SHARDS_OF_A_GEOLEVEL", n_shards)
-        cut = shards._cut(spine, "Tract", values)
-        wanted = max(1, values_per_shard(sum(n_children) * values) // values)
+        cut = shards._cut(spine, "Tract", most, values)
+        wanted = min(most, max(1, values_per_shard(sum(n_children) * values) // values))
     offsets = spine.children("County")
     assert [one.start for one in cut[1:]] == [one.stop for one in cut[:-1]]
     assert sum(one.stop - one.start for one in cut) == sum(n_children)
     for one in cut:
         assert (one.start, one.stop) == (offsets[one.parent_start], offsets[one.parent_stop])
         assert 0 < one.stop - one.start < wanted + 2 * max(n_children)
+
+
+@pytest.mark.parametrize("on_demand", [False, True])
+def test_shards_of_many_cells_are_smaller_unless_answers_are_drawn_on_demand(
+    on_demand: bool, monkeypatch
+) -> None:
+    monkeypatch.setattr(shards, "CELLS_PER_SHARD", 20)
+    schema = Schema("persons", ("age",), (tuple("0123456789"),))
+    shares = dict.fromkeys(Families.names, {"total": Fraction(1)})
+    budget = Budget("persons", "discrete_gaussian", Fraction(1), None, {}, shares)
+    cut = shards.cut_spine(Families([2, 2, 2]), schema, budget, on_demand=on_demand)
+    of_tracts = [(one.start, one.stop) for one in cut if one.geolevel == "Tract"]
+    assert of_tracts == ([(0, 6)] if on_demand else [(0, 2), (2, 4), (4, 6)])
