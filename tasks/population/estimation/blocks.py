@@ -179,8 +179,8 @@ def _carry(
         persons.relationship - FIRST_RELATIONSHIP,
         members.relationship - FIRST_RELATIONSHIP,
     )
-    after = book().patterns.kind[chosen.pattern]
-    drift.add_types(households.kind, after, households.sex, households.is_rented)
+    kind = book().patterns.kind[chosen.pattern]
+    drift.add_types(households.kind, kind, households.sex, households.is_rented)
 
 
 def _places(members: Members) -> np.ndarray:
