@@ -20,6 +20,7 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.validation.topdown.agreements import AgreeingRows, agreeing_counts
+from spineflow.validation.topdown.descriptions import SEPARATOR
 
 SETTINGS = """
 preset = "pl94_2020_us"
@@ -79,7 +80,8 @@ def blocks_of(run: RunDirectory) -> pd.DataFrame:
     units = AgreeingRows(run.release / "mdf_units.parquet", CODES, {"HH_STATUS": ["1"]})
     persons = AgreeingRows(run.release / "mdf_persons.parquet", CODES, {"RTYPE": ["3"]})
     area, occupied, inhabitants = agreeing_counts(units, persons)
-    return pd.DataFrame({"occupied": occupied, "persons": inhabitants}, index=area)
+    geocode = pd.Index(area).str.replace(SEPARATOR, "")
+    return pd.DataFrame({"occupied": occupied, "persons": inhabitants}, index=geocode)
 
 
 def tell(name: str, runs: list[pd.DataFrame]) -> None:

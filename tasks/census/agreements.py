@@ -18,9 +18,6 @@ from .declarations import AgreeDeclaration, CensusDeclaration
 from .queries import TOTAL, marginal_query
 from .schema import Schema
 
-BLOCKS = "blocks"
-"""Rules of areas that are blocks of 2020; see `CensusGeography.rules`."""
-
 
 @dataclass(frozen=True)
 class Side:
@@ -77,11 +74,6 @@ def compiled_agreement(
         np.isin(query.row_of_cell[~inside], query.row_of_cell[inside]).any()
     ):
         raise ValueError(f"{what} must be on one whole answer to {entry.query!r}")
-    if census.geography.rules != BLOCKS:
-        raise ValueError(
-            f"{what} needs areas that are blocks (census.geography.rules = {BLOCKS!r}); in other "
-            f"areas declare relations between {name!r} and {entry.universe!r} instead"
-        )
     invariants = [(one.query, one.geolevel) for one in declared.invariants]
     others = (declared.bounds, declared.relations, declared.held_to, declared.structural_zeros)
     if invariants != [(TOTAL, census.geography.geolevels[-1])] or any(others):

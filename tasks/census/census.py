@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ..tables.formats import TextFormat
-from .agreements import BLOCKS, Agreement, Relation, Side, compiled_agreement
+from .agreements import Agreement, Relation, Side, compiled_agreement
 from .attribute_declarations import Where
 from .compiled_schemas import (
     check_summary_levels,
@@ -49,6 +49,8 @@ from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, ste
 
 PRESETS = Path(__file__).parent / "presets"
 DECLARED = "declared"
+BLOCKS = "blocks"
+"""Rules of areas that are blocks of 2020; see `CensusGeography.rules`."""
 
 
 @dataclass(frozen=True)

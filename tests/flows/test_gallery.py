@@ -54,14 +54,6 @@ MISTAKES = {
             "columns has 'provinz', which is no geolevel below the root; there are province, com",
         ),
         ('"grown * school" = "1/4"', '"grow * school" = "1/4"', "one (did you mean 'grown'?)"),
-        (
-            'area = ["province", "commune", "enumeration area"]\nstructural_zeros',
-            'area = ["province", "commune", "enumeration area"]\nagree = [{ name = "x", universe = '
-            '"households", query = "role", where = { role = ["head"] }, at_most = 1 }]\n'
-            "structural_zeros",
-            "(census.geography.rules = 'blocks'); in other areas declare relations between "
-            "'people' and 'households' instead",
-        ),
     ],
 }
 

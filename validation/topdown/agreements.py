@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
+from .descriptions import SEPARATOR
 
 NAME = "released_universes_agree"
 
@@ -20,12 +21,13 @@ NAME = "released_universes_agree"
 @dataclass(frozen=True)
 class AgreeingRows:
     """Rows of a file of microdata: those whose columns have one of the given codes, and the columns
-    that together spell their area.
+    that together spell their area. `count` is the column with the number of a row's records.
     """
 
     file: Path
     area: Sequence[str]
     codes: Mapping[str, Sequence[str]]
+    count: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ def check_agreement(expected: ExpectedAgreement) -> Outcome:
         failures.add_each(
             (rows > others) | (others > expected.at_most * rows),
             lambda i: (
-                f"area {areas[i]} has {rows[i]:,} rows of {expected.rows.file.name} for "
-                f"{others[i]:,} of {expected.others.file.name}"
+                f"area {areas[i].replace(SEPARATOR, ' ')} has {rows[i]:,} records of "
+                f"{expected.rows.file.name} for {others[i]:,} of {expected.others.file.name}"
             ),
         )
     detail = f"records of both are possible together in each of {n_areas:,} areas with any"
@@ -72,8 +74,8 @@ def agreeing_counts(
 
 
 def _counted(rows: AgreeingRows) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of areas, and their numbers of rows."""
-    names = [*rows.area, *rows.codes]
+    """Codes of areas, and their numbers of records."""
+    names = [*rows.area, *rows.codes, *([rows.count] if rows.count else [])]
     parts = []
     with pq.ParquetFile(rows.file) as file:
         lacking = [name for name in names if name not in file.schema_arrow.names]
@@ -87,11 +89,19 @@ def _counted(rows: AgreeingRows) -> tuple[np.ndarray, np.ndarray]:
                 if not table.num_rows:
                     break
             columns = [pc.cast(table[name], pa.string()) for name in rows.area]
-            code = pc.binary_join_element_wise(*columns, "")
-            parts.append(pa.table({"area": code}).group_by("area").aggregate([([], "count_all")]))
+            # Areas that have no code of a geolevel are told by those of the others.
+            code = pc.binary_join_element_wise(
+                *columns, SEPARATOR, null_handling="replace", null_replacement=""
+            )
+            number = table[rows.count] if rows.count else pa.repeat(1, table.num_rows)
+            parts.append(_summed(pa.table({"area": code, "number": number})))
     if not parts:
         return np.empty(0, dtype=str), np.empty(0, dtype=np.int64)
-    summed = pa.concat_tables(parts).group_by("area").aggregate([("count_all", "sum")])
-    summed = summed.sort_by("area")
-    area = np.array(summed["area"].to_pylist(), dtype=str)
-    return area, summed["count_all_sum"].to_numpy().astype(np.int64)
+    summed = _summed(pa.concat_tables(parts)).sort_by("area")
+    return np.array(summed["area"].to_pylist(), dtype=str), summed["number"].to_numpy()
+
+
+def _summed(table: pa.Table) -> pa.Table:
+    """The numbers of each area, added up."""
+    summed = table.group_by("area").aggregate([("number", "sum")])
+    return summed.rename_columns({"number_sum": "number"})

@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from ....validation.topdown.agreements import AgreeingRows, ExpectedAgreement
 from ...census.attribute_declarations import Where
-from ...census.census import Universe
-from ...census.schema import Schema
+from ...census.invariants import read_geography
+from ...runs.directory import RunDirectory
+from ..paths import geography_file
 from ..settings import TopdownSettings
 
 
-def expected_agreements(settings: TopdownSettings, release: Path) -> Iterator[ExpectedAgreement]:
-    """The agreements of all universes of a run, on the microdata in a folder."""
+def expected_agreements(
+    run: RunDirectory, settings: TopdownSettings
+) -> Iterator[ExpectedAgreement]:
+    """The agreements of all universes of a run, on the microdata that are to be released."""
     census = settings.compiled_census
     for name in settings.run.universes:
         for one in census.universes[name].agreements:
             yield ExpectedAgreement(
                 name,
-                _rows(census.universes[name], settings.schema_of(name), one.where, release),
-                _rows(
-                    census.universes[one.universe],
-                    settings.schema_of(one.universe),
-                    one.of,
-                    release,
-                ),
+                _rows(run, settings, name, one.where),
+                _rows(run, settings, one.universe, one.of),
                 one.at_most,
             )
 
 
-def _rows(universe: Universe, schema: Schema, where: Where, release: Path) -> AgreeingRows:
-    microdata = universe.declared.microdata
-    columns = () if microdata is None else microdata.columns
+def _rows(
+    run: RunDirectory, settings: TopdownSettings, universe: str, where: Where
+) -> AgreeingRows:
+    census, schema = settings.compiled_census, settings.schema_of(universe)
+    declared = census.universes[universe].declared
+    file = run.unchecked_release / f"mdf_{universe}.parquet"
+    if declared.microdata is None:
+        areas = read_geography(geography_file(run))
+        area = [level for level in census.geolevels[1:] if level in areas.columns]
+        labels = {attribute: [str(label) for label in named] for attribute, named in where.items()}
+        return AgreeingRows(file, area, labels, declared.count)
+    columns = declared.microdata.columns
     codes: dict[str, list[str]] = {}
     for attribute, named in where.items():
         column = next(column for column in columns if column.attribute == attribute)
-        labels = [str(label) for label in schema.labels(attribute)]
+        levels = [str(label) for label in schema.labels(attribute)]
         codes[column.name] = [
-            column.codes[labels.index(label)]
+            column.codes[levels.index(label)]
             if column.codes is not None
-            else f"{(column.first or 0) + labels.index(label):0{column.width}d}"
+            else f"{(column.first or 0) + levels.index(label):0{column.width}d}"
             for label in map(str, named)
         ]
-    area = [column.name for column in columns if column.digits is not None]
-    return AgreeingRows(release / f"mdf_{universe.name}.parquet", area, codes)
+    return AgreeingRows(file, [one.name for one in columns if one.digits is not None], codes)

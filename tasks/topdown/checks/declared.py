@@ -150,6 +150,10 @@ def _constraints(
         for (named, sign), limit in zip(sides, (first.at_least, first.at_most), strict=True):
             if limit is not None:
                 yield ExpectedConstraint(named, sign, n_rows)
+    for agreement in universe.agreements:
+        n_rows = marginal_query(schema, agreement.query).n_rows
+        for ending, sign in (("_lb", ">="), ("_ub", "<=")):
+            yield ExpectedConstraint(constraint_name(agreement.name, ending), sign, n_rows)
     for invariant in universe.invariants:
         unit, listed = units[invariant.geolevel], None
         if invariant.above is not None:

@@ -222,8 +222,9 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
             of_tables.append(found)
         else:
             universes[piece.subject].add(_findings(found))
+    agreeing = [check_agreement(expected) for expected in expected_agreements(run, settings)]
     if not settings.compiled_census.has_blocks:
-        return [*check_declared_run(run, settings, universes), *of_margins]
+        return [*check_declared_run(run, settings, universes), *agreeing, *of_margins]
     outcomes: list[Outcome] = []
     for universe, findings in universes.items():
         outcomes += universe_outcomes(checked_run(run, settings, universe), universe, findings)
@@ -233,11 +234,7 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
             for found in of_tables
         )
         outcomes += first.with_states(later).outcomes()
-    outcomes += [
-        check_agreement(expected)
-        for expected in expected_agreements(settings, run.unchecked_release)
-    ]
-    return [*outcomes, *of_margins]
+    return [*outcomes, *agreeing, *of_margins]
 
 
 def checked_run(run: RunDirectory, settings: TopdownSettings, universe: str) -> CheckedRun:

@@ -40,10 +40,10 @@ def test_possible_blocks_pass(tmp_path, occupied, persons) -> None:
 @pytest.mark.parametrize(
     ("occupied", "persons", "seen"),
     [
-        ("a", "", "area 44a has 1 rows of units.parquet for 0 of persons.parquet"),
-        ("", "b", "area 44b has 0 rows of units.parquet for 1"),
-        ("aab", "ab", "area 44a has 2 rows of units.parquet for 1"),
-        ("ab", "aaaab", "area 44a has 1 rows of units.parquet for 4"),
+        ("a", "", "area 44 a has 1 records of units.parquet for 0 of persons.parquet"),
+        ("", "b", "area 44 b has 0 records of units.parquet for 1"),
+        ("aab", "ab", "area 44 a has 2 records of units.parquet for 1"),
+        ("ab", "aaaab", "area 44 a has 1 records of units.parquet for 4"),
     ],
 )
 def test_impossible_blocks_fail(tmp_path, occupied, persons, seen) -> None:
