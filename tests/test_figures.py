@@ -17,7 +17,12 @@ from spineflow.tasks.trips.release.error_bound import BOUND_OF
 
 from benchmarks.error_by_rho import ABLATIONS, QUERIES
 from benchmarks.published_figures import FALSE_DISCOVERIES, GROUP_SIZES
-from tests.tasks.topdown.workload.test_published_allocations import PRINTED_SUM
+from tests.tasks.topdown.workload.test_published_allocations import (
+    GEOLEVELS,
+    MISPRINTED,
+    PRINTED_SUM,
+    TABLE_6,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DOCS = REPOSITORY / "docs"
@@ -173,12 +178,22 @@ def test_the_bounds_of_the_paper_stand_below_every_mechanism_that_has_one() -> N
         assert BOUND_OF[name] == "Proposition 1"
 
 
-def test_table_6_of_the_redistricting_paper_is_told_to_add_to_less_than_one() -> None:
+def test_table_6_of_the_redistricting_paper_is_told_to_add_to_less_than_one_and_why() -> None:
     told = section("settings", "Presets")
     assert [f"{total.numerator * (n // total.denominator)}/{n}" in told for total, n in SUMS] == [
         True,
         True,
     ]
+    (county, persons), (tract, units) = MISPRINTED["persons"], MISPRINTED["units"]
+    assert (county, tract) == ("County", "Tract")
+    printed = {
+        name: TABLE_6[name].split()[GEOLEVELS.index(at)] for name, (at, _) in MISPRINTED.items()
+    }
+    of_persons = printed["persons"].partition("/")[0]
+    why = words(told)
+    assert f"county of persons repeats the {of_persons} of the United States" in why
+    assert f"certificates have {persons.numerator}," in why
+    assert f"tracts of units have {printed['units']} for {units}" in why
 
 
 def test_the_passes_and_the_rounder_are_ablated_in_a_table() -> None:
