@@ -234,7 +234,9 @@ def test_make_takes_the_tested_python_or_the_newest_that_works(
     for name, code in found.items():
         (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
         (tmp_path / name).chmod(0o755)
-    assert f"{taken} -m venv .venv" in found_by_make(tmp_path)
+    told = found_by_make(tmp_path)
+    assert f"{taken} -m venv .venv" in told
+    assert re.search(rf'echo "Installing into .venv with .*\({taken}\)"', told), "it says so"
 
 
 def test_make_without_a_python_says_which_it_needs(tmp_path: Path) -> None:

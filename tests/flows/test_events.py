@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from spineflow.flows import events
+from spineflow.flows import events, running
 from spineflow.flows.cli import main
 from spineflow.flows.foreground import existing_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
@@ -67,6 +70,30 @@ def test_releases_and_failed_checks_are_told_of(done: Path, sent) -> None:
     assert all(event["resource"]["prefect.resource.id"] == resource for event in sent)
     assert sent[0]["payload"]["release"] == str(run.release)
     assert sent[1]["payload"]["message"] == "a check failed"
+
+
+@pytest.mark.parametrize("is_sound", [True, False])
+def test_a_flow_tells_how_its_run_ended(
+    done: Path, sent, monkeypatch: pytest.MonkeyPatch, is_sound: bool
+) -> None:
+    run, _, settings = existing_run(str(done / "run"))
+
+    @contextmanager
+    def held(*_: object) -> Iterator[object]:
+        yield SimpleNamespace(release=done / "none", read_manifest=run.read_manifest), settings
+
+    monkeypatch.setattr(running, "held", held)
+    monkeypatch.setattr(running, "begin_run", lambda *_: None)
+    monkeypatch.setattr(running, "end_picture", lambda: None)
+    if is_sound:
+        with running.entered(str(run.root), type(settings)):
+            assert not sent, "the release does not stand yet"
+        expected = events.PUBLISHED
+    else:
+        with pytest.raises(CheckFailed), running.entered(str(run.root), type(settings)):
+            raise CheckFailed("a check failed")
+        expected = events.CHECK_FAILED
+    assert [event["event"] for event in sent] == [expected]
 
 
 def test_a_server_of_the_command_alone_is_told_nothing(done: Path, monkeypatch) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -12,8 +16,10 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRun
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from spineflow.flows import progress
+from spineflow.flows.endings import explained
 from spineflow.flows.progress import Picture, end_picture, finish_stage, listening
 from spineflow.tasks.runs.errors import SpineflowError
+from spineflow.tasks.runs.settings import RunnerSettings
 
 
 @task
@@ -45,6 +51,31 @@ def test_the_error_is_that_of_the_task_that_failed(prefect_server) -> None:
     assert told[:2] == [("second", 0, 2), ("first", 0, 1)]
     ended = [stage for stage, done, planned in told if done == planned]
     assert not ended, "what has failed is not said to have been done"
+
+
+def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a pool, one of whose processes the system has ended, does not tell them."""
+    measured, estimated, checked = (cast(Any, object()) for _ in range(3))
+
+    def lost(*_: object) -> Iterator[object]:
+        yield measured
+        raise BrokenProcessPool
+
+    def nothing(*_: object) -> None:
+        """As what shows progress to people."""
+
+    picture = SimpleNamespace(draw=nothing, look_ahead=nothing, show=nothing)
+    monkeypatch.setattr(progress, "_picture", lambda: picture)
+    monkeypatch.setattr(progress, "_completed", lost)
+    monkeypatch.setattr(progress, "_outcome", nothing)
+    monkeypatch.setattr(progress, "_log", nothing)
+    with pytest.raises(BrokenProcessPool) as error:
+        finish_stage({"measure": [measured], "estimate": [estimated], "check": [checked]})
+    told = str(explained(error.value, str(tmp_path), RunnerSettings()))
+    assert "ended in the middle of the stage 'estimate' and the stage 'check', most likely" in told
+    assert "for want of memory; give the run more, or fewer tasks at once" in told
 
 
 @flow

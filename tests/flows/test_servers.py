@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -253,6 +255,58 @@ def test_garbage_is_not_collected_where_requests_are_answered() -> None:
     asked = [sys.executable, "-c", COLLECTS]
     told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout == "False False\n"
+
+
+def test_cursors_wait_for_their_connection_when_they_are_finalised(tmp_path: Path) -> None:
+    """Where they do not, `collect_garbage_aside` is needless."""
+    name, waited = tmp_path / "server.db", 0.0
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+    with (
+        closing(sqlite3.connect(name, **options)) as other,
+        closing(sqlite3.connect(name, timeout=2, **options)) as own,
+    ):
+        other.execute("PRAGMA journal_mode = WAL")
+        garbage = [own.execute("SELECT 1") for _ in range(1000)]
+        other.execute("BEGIN IMMEDIATE")
+
+        def wait_for_the_database() -> None:
+            with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+                own.execute("BEGIN IMMEDIATE")
+
+        request = Thread(target=wait_for_the_database)
+        request.start()
+        while request.is_alive():
+            begun = time.monotonic()
+            garbage.pop()
+            waited = max(waited, time.monotonic() - begun)
+            time.sleep(0.01)
+    assert waited > 0.5
+
+
+def test_requests_that_fail_leave_their_cursors_to_the_collector(tmp_path: Path) -> None:
+    """Where Prefect's server on SQLite closes them all, `collect_garbage_aside` is needless."""
+
+    async def fail() -> None:
+        configuration = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'server.db'}")
+        engine = await configuration.engine()
+        session = await configuration.session(engine)
+        with pytest.raises(OperationalError, match="no such table"):
+            async with session, configuration.begin_transaction(session):
+                await session.execute(text("SELECT * FROM run"))
+
+    def n_cursors() -> int:
+        return sum(isinstance(one, sqlite3.Cursor) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = n_cursors()
+        asyncio.run(fail())
+        left = n_cursors()
+        gc.collect()
+        assert n_cursors() == before < left
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("at_once", [True, False])

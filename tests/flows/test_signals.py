@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -189,6 +190,18 @@ def test_lines_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line["level"] for line in lines] == ["warning", "error", "info"]
     assert lines[0]["message"] == "nothing caps what is spent"
     assert all(line["time"].endswith("Z") for line in lines)
+
+
+def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listener = _line_by_line()
+    for stage, done, planned in [("A", 0, 2), ("B", 0, 1), ("A", 1, 2), ("B", 1, 1), ("A", 2, 2)]:
+        listener(stage, done, planned)
+    first, second = capsys.readouterr().err.splitlines(keepends=True)
+    assert STAGE_LINE.fullmatch(first) and STAGE_LINE.fullmatch(second)
+    assert re.search(r"'B' has ended: 1 task, \d+ s\.$", first)
+    assert re.search(r"'A' has ended: 2 tasks, \d+ s\.$", second)
 
 
 @pytest.mark.slow
