@@ -357,8 +357,8 @@ def open_run(path: str | Path) -> Run:
     run = RunDirectory(Path(path).resolve())
     manifest = run.read_manifest()
     try:
-        settings = settings_tree(run.settings.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        settings = settings_tree(run.settings)
+    except (OSError, InputRefused):
         raise InputRefused(
             f"{run.settings} cannot be read; restore it, or start a new run."
         ) from None

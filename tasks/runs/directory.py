@@ -146,7 +146,7 @@ class RunDirectory:
             raise InputRefused(
                 f"{self.root} holds no run (there is no manifest.json); {remedy}."
             ) from None
-        except (json.JSONDecodeError, UnicodeDecodeError, OSError):
+        except (ValueError, RecursionError, OSError):
             raise InputRefused(
                 f"{self.manifest} cannot be read; restore it, or start a new run."
             ) from None

@@ -76,7 +76,7 @@ def read_record(path: Path, remedy: str = "put it back, or start a new run") -> 
     """What a JSON file of a run holds; raises InputRefused, with a remedy, for a damaged one."""
     try:
         return json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputRefused(f"{path} cannot be read, since it is damaged; {remedy}.") from None
 
 

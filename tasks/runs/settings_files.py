@@ -85,7 +85,7 @@ def load_settings(
                 f"{path.name}: unknown preset {preset!r}{did_you_mean(str(preset), known)}; "
                 f"there are {', '.join(known)}."
             )
-        return merged_tables(of.without_replaced(_read_toml(file), own), own)
+        return merged_tables(of.without_replaced(settings_tree(file), own), own)
 
     model = model.chosen_by(merged)
     merged = {name: own for name, own in merged.items() if name not in model.ASIDE}
@@ -109,11 +109,6 @@ def frozen_settings(model: type[Settings], path: Path) -> Settings:
 def _frozen(model: type[Settings], text: str, path: Path) -> Settings:
     tree = _parsed(text, path)
     return _validated(model.chosen_by(tree), tree, path)
-
-
-def settings_tree(text: str) -> dict[str, Any]:
-    """The tables of a text that `dump_settings` wrote, or of any TOML."""
-    return tomllib.loads(text)
 
 
 def with_runner_overrides(settings: Settings, overrides: Sequence[str]) -> Settings:
@@ -170,7 +165,8 @@ def _own_value(value: Any) -> Any:
     return value
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def settings_tree(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file; raises InputRefused for one that cannot be read."""
     return _parsed(_read(path), path)
 
 

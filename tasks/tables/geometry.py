@@ -75,9 +75,8 @@ def read_layers(path: Path, levels: Mapping[str, Collection[str]]) -> list[Layer
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
-    return [path] if path.is_file() and path.suffix.lower() in ENDINGS else []
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [file for file in files if file.suffix.lower() in ENDINGS and file.is_file()]
 
 
 def _read(file: Path) -> Any:

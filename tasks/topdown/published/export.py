@@ -79,7 +79,7 @@ def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Pa
             made.append(target)
             _write_universe(run, settings, universe, target)
         _write_totals(run, folder)
-        tree = settings_tree(run.settings.read_text(encoding="utf-8"))
+        tree = settings_tree(run.settings)
         (folder / MEASURED_FILE).write_text(tomli_w.dumps(told_by(tree)), encoding="utf-8")
         if not settings.is_private:
             (folder / STAMP_FILE).write_text(f"{settings.stamp}.\n", encoding="utf-8")

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...runs.errors import InputRefused
 from ...runs.settings import Refuse, merged_tables
 from ...runs.settings_files import settings_tree
 from ..settings import TopdownSettings
@@ -83,14 +84,22 @@ class EstimateSettings(TopdownSettings):
 def told_beside(folder: MeasurementFolder) -> dict[str, Any]:
     """What is told beside measurements of how they were made, as tables of settings.
 
-    An export has it in `measured.toml`, a run's own folder in the run's `settings.toml`.
+    An export has it in `measured.toml`, a run's own folder in the run's `settings.toml`. Raises
+    InputRefused for a file that cannot be read or tells no dataset.
     """
     file = folder.root / MEASURED_FILE
     if folder.product is None and not file.exists():
         file = folder.root.parent / "settings.toml"
     if not file.is_file():
         return {}
-    return told_by(settings_tree(file.read_text(encoding="utf-8")))
+    tree = settings_tree(file)
+    privacy = tree.get("privacy")
+    if not isinstance(privacy, Mapping) or not isinstance(privacy.get("dataset"), str):
+        raise InputRefused(
+            f"{file} names no dataset ([privacy] dataset) whose measurements these are; restore "
+            "it, or take it away and say in the settings how they were made."
+        )
+    return told_by(tree)
 
 
 def told_by(tree: Mapping[str, Any]) -> dict[str, Any]:

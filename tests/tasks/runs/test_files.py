@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from spineflow.tasks.runs.files import while_unchanged
+import pytest
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import read_record, while_unchanged
 
 
 def test_a_file_is_read_again_once_it_was_changed_whatever_its_time_says(tmp_path: Path) -> None:
@@ -38,3 +41,12 @@ def test_what_is_read_of_several_files_hangs_on_each(tmp_path: Path) -> None:
     assert read(tmp_path) == "ab"
     (tmp_path / "b.txt").write_text("!!")
     assert read(tmp_path) == "a!!"
+
+
+def test_json_of_any_depth_that_is_no_record_is_refused(tmp_path: Path) -> None:
+    for file in (tmp_path / "record.json", tmp_path / "manifest.json"):
+        file.write_text("[" * 100_000)
+    with pytest.raises(InputRefused, match="record.json cannot be read"):
+        read_record(tmp_path / "record.json")
+    with pytest.raises(InputRefused, match="manifest.json cannot be read"):
+        RunDirectory(tmp_path).read_manifest()

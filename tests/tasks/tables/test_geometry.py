@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,10 @@ def test_files_that_hold_no_areas_are_refused_by_name(tmp_path: Path) -> None:
     path.write_text("no parquet")
     with pytest.raises(InputRefused, match="tracts.parquet cannot be read as areas"):
         read_layers(tmp_path, LEVELS)
+
+
+def test_a_pipe_in_a_folder_of_areas_is_no_file_of_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "areas.shp")
+    with pytest.raises(InputRefused, match="neither a file of areas nor a folder of them"):
+        refuse_unfit_geometry(str(tmp_path))
+    assert read_layers(tmp_path, {}) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,7 @@ from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
-from spineflow.tasks.runs.settings_files import dump_settings, settings_tree
+from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.measurement.charge import charge_of, check_cuts_of_spine
 from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
@@ -174,4 +175,4 @@ def test_an_epsilon_under_exact_accounting_is_met_on_every_path_or_refused(cut_c
 
 
 def frozen(settings: TopdownSettings) -> TopdownSettings:
-    return TopdownSettings.model_validate(settings_tree(dump_settings(settings)))
+    return TopdownSettings.model_validate(tomllib.loads(dump_settings(settings)))

@@ -131,7 +131,7 @@ def test_every_state_has_a_folder_at_every_geolevel_and_one_file_at_most(export)
 
 def test_an_export_tells_what_was_asked_and_nothing_of_where(export):
     text = (export.folder / "measured.toml").read_text(encoding="utf-8")
-    tree = settings_tree(text)
+    tree = settings_tree(export.folder / "measured.toml")
     assert set(tree) == {"census", "geography", "budget", "workload", "run", "release", "privacy"}
     assert tree["privacy"] == {"dataset": "county"}
     assert str(export.geography.parent) not in text

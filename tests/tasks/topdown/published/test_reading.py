@@ -160,6 +160,25 @@ def test_another_budget_is_refused_unless_the_settings_give_it(export, tmp_path)
     assert "does not ask" in refusal(export, copy, "run.estimator=block_by_block")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"x = [", "measured.toml is not valid TOML"),
+        (b"x = " + b"[" * 100_000, "too deep within each other"),
+        (b"\xff", "measured.toml is not UTF-8"),
+        (b"[privacy]\nseed = 1\n", "names no dataset"),
+    ],
+)
+def test_what_is_told_beside_measurements_and_cannot_be_read_is_refused(
+    export, tmp_path, text: bytes, words: str
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(export.folder, copy)
+    (copy / "measured.toml").write_bytes(text)
+    with pytest.raises(InputRefused, match=words):
+        export.settings(copy)
+
+
 @pytest.mark.slow
 def test_state_totals_are_needed_and_must_be_those_of_the_nation(export, tmp_path):
     with pytest.raises(InputRefused, match="input.state_totals"):
