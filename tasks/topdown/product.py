@@ -18,11 +18,11 @@ from ..runs.errors import InputRefused
 from .estimation.largest_solve import largest_solve, told_size
 from .estimation.refusals import refuse_settings
 from .published.settings import EstimateSettings
-from .release.protected_tables import protected_tables
 from .settings import TopdownSettings
 from .workload.costs import costs, guarantee_of
 from .workload.margins import total_for_margin
 from .workload.privacy_curve import curves_of
+from .workload.protected_tables import protected_tables
 
 
 def _exactly(cost: Mapping[str, Any]) -> str:

@@ -18,10 +18,10 @@ from ..settings import TopdownSettings
 from ..workload.costs import budget_report, guarantee_of, noise_plan, reported_delta
 from ..workload.exact_loss import ExactParts
 from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve
+from ..workload.protected_tables import per_person, protected_tables
 from .declared_statements import declared_statements
 from .exact_losses import ExactLoss, has_losses, loss_of
 from .margins import universes_without_margins
-from .protected_tables import per_person, protected_tables
 
 _METHODS = {
     "topdown": "by the TopDown Algorithm",

@@ -9,7 +9,7 @@ from ...census.census import Universe
 from ...census.sensitivity import Reach
 from ...ledger.accounting import compose
 from ..settings import TopdownSettings
-from ..workload.costs import guarantee_of
+from .costs import guarantee_of
 
 
 def protected_tables(settings: TopdownSettings, name: str) -> str:
