@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,6 +84,7 @@ def test_a_flow_tells_how_its_run_ended(
 
     monkeypatch.setattr(running, "held", held)
     monkeypatch.setattr(running, "begin_run", lambda *_: None)
+    monkeypatch.setattr(running, "watched", lambda *_: nullcontext())
     monkeypatch.setattr(running, "end_picture", lambda: None)
     if is_sound:
         with running.entered(str(run.root), type(settings)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.topdown.checks.accuracy.in_brief import ERRORS
 from spineflow.tasks.topdown.checks.accuracy.report import _MAIN
-from spineflow.tasks.topdown.product import narrow_solves
+from spineflow.tasks.topdown.shown import narrow_solves
 
 MOST_COLUMNS = 6
 """Of a page of 1280 pixels beside the UI's menu."""
