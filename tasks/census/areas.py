@@ -48,6 +48,16 @@ class Areas:
         return None if pd.Series(joined).duplicated().any() else joined
 
 
+def code_columns(geolevels: Sequence[str], columns: Collection[str]) -> tuple[str, ...]:
+    """The geolevels below the root, which stands first, that areas with these columns have codes
+    of.
+
+    >>> code_columns(("country", "district", "section"), ["block_geocode", "section"])
+    ('section',)
+    """
+    return tuple(name for name in geolevels[1:] if name in columns)
+
+
 def joined_codes(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     """(n_areas,) object array: the codes of the geolevels' columns, one after the other."""
     text, *further = (frame[name].to_numpy(dtype=object) for name in columns)

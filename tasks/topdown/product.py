@@ -42,13 +42,18 @@ def costs_with_sizes(settings: TopdownSettings) -> dict[str, Any]:
     }
 
 
-def _charged(settings: TopdownSettings, universe: str, charged: str) -> tuple[str, ...]:
-    """What the ledger is charged where that is more than one record's rho, and for which change."""
+def _own_rho(settings: TopdownSettings, universe: str, charged: str) -> str:
+    """Rho of one changed record: what the ledger is `charged`, or less where a person's change may
+    change several."""
     budget = settings.budget_of(universe)
-    if budget.infinite or Fraction(charged) == guarantee_of(budget).own_rho:
-        return ()
+    own = None if budget.infinite else guarantee_of(budget).own_rho
+    return charged if own is None or own == Fraction(charged) else str(own)
+
+
+def _charged(settings: TopdownSettings, universe: str, charged: str) -> str:
+    """What the ledger is charged that is more than one record's rho, and for which change."""
     why = protected_tables(settings, universe)
-    return (f"The ledger is charged rho {shown_rho(charged)}, that of the largest change. {why}",)
+    return f"The ledger is charged rho {shown_rho(charged)}, that of the largest change. {why}"
 
 
 def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
@@ -57,13 +62,11 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
     Rho stands beside the epsilon that follows from it: both are of one changed record.
     """
     for universe, cost in costs(settings).items():
-        charged = _charged(settings, universe, cost["rho"])
-        rho = cost["rho"]
-        if charged:
-            rho = str(guarantee_of(settings.budget_of(universe)).own_rho)
+        rho = _own_rho(settings, universe, cost["rho"])
+        is_more_charged = rho != cost["rho"]
         first = (
             f"{cost['mechanism'].replace('_', ' ')}, "
-            f"rho {rho} ({decimal(rho)}){' of one record' if charged else ''}, "
+            f"rho {rho} ({decimal(rho)}){' of one record' if is_more_charged else ''}, "
             f"epsilon {_exactly(cost)}"
             f"{shown_epsilon(cost['epsilon']['tight'])} at delta {shown_delta(cost['delta'])} "
             f"by rho (simple bound {shown_epsilon(cost['epsilon']['simple'])})"
@@ -94,7 +97,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             universe,
             (
                 first,
-                *charged,
+                *([_charged(settings, universe, cost["rho"])] if is_more_charged else []),
                 Table((*headers, "margin, 95 %"), queries),
                 Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),
                 *told_size(universe, largest_solve(settings, universe)),

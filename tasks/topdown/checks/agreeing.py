@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow.parquet as pq
+
 from ....validation.topdown.agreements import AgreeingRows, ExpectedAgreement
+from ...census.areas import code_columns
 from ...census.attribute_declarations import Where
-from ...census.invariants import read_geography
 from ...runs.directory import RunDirectory
 from ..paths import geography_file
 from ..settings import TopdownSettings
@@ -34,8 +36,7 @@ def _rows(
     declared = census.universes[universe].declared
     file = run.unchecked_release / f"mdf_{universe}.parquet"
     if declared.microdata is None:
-        areas = read_geography(geography_file(run))
-        area = [level for level in census.geolevels[1:] if level in areas.columns]
+        area = code_columns(census.geolevels, pq.read_schema(geography_file(run)).names)
         labels = {attribute: [str(label) for label in named] for attribute, named in where.items()}
         return AgreeingRows(file, area, labels, declared.count)
     columns = declared.microdata.columns

@@ -22,6 +22,7 @@ from ....validation.topdown.declared_constraints import ExpectedConstraint, Expe
 from ....validation.topdown.descriptions import ExpectedDescription
 from ....validation.topdown.layout import Layout
 from ....validation.topdown.run_checks import Findings
+from ...census.areas import code_columns
 from ...census.census import Held, Universe, Zero
 from ...census.declarations import DescribedByDeclaration
 from ...census.declared_input import read_multiples
@@ -90,13 +91,13 @@ def _promised(
     census, schema = settings.compiled_census, settings.schema_of(name)
     universe = census.universes[name]
     geolevels = census.geography.geolevels
-    columns = tuple(level for level in geolevels[1:] if level in areas.columns)
+    columns = code_columns(geolevels, areas.columns)
     public = pq.read_table(invariants_file(run)).to_pandas()
     exact, units = {}, declared_units(areas, geolevels)
     for invariant in universe.invariants:
         totals = read_declared_totals(state_totals_file(run))[name][invariant.name]
         depth = geolevels.index(invariant.geolevel)
-        named = tuple(level for level in geolevels[1 : depth + 1] if level in areas.columns)
+        named = code_columns(geolevels[: depth + 1], areas.columns)
         unit = units[invariant.geolevel]
         first = np.unique(unit.number, return_index=True)[1]
         keys = [SEPARATOR.join(areas[level].iloc[row] for level in named) for row in first]

@@ -205,8 +205,7 @@ def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
     """A table of texts, and how it was read where a declaration told its encoding.
 
     What the file shows counts before what a format says: a separator that its header lacks is not
-    its own, and UTF-8 that is not mere ASCII cannot be by chance what a code of one byte for each
-    character has written.
+    its own.
     """
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
@@ -216,9 +215,7 @@ def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
         if path.suffix == ".parquet":
             return pd.read_parquet(path), ""
         content = path.read_bytes()
-        encoding = encoding_of(content[:3], told.encoding)
-        if encoding != UTF_8 and not content.isascii() and _is_utf_8(content):
-            encoding = UTF_8 if len(content.decode(encoding)) == len(content) else encoding
+        encoding = _encoding_of_file(content, told.encoding)
         text = content.decode("utf-8-sig" if encoding == UTF_8 else encoding)
         header = text.partition("\n")[0]
         separator = told.separator
@@ -239,12 +236,21 @@ def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
         raise InputRefused(f"{path} cannot be read: {type(error).__name__}.") from None
 
 
-def _is_utf_8(content: bytes) -> bool:
+def _encoding_of_file(content: bytes, told: str | None) -> str:
+    """The encoding of a text: the one that is told, or shown by a mark, unless it is UTF-8.
+
+    UTF-8 that is not mere ASCII cannot be by chance what a code of one byte for each character has
+    written. Raises UnicodeError for what is in neither.
+    """
+    encoding = encoding_of(content[:3], told)
+    if encoding == UTF_8 or content.isascii():
+        return encoding
     try:
         content.decode(UTF_8)
     except UnicodeError:
-        return False
-    return True
+        return encoding
+    has_single_bytes = len(content.decode(encoding)) == len(content)
+    return UTF_8 if has_single_bytes else encoding
 
 
 def _columns(table: pd.DataFrame, where: str, columns: Iterable[str], meaning: str) -> pd.DataFrame:

@@ -68,6 +68,11 @@ levels) and education (9 levels) for each of 257 areas'
         )
 
     @property
+    def peak(self) -> int:
+        """Bytes in memory at once while intervals are made."""
+        return PEAK * BYTES * self.numbers
+
+    @property
     def remedy(self) -> str:
         """What to change, without a capital and a stop."""
         if self.cells <= FEW_CELLS:
@@ -98,23 +103,20 @@ def why_no_margins(universe: str, size: PosteriorSize, together: int | None = No
 
 def whether_intervals(size: PosteriorSize) -> str:
     """Of tables without margins: whether this machine can make intervals after the release."""
-    memory = gigabytes(PEAK * BYTES * size.numbers)
-    if _exceeds_memory(size):
+    memory = gigabytes(size.peak)
+    if size.peak > memory_of_machine():
         return f"there are no intervals either, which would take {memory} of memory"
     return f"`spineflow intervals` can make intervals afterwards, in up to {memory} of memory"
 
 
-def _exceeds_memory(size: PosteriorSize) -> bool:
-    return PEAK * BYTES * size.numbers > memory_of_machine()
-
-
 def refuse_large_posterior(universe: str, size: PosteriorSize) -> None:
     """Raise InputRefused for intervals that this machine's memory cannot hold."""
-    if _exceeds_memory(size):
+    memory = memory_of_machine()
+    if size.peak > memory:
         raise InputRefused(
             f"There can be no intervals here: {size.sentence(universe)}, several times over while "
-            f"they are made, and this machine has {gigabytes(memory_of_machine())}. Before the "
-            f"next run, {size.remedy}; or take a machine with more memory."
+            f"they are made, and this machine has {gigabytes(memory)}. Before the next run, "
+            f"{size.remedy}; or take a machine with more memory."
         )
 
 

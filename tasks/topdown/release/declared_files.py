@@ -31,6 +31,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
 
+from ...census.areas import code_columns
 from ...census.declarations import CensusGeography, TableDeclaration
 from ...census.entities import described_columns, descriptions, entities
 from ...census.queries import label_parts, marginal_query
@@ -68,7 +69,7 @@ def write_declared_microdata(
 
     `count` names the column that counts records; None for one row a record.
     """
-    columns = [name for name in geolevels[1:] if name in areas.columns]
+    columns = code_columns(geolevels, areas.columns)
     labels = [schema.labels(name) for name in schema.attributes]
     entries = sparse.coo_array(counts)
     levels = np.unravel_index(entries.col, schema.shape)

@@ -24,7 +24,7 @@ from ....geography.rules import (
     GEOLEVEL_ORDER,
 )
 from ....geography.spine import Spine, build_spine
-from ...census.areas import joined_codes
+from ...census.areas import code_columns, joined_codes
 from ...census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
@@ -126,7 +126,7 @@ class AreaSpines:
         """The spine of the demographic and housing characteristics product, on declared areas whose
         codes, one after the other, are those of blocks.
         """
-        columns = [name for name in self.census.geolevels[1:] if name in areas.columns]
+        columns = code_columns(self.census.geolevels, areas.columns)
         spine = build_spine(
             areas.assign(block_geocode=joined_codes(areas, columns)),
             geolevel_shares=self.shares(universe),
