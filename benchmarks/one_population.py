@@ -1,12 +1,17 @@
 """Errors of persons and households as released apart, and as one population, on a generated county.
 
     .venv/bin/python -m benchmarks.one_population FOLDER [--persons 3000] [--seeds 1 2 3]
+    .venv/bin/python -m benchmarks.one_population --run FOLDER/run
 
-runs redistricting, housing units and persons of the county without noise and with each seed, makes
-one population of each, and prints how the blocks were made, how many records were changed, and the
-sum of absolute errors of all answers to queries at every level, in percent of the true records:
-means over the seeds of the separate releases and of one population, and the standard deviation of
-the former, by which one run differs from the next. Runs that FOLDER has are not made again.
+The first runs redistricting, housing units and persons of the county without noise and with each
+seed, makes one population of each, and prints how the blocks were made, how many records were
+changed, and the sum of absolute errors of all answers to queries at every level, in percent of the
+true records: means over the seeds of the separate releases and of one population, and the standard
+deviation of the former, by which one run differs from the next. Runs that FOLDER has are not made
+again.
+
+The second reads a finished run of several products, as `benchmarks.whole_census` leaves it, and
+prints the sums in records, of the state too. The truth is what its products counted in confidence.
 """
 
 from __future__ import annotations
@@ -15,19 +20,27 @@ import argparse
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from spineflow.flows.products import PRODUCT, _with_earlier
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.population.ingest.released import read_released
+from spineflow.tasks.population.ingest.released import Released, read_released
 from spineflow.tasks.population.ingest.releases import Sources
-from spineflow.tasks.population.release.population import Population, one_population, summary
+from spineflow.tasks.population.release.population import (
+    Population,
+    one_population,
+    population_of_pieces,
+    summary,
+)
 from spineflow.tasks.population.workload import household_types, person_levels
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
@@ -51,7 +64,7 @@ input = {{ redistricting = "products.topdown" }}
 preset = "dhc_persons_2020_us"
 input = {{ redistricting = "products.topdown" }}
 """
-LEVELS = {"county": 5, "tract": 11, "block group": 12, "block": 16}
+LEVELS = {"state": 2, "county": 5, "tract": 11, "block group": 12, "block": 16}
 QUERIES = {
     "persons": (
         "relationship",
@@ -81,16 +94,24 @@ QUERIES = {
 """Queries of the budgets, and of published tables."""
 
 Tables = Mapping[str, tuple[Schema, np.ndarray, np.ndarray]]
-"""Schema, geocodes and levels of records, by universe."""
+"""Schema, geocodes and cells of records, by universe."""
+
+PRODUCT_OF = {"persons": "dhc-persons", "households": "dhc-units"}
 
 
 def main() -> None:
     """Run, and tell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--run", type=Path)
     parser.add_argument("--persons", type=int, default=3000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
+    if (options.folder is None) == (options.run is None):
+        parser.error("name a folder, or a run")
+    if options.run is not None:
+        tell_run(options.run.resolve())
+        return
     if not (options.folder / "input").exists():
         generate_county(options.folder / "raw", persons=options.persons, seed=3, state="35")
         rehouse(options.folder / "raw", options.folder / "input", seed=4)
@@ -102,13 +123,48 @@ def main() -> None:
         population = one_population(sources)
         print(seed, summary(population), f"{time.process_time() - began:.1f} processor seconds")
         for name, own in (("apart", apart(sources)), ("one", together(population))):
-            errors += [{"seed": seed, "made": name, **row} for row in errors_of(truth, own)]
+            for row in errors_of(truth, own):
+                row["error"] *= 100 / len(truth[row["universe"]][1])
+                errors.append({"seed": seed, "made": name, **row})
     frame = pd.DataFrame(errors)
     over_seeds = frame.groupby(["universe", "query", "level", "made"], sort=False)["error"]
     told = over_seeds.mean().unstack("made")
     told["spread"] = over_seeds.std().unstack("made")["apart"]
     with pd.option_context("display.width", 250, "display.max_columns", 20):
-        print(told.unstack("level").swaplevel(axis=1)[list(LEVELS)].round(2).to_string())
+        print(told.unstack("level").swaplevel(axis=1)[list(LEVELS)[1:]].round(2).to_string())
+
+
+def tell_run(root: Path) -> None:
+    """Print the sums of errors of a finished run of several products, in records."""
+    settings = frozen_settings(PRODUCT.settings, RunDirectory(root).settings)
+    sources = Sources(*(RunDirectory(root / part) for part in settings.population))
+    population = population_of_pieces(RunDirectory(root), sources)
+    truth = counted(root)
+    made = {"apart": apart(sources), "one": together(population)}
+    rows = [{"made": name, **row} for name, own in made.items() for row in errors_of(truth, own)]
+    frame = pd.DataFrame(rows).set_index(["universe", "query", "level", "made"])["error"]
+    told = frame.unstack("level")[list(LEVELS)].unstack("made").astype(int)
+    with pd.option_context("display.width", 250, "display.max_columns", 20):
+        print(
+            told.reindex(
+                pd.MultiIndex.from_tuples(
+                    dict.fromkeys((row["universe"], row["query"]) for row in rows)
+                )
+            ).to_string()
+        )
+
+
+def counted(root: Path) -> Tables:
+    """Persons and households as the products of a run counted them in confidence."""
+    found = {}
+    universes = (person_levels.universe(), household_types.universe())
+    for (universe, part), declared in zip(PRODUCT_OF.items(), universes, strict=True):
+        file = root / part / "confidential" / "histograms" / f"{universe}.parquet"
+        table = pq.read_table(file)
+        n = table["count"].to_numpy()
+        codes = np.char.replace(np.array(table["block_geocode"].to_pylist(), dtype=str), ".", "")
+        found[universe] = (declared.schema, np.repeat(codes, n), np.repeat(table["cell"], n))
+    return found
 
 
 def sources_of(folder: Path, name: str, privacy: str) -> Sources:
@@ -128,57 +184,44 @@ def sources_of(folder: Path, name: str, privacy: str) -> Sources:
 def apart(sources: Sources) -> Tables:
     """Persons and households as they were released."""
     found = read_released(sources)
-    return {
-        "persons": (
-            person_levels.universe().schema,
-            found.blocks[found.persons.block],
-            found.person_levels,
-        ),
-        "households": (
-            household_types.universe().schema,
-            found.blocks[found.household_block],
-            found.household_levels,
-        ),
-    }
+    return _tables(found, found.person_levels, found.household_levels)
 
 
 def together(population: Population) -> Tables:
     """Persons and households of one population."""
-    found = population.source
+    return _tables(population.source, population.person_levels(), population.household_levels())
+
+
+def _tables(found: Released, of_persons: np.ndarray, of_households: np.ndarray) -> Tables:
+    persons, households = person_levels.universe().schema, household_types.universe().schema
     return {
-        "persons": (
-            person_levels.universe().schema,
-            found.blocks[found.persons.block],
-            population.person_levels(),
-        ),
+        "persons": (persons, found.blocks[found.persons.block], _cells(persons, of_persons)),
         "households": (
-            household_types.universe().schema,
+            households,
             found.blocks[found.household_block],
-            population.household_levels(),
+            _cells(households, of_households),
         ),
     }
 
 
-def errors_of(truth: Tables, found: Tables) -> Iterator[dict[str, object]]:
-    """Sums of absolute errors of every query of both universes at every level, in percent of the
-    true records.
-    """
-    for universe, (schema, geocode, levels) in found.items():
-        _, true_code, true_levels = truth[universe]
-        cells = [
-            schema.cells(dict(zip(schema.attributes, own, strict=True)))
-            for own in (true_levels, levels)
-        ]
+def _cells(schema: Schema, levels: np.ndarray) -> np.ndarray:
+    return schema.cells(dict(zip(schema.attributes, levels, strict=True)))
+
+
+def errors_of(truth: Tables, found: Tables) -> Iterator[dict[str, Any]]:
+    """Sums of absolute errors of every query of both universes at every level, in records."""
+    for universe, (schema, geocode, cells) in found.items():
+        _, true_code, true_cells = truth[universe]
         for query in QUERIES[universe]:
             row = marginal_query(schema, query).row_of_cell
             for level, digits in LEVELS.items():
-                pairs = zip((true_code, geocode), cells, (1, -1), strict=True)
+                pairs = ((true_code, true_cells, 1), (geocode, cells, -1))
                 frames = [
                     pd.DataFrame({"area": _shortened(code, digits), "row": row[cell], "sign": sign})
                     for code, cell, sign in pairs
                 ]
                 differences = pd.concat(frames).groupby(["area", "row"])["sign"].sum()
-                error = 100 * float(abs(differences).sum()) / len(true_code)
+                error = float(abs(differences).sum())
                 yield {"universe": universe, "query": query, "level": level, "error": error}
 
 

@@ -10,8 +10,9 @@ from ..tasks.population.checks.checked import write_checked_population
 from ..tasks.population.estimation.blocks import populated
 from ..tasks.population.estimation.pieces import (
     blocks_of,
+    drift_before,
     made_file,
-    piece_names,
+    pieces_before,
     read_piece,
     released_file,
     write_made,
@@ -19,7 +20,7 @@ from ..tasks.population.estimation.pieces import (
 )
 from ..tasks.population.ingest.released import read_released
 from ..tasks.population.ingest.releases import Sources
-from ..tasks.products.order import Order, call
+from ..tasks.products.order import Call, Order, call
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Made, made
 from ..tasks.runs.steps import step
@@ -28,13 +29,15 @@ from .products_settings import ProductsSettings
 
 
 def population_order(run: RunDirectory) -> Order:
-    """The released records are written piece by piece, the pieces are made side by side, and
-    written together and checked."""
+    """The released records are written piece by piece, the pieces are made, chains of them side by
+    side, and written together and checked."""
     gathered = call(gather_released)
     yield {"records for one population": [gathered]}
-    pieces = [call(populate, name, after=[gathered]) for name in piece_names(run)]
-    yield {"pieces of one population": pieces}
-    yield {"population": [call(make_population, after=pieces)]}
+    pieces: dict[str, Call] = {}
+    for name, before in pieces_before(run).items():
+        pieces[name] = call(populate, name, after=[gathered if before is None else pieces[before]])
+    yield {"pieces of one population": list(pieces.values())}
+    yield {"population": [call(make_population, after=pieces.values())]}
 
 
 def _released_file(run: RunDirectory, _settings: ProductsSettings) -> Path:
@@ -55,8 +58,8 @@ def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
 @step("populate", ProductsSettings, run_name="populate-{piece}", made_at=_made_file)
 def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made:
     """Make households of the persons of a piece."""
-    blocks = read_piece(run, piece)
-    return made(write_made(run, piece, blocks, populated(blocks)))
+    blocks, drift = read_piece(run, piece), drift_before(run, piece)
+    return made(write_made(run, piece, blocks, populated(blocks, drift), drift))
 
 
 @step("make population", ProductsSettings, run_name="one population")

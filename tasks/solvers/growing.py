@@ -17,8 +17,7 @@ _DUAL, _PRIMAL = 1, 4
 and new columns leave it feasible."""
 
 _QUICKLY: dict[str, bool | int | float | str] = {
-    "presolve": "choose",
-    "simplex_strategy": 0,
+    "presolve": "off",
     "mip_allow_restart": False,
     "mip_heuristic_run_rins": False,
     "mip_heuristic_run_rens": False,
@@ -26,7 +25,8 @@ _QUICKLY: dict[str, bool | int | float | str] = {
     "mip_heuristic_run_feasibility_jump": False,
 }
 """Of small programs HiGHS solves no smaller ones besides, which takes it most of its time; nor
-does it begin anew."""
+does it begin anew. Nor does it look for reductions first: in some of a household or two that have
+no whole solution it never ends (1.15), and hears of no limit."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class GrowingProgram:
     """Minimise cost'x subject to bounds on rows and columns; columns may be added at any time."""
 
     def __init__(self, row_lower: np.ndarray, row_upper: np.ndarray) -> None:
-        self._solver = highspy.Highs()
-        self._solver.setOptionValue("output_flag", False)
-        self._solver.setOptionValue("threads", 1)
+        self._solver = _quiet_solver()
         self._solver.setOptionValue("presolve", "off")
         n, none = len(row_lower), np.zeros(0, dtype=np.int32)
         starts = np.zeros(n, dtype=np.int32)
@@ -111,26 +109,51 @@ class GrowingProgram:
         and to that share of its objective, or that much; None where none was found. `known` is one
         to begin with.
         """
+        solver = _quiet_solver()
+        solver.passModel(self._without_empty_rows())
         options = _QUICKLY | {
             "mip_max_nodes": node_limit,
             "mip_rel_gap": gap[0],
             "mip_abs_gap": gap[1],
-            "simplex_iteration_limit": 2**31 - 1,
         }
         for name, value in options.items():
-            self._solver.setOptionValue(name, value)
+            solver.setOptionValue(name, value)
         n = len(integral)
-        self._solver.changeColsIntegrality(n, integral.astype(np.int32), np.ones(n, dtype=np.uint8))
+        solver.changeColsIntegrality(n, integral.astype(np.int32), np.ones(n, dtype=np.uint8))
         if known is not None:
             begun = highspy.HighsSolution()
             begun.col_value = known.tolist()
-            self._solver.setSolution(begun)
-        self._solver.run()
-        info = self._solver.getInfo()
+            solver.setSolution(begun)
+        solver.run()
+        info = solver.getInfo()
         if info.primal_solution_status != highspy.kSolutionStatusFeasible:
             return None
-        x = np.array(self._solver.getSolution().col_value)
+        x = np.array(solver.getSolution().col_value)
         none = np.zeros(0)
         return GrownSolution(
             x, float(info.objective_function_value), none, float(info.mip_dual_bound)
         )
+
+    def _without_empty_rows(self) -> highspy.HighsLp:
+        """The program without rows that no column has an entry in and that hold all the same: most
+        slots of a catalogue are of no pattern of a block."""
+        own, lp = self._solver.getLp(), highspy.HighsLp()
+        lower, upper = np.array(own.row_lower_), np.array(own.row_upper_)
+        row = np.array(own.a_matrix_.index_, dtype=np.int32)
+        is_kept = (lower > 0) | (upper < 0)
+        is_kept[row] = True
+        place = np.cumsum(is_kept, dtype=np.int32) - 1
+        lp.num_col_, lp.num_row_ = own.num_col_, int(is_kept.sum())
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = own.col_cost_, own.col_lower_, own.col_upper_
+        lp.row_lower_, lp.row_upper_ = lower[is_kept], upper[is_kept]
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_, lp.a_matrix_.value_ = own.a_matrix_.start_, own.a_matrix_.value_
+        lp.a_matrix_.index_ = place[row]
+        return lp
+
+
+def _quiet_solver() -> highspy.Highs:
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    return solver

@@ -10,11 +10,12 @@ from typing import TypeVar
 import numpy as np
 
 from ...census.households import HOUSEHOLDER, MALE, Members
+from ..workload.household_types import FIRST_AGES
 from ..workload.levels import are_possible, household_levels
 from ..workload.patterns import book
 from ..workload.places import FIRST_RELATIONSHIP, N_BANDS, N_PLACES, places_of
 from .composition import Composition, Households, nearest_composition
-from .drift import Drift, origin_and_race, origin_and_sex, sex_and_age
+from .drift import Drift, origin_and_race, origin_and_sex, sex_and_age, sex_and_level
 from .fallback import simple_households
 from .placing import Persons, placed
 
@@ -34,7 +35,7 @@ class Blocks:
     """What is released of blocks in the order of their codes.
 
     person_starts, household_starts : (n_blocks + 1,) first record of each block.
-    areas : county, tract and block group of each block.
+    areas : state, county, tract and block group of each block.
     """
 
     persons: Persons
@@ -82,9 +83,9 @@ class Populated:
     cost: np.ndarray
 
 
-def populated(blocks: Blocks) -> Piece:
+def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
     """The persons of blocks as members of the households of their blocks; what earlier blocks
-    have changed is carried on to later ones.
+    have changed is carried on to later ones, from `drift` on, which is brought up to date.
 
     Persons keep whether they are minors, origin and race; blocks keep their number of households.
     Everything else is what it was where that is possible, and else as near as the program finds.
@@ -93,7 +94,7 @@ def populated(blocks: Blocks) -> Piece:
     there are persons.
     """
     parts, ways, costs = [], [], []
-    drift = Drift()
+    drift = Drift() if drift is None else drift
     for block, areas in enumerate(blocks.areas):
         own = _rows(blocks.persons, *blocks.person_starts[block : block + 2])
         homes = _rows(blocks.households, *blocks.household_starts[block : block + 2])
@@ -173,6 +174,12 @@ def _carry(
         "race",
         origin_and_race(households.origin, households.race),
         origin_and_race(members.hispanic[heads] - 1, persons.head_race[heads]),
+    )
+    head_age = np.searchsorted(FIRST_AGES, members.age[heads], side="right") - 1
+    drift.add(
+        "head",
+        sex_and_level(households.sex, households.age),
+        sex_and_level(members.sex[heads] - MALE, head_age),
     )
     drift.add(
         "relationship",

@@ -2,12 +2,17 @@
 
 Changes that a block needs would add up over the blocks of a tract where they all go one way. So the
 numbers of records that were made more or fewer are carried from block to block, within each block
-group, tract and county, and changes that bring a number back cost less, changes that take it
+group, tract, county and state, and changes that bring a number back cost less, changes that take it
 further away more. All of it follows from released counts and from the order of the codes.
+
+A price that is in proportion to a number holds it where it makes up for what drives it: at some
+records in all, however many blocks there are. So the larger the area that it is carried through,
+the less is the part of its records that was changed one way.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 
@@ -15,7 +20,7 @@ import numpy as np
 
 from ...census.households import MALE
 from ..workload.changes import LEAST
-from ..workload.household_types import OPEN_SIZE, household_types
+from ..workload.household_types import FIRST_AGES, OPEN_SIZE, household_types
 from ..workload.places import (
     FIRST_RELATIONSHIP,
     LAST_RELATIONSHIP,
@@ -26,8 +31,8 @@ from ..workload.places import (
     distances,
 )
 
-_WEIGHTS = np.array([0.04, 0.06, 0.06])
-"""What a record too many in the county, tract and block group of a block adds to a cost."""
+_WEIGHTS = np.array([0.03, 0.02, 0.06, 0.06])
+"""What a record too many in the state, county, tract and block group of a block adds to a cost."""
 _MOST = 0.9
 """What drift adds or takes away at most, of a number."""
 
@@ -36,26 +41,35 @@ _OF_PART = {
     "own": 0.7,
     "generations": 0.7,
     "kin": 0.3,
-    "size": 0.1,
-    "children": 0.05,
-    "minors": 0.05,
+    "size": 0.04,
+    "children": 0.01,
+    "minors": 0.01,
 }
 """How much each part of a type counts; less where the release tells it less well."""
 
 _OF_FAMILY = 3.0
 """How much couple and own children count together, by sex of the householder and tenure."""
 
+_OF_HEAD = 0.04
+"""How much the householder's age counts, by sex."""
+
 N_LEVELS = len(_WEIGHTS)
 _RACES, _N_FAMILIES = 7, 12
 
 
 class Drift:
-    """Records made more, or fewer if negative, by county, tract and block group: of persons by role
-    and band, by sex and age, by sex and origin, by relationship; of households by parts of their
-    type, by couple and own children at once, by origin and race.
+    """Records made more, or fewer if negative, by state, county, tract and block group: of persons
+    by role and band, by sex and age, by sex and origin, by relationship; of households by parts of
+    their type, by couple and own children at once, by origin and race, by sex and level of age.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_chains: int = 1) -> None:
+        """Nothing has been changed yet.
+
+        n_chains : the parts in which the state is made side by side, each of which hears of itself
+            alone: what it hears counts as many times.
+        """
+        self._weights = _WEIGHTS * [n_chains, 1, 1, 1]
         self.prices = np.zeros(N_PLACES)
         """Prices of persons by place where they were last asked for, with which a block begins."""
         self._areas: tuple[str, ...] = ("",) * N_LEVELS
@@ -67,20 +81,27 @@ class Drift:
             "race": np.zeros((N_LEVELS, 2 * _RACES)),
             "relationship": np.zeros((N_LEVELS, 1 + LAST_RELATIONSHIP - FIRST_RELATIONSHIP)),
             "family": np.zeros((N_LEVELS, 4 * _N_FAMILIES)),
+            "head": np.zeros((N_LEVELS, 2 * len(FIRST_AGES))),
             **{name: np.zeros((N_LEVELS, n)) for name, n in _sizes().items()},
         }
 
     def enter(self, areas: Sequence[str]) -> None:
-        """Go on with a block of a county, tract and block group; of others nothing is carried."""
+        """Go on with a block of a state, county, tract and block group; of others nothing is
+        carried."""
         for level, area in enumerate(areas):
             if area != self._areas[level]:
                 for counts in self._counts.values():
                     counts[level] = 0.0
         self._areas = tuple(areas)
 
-    def of(self, name: str) -> np.ndarray:
+    def of(self, name: str, weight: float = 1.0) -> np.ndarray:
         """What one more record of each kind adds to a cost."""
-        return np.clip(_WEIGHTS @ self._counts[name], -_MOST, _MOST)
+        most = _MOST * max(1.0, weight)
+        return np.clip(weight * (self._weights @ self._counts[name]), -most, most)
+
+    def of_heads(self) -> np.ndarray:
+        """What one more householder adds to a cost, by sex and level of age `(2, n_levels)`."""
+        return self.of("head", _OF_HEAD).reshape(2, -1)
 
     def add(self, name: str, before: np.ndarray, after: np.ndarray) -> None:
         """Records were of the kinds `before`, and are made of the kinds `after`."""
@@ -88,14 +109,36 @@ class Drift:
         counts += np.bincount(after, minlength=counts.shape[1])
         counts -= np.bincount(before, minlength=counts.shape[1])
 
+    def to_json(self) -> str:
+        """All that blocks that come go on with."""
+        counts = {name: own.tolist() for name, own in self._counts.items()}
+        return json.dumps(
+            {
+                "weights": self._weights.tolist(),
+                "areas": self._areas,
+                "prices": self.prices.tolist(),
+                "counts": counts,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Drift:
+        """What `to_json` told, to the last digit."""
+        told, drift = json.loads(text), cls()
+        drift._weights = np.array(told["weights"])
+        drift._areas = tuple(told["areas"])
+        drift.prices = np.array(told["prices"])
+        drift._counts = {name: np.array(own) for name, own in told["counts"].items()}
+        return drift
+
     def of_types(self, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
         """What making each type of households adds to a cost `(n, n_types)`, given the sex of their
         householders and whether they rent."""
-        parts = [_OF_PART[name] * self.of(name)[level] for name, level in parts_of_types().items()]
-        of_family = self.of("family")[
+        parts = [self.of(name, _OF_PART[name])[level] for name, level in parts_of_types().items()]
+        of_family = self.of("family", _OF_FAMILY)[
             _family(np.arange(len(parts[0])), sex[:, None], is_rented[:, None])
         ]
-        return np.sum(parts, axis=0) + _OF_FAMILY * of_family
+        return np.sum(parts, axis=0) + of_family
 
     def add_types(
         self, before: np.ndarray, after: np.ndarray, sex: np.ndarray, is_rented: np.ndarray
@@ -127,6 +170,11 @@ def origin_and_sex(origin: np.ndarray, sex: np.ndarray) -> np.ndarray:
 def origin_and_race(origin: np.ndarray, race: np.ndarray) -> np.ndarray:
     """Kinds of households by origin and race of the householder, as levels."""
     return origin * _RACES + race
+
+
+def sex_and_level(sex: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Kinds of householders by sex and level of age, as levels."""
+    return sex * len(FIRST_AGES) + level
 
 
 def _family(kind: np.ndarray, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:

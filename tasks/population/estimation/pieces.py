@@ -1,9 +1,12 @@
 """Pieces of a state whose population is made side by side, and their files.
 
 A piece is some tracts of one county, one after the other in the order of their codes, with as many
-households as make a task worth its start. Which blocks are a piece follows from released counts
-alone, and what blocks change is carried within a piece only: so the population is the same,
-whatever runs the pieces. The files of the released records have a row group for every piece.
+households as make a task worth its start. What blocks change is carried on from piece to piece, so
+that it does not add up over a state: the pieces of each state are some chains, and each piece goes
+on where the one before it in its chain ended. Which blocks are a piece, and which chain it is of,
+follows from released counts alone: so the population is the same, whatever runs the pieces. The
+files of the released records have a row group for every piece, and that of a made piece tells what
+the next one goes on with.
 """
 
 from __future__ import annotations
@@ -24,17 +27,23 @@ from ..ingest.released import Released
 from ..workload.household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TENURE, TYPE
 from ..workload.levels import head_races
 from ..workload.person_levels import KIND, relationships
-from .blocks import Blocks, Piece, Way
+from .blocks import Blocks, Piece, Way, populated
 from .composition import Households
+from .drift import Drift
 from .placing import Persons
 
 HOUSEHOLDS = 1500
 """Of a piece, before it ends with its tract."""
 
+CHAINS = 2
+"""Of the pieces of a state, which can be made side by side."""
+
 _UNIVERSE, _RELEASED, _MADE = "population", "released", "made"
-_COUNTY, _TRACT, _BLOCK_GROUP = 5, 11, 12
+_STATE, _COUNTY, _TRACT, _BLOCK_GROUP = 2, 5, 11, 12
 """Digits of the codes."""
 _WAYS = tuple(Way)
+_DRIFT = b"drift"
+"""Key of the metadata of a made piece."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +60,37 @@ def extents(blocks: Blocks) -> list[Extent]:
     for block in range(1, len(blocks.areas) + 1):
         is_end = block == len(blocks.areas)
         if not is_end:
-            (county, tract, _), (same_county, same_tract, _) = blocks.areas[block - 1 : block + 1]
+            (_, county, tract, _), (_, next_county, next_tract, _) = blocks.areas[block - 1 :][:2]
             is_full = starts[block] - starts[first] >= HOUSEHOLDS
-            is_end = county != same_county or (is_full and tract != same_tract)
+            is_end = county != next_county or (is_full and tract != next_tract)
         if is_end:
             if starts[block] > starts[first]:
                 found.append(Extent(first, block))
             first = block
+    return found
+
+
+def earlier(number: int, states: Sequence[str]) -> int | None:
+    """The piece with whose drift another goes on, given the state of each; None of the first of a
+    chain."""
+    before = number - CHAINS
+    return before if before >= 0 and states[before] == states[number] else None
+
+
+def first_drift(number: int, states: Sequence[str]) -> Drift:
+    """What the first piece of a chain begins with, given the state of each piece."""
+    return Drift(min(CHAINS, states.count(states[number])))
+
+
+def populated_in_chains(blocks: Blocks, every: Sequence[Extent]) -> list[Piece]:
+    """What is made of all pieces of blocks, one after the other."""
+    states = [blocks.areas[one.first][0] for one in every]
+    found: list[Piece] = []
+    drifts: list[Drift] = []
+    for number, one in enumerate(every):
+        before = earlier(number, states)
+        drifts.append(first_drift(number, states) if before is None else drifts[before])
+        found.append(populated(blocks.part(one.first, one.end), drifts[number]))
     return found
 
 
@@ -92,9 +125,10 @@ def blocks_of(source: Released) -> Blocks:
     )
 
 
-def areas_of(codes: Sequence[str]) -> list[tuple[str, str, str]]:
-    """County, tract and block group of each block."""
-    return [(code[:_COUNTY], code[:_TRACT], code[:_BLOCK_GROUP]) for code in codes]
+def areas_of(codes: Sequence[str]) -> list[tuple[str, ...]]:
+    """State, county, tract and block group of each block."""
+    digits = (_STATE, _COUNTY, _TRACT, _BLOCK_GROUP)
+    return [tuple(code[:n] for n in digits) for code in codes]
 
 
 def released_file(run: RunDirectory, records: str) -> Path:
@@ -107,10 +141,12 @@ def made_file(run: RunDirectory, piece: str) -> Path:
     return run.estimates(_UNIVERSE, _MADE, piece)
 
 
-def piece_names(run: RunDirectory) -> list[str]:
-    """Names of all pieces, once the released records are written."""
-    n = pq.read_metadata(released_file(run, "households")).num_row_groups
-    return [f"{number:05d}" for number in range(n)]
+def pieces_before(run: RunDirectory) -> dict[str, str | None]:
+    """The names of all pieces, once the released records are written, and the piece that each goes
+    on with."""
+    states = _states(run)
+    before = [earlier(number, states) for number in range(len(states))]
+    return {_name(k): None if one is None else _name(one) for k, one in enumerate(before)}
 
 
 def write_released(run: RunDirectory, codes: np.ndarray, own: Blocks) -> Path:
@@ -150,21 +186,35 @@ def read_piece(run: RunDirectory, piece: str) -> Blocks:
     )
 
 
-def write_made(run: RunDirectory, piece: str, blocks: Blocks, made: Piece) -> Path:
-    """Write what was made of a piece: a row for each person, with how the block was made."""
+def drift_before(run: RunDirectory, piece: str) -> Drift:
+    """What a piece goes on with, once the one before it is made."""
+    states, number = _states(run), int(piece)
+    before = earlier(number, states)
+    if before is not None:
+        told = pq.read_schema(made_file(run, _name(before))).metadata or {}
+        if _DRIFT in told:  # Pieces of an earlier version do not tell.
+            return Drift.from_json(told[_DRIFT])
+    return first_drift(number, states)
+
+
+def write_made(run: RunDirectory, piece: str, blocks: Blocks, made: Piece, drift: Drift) -> Path:
+    """Write what was made of a piece, a row for each person, with how the block was made; and what
+    the next piece goes on with.
+    """
     block = np.repeat(np.arange(len(blocks.areas)), np.diff(blocks.person_starts))
     way = np.array([_WAYS.index(one) for one in made.way], dtype=np.int64)
     told = {name: getattr(made.members, name) for name in ("unit", "relationship", "age", "sex")}
     path = made_file(run, piece)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_parquet(path, pa.table({**told, "way": way[block], "cost": made.cost[block]}))
+    table = pa.table({**told, "way": way[block], "cost": made.cost[block]})
+    write_parquet(path, table.replace_schema_metadata({_DRIFT: drift.to_json()}))
     return path
 
 
 def read_made(run: RunDirectory, own: Blocks, every: Sequence[Extent]) -> list[Piece]:
-    """What was made of all pieces of some blocks, whose names are those of `piece_names`."""
+    """What was made of all pieces of some blocks, whose names are those of `pieces_before`."""
     found = []
-    for name, extent in zip(piece_names(run), every, strict=True):
+    for name, extent in zip(pieces_before(run), every, strict=True):
         table = pq.read_table(made_file(run, name))
         first, end = own.person_starts[extent.first], own.person_starts[extent.end]
         told = {column: table[column].to_numpy() for column in table.column_names}
@@ -183,6 +233,18 @@ def read_made(run: RunDirectory, own: Blocks, every: Sequence[Extent]) -> list[P
         way[n_persons > 0], cost[n_persons > 0] = told["way"][rows], told["cost"][rows]
         found.append(Piece(members, tuple(_WAYS[one] for one in way), cost))
     return found
+
+
+def _states(run: RunDirectory) -> list[str]:
+    """The state of each piece."""
+    with pq.ParquetFile(released_file(run, "households")) as file:
+        column = file.schema_arrow.get_field_index("geocode")
+        groups = [file.metadata.row_group(k) for k in range(file.num_row_groups)]
+    return [group.column(column).statistics.min[:_STATE] for group in groups]
+
+
+def _name(number: int) -> str:
+    return f"{number:05d}"
 
 
 def _write(path: Path, table: pa.Table, groups: Sequence[tuple[int, int]]) -> None:

@@ -25,7 +25,7 @@ from ..workload.places import (
     places_of,
 )
 from .composition import Composition, Households
-from .drift import Drift, origin_and_race, origin_and_sex
+from .drift import Drift, origin_and_race, origin_and_sex, sex_and_age
 
 _OTHER_SEX, _PER_LEVEL, _OTHER_ORIGIN, _OTHER_RACE = 0.6, 0.08, 0.7, 0.9
 _NEVER = 1e6
@@ -111,9 +111,12 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
 
 def _of_other_sex(persons: Persons, drift: Drift) -> np.ndarray:
     """What it costs to make persons of the other sex `(n,)`."""
-    of_sex, origin = drift.of("sex"), persons.hispanic - 1
-    new = of_sex[origin_and_sex(origin, FEMALE - persons.sex)]
-    return np.maximum(_OTHER_SEX + new - of_sex[origin_and_sex(origin, persons.sex - MALE)], LEAST)
+    of_sex, of_age = drift.of("sex"), drift.of("age")
+    origin, other = persons.hispanic - 1, MALE + FEMALE - persons.sex
+    new = of_sex[origin_and_sex(origin, other - MALE)] + of_age[sex_and_age(other, persons.age)]
+    old = of_sex[origin_and_sex(origin, persons.sex - MALE)]
+    old = old + of_age[sex_and_age(persons.sex, persons.age)]
+    return np.maximum(_OTHER_SEX + new - old, LEAST)
 
 
 def _of_heads(
@@ -123,7 +126,10 @@ def _of_heads(
     household's householder is of another age, origin or race."""
     level = np.searchsorted(FIRST_AGES, persons.age, side="right") - 1
     age, origin, race = households.age[own], households.origin[own], households.race[own]
-    cost = _PER_LEVEL * abs(level[:, None] - age)
+    sex, of_heads = households.sex[own], drift.of_heads()
+    more = of_heads[sex, np.maximum(level, 0)[:, None]] - of_heads[sex, age]
+    apart = abs(level[:, None] - age)
+    cost = np.where(apart > 0, np.maximum(_PER_LEVEL * apart + more, LEAST), 0.0)
     cost += _OTHER_ORIGIN * (persons.hispanic[:, None] != origin + 1)
     cost += _OTHER_RACE * (persons.head_race[:, None] != race)
     of_race = drift.of("race")

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ..estimation.blocks import Blocks, Piece, Populated, Way, joined, populated
-from ..estimation.pieces import Extent, blocks_of, extents, read_made
+from ..estimation.blocks import Blocks, Piece, Populated, Way, joined
+from ..estimation.pieces import Extent, blocks_of, extents, populated_in_chains, read_made
 from ..ingest.released import Released, read_released
 from ..ingest.releases import Sources
 from ..workload import household_types, person_levels
@@ -54,10 +54,7 @@ def one_population(sources: Sources) -> Population:
 
     Raises ValueError where a block has more occupied units than persons, or persons and no unit.
     """
-    return _of_made(
-        sources,
-        lambda own, every: [populated(own.part(one.first, one.end)) for one in every],
-    )
+    return _of_made(sources, populated_in_chains)
 
 
 def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:

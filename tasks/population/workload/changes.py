@@ -77,14 +77,26 @@ def _beside_types() -> np.ndarray:
 
 
 def outcome_costs(
-    sex: np.ndarray, age: np.ndarray, elderly: np.ndarray, kind: np.ndarray, drift: np.ndarray
+    sex: np.ndarray,
+    age: np.ndarray,
+    elderly: np.ndarray,
+    kind: np.ndarray,
+    drift: np.ndarray,
+    of_heads: np.ndarray,
 ) -> np.ndarray:
     """What it costs to make of households each outcome of patterns `(n, n_outcomes)`.
 
     Infinite where structural zeros exclude it. `drift` (n, n_types) is added for the type that is
-    made, and taken away for the released one.
+    made, and taken away for the released one; so is `of_heads` (2, n_ages) of the householder's sex
+    and age.
     """
     rows = np.arange(len(kind))
     moved = np.maximum(between_types()[kind] + drift - drift[rows, kind][:, None], LEAST)
     moved[rows, kind] = 0.0
-    return moved[:, book().patterns.outcomes.kind] + _beside_types()[sex, age, elderly]
+    outcomes = book().patterns.outcomes
+    # Where structural zeros exclude every age, the cost is infinite whatever is added.
+    new = np.minimum(np.maximum(age[:, None], outcomes.first[sex]), outcomes.last[sex])
+    apart = _PER_LEVEL_OF_AGE * abs(new - age[:, None])
+    more = of_heads[sex[:, None], new] - of_heads[sex, age][:, None]
+    more = np.where(apart > 0, np.maximum(more, LEAST - apart), 0.0)
+    return moved[:, outcomes.kind] + more + _beside_types()[sex, age, elderly]

@@ -11,6 +11,7 @@ from spineflow.tasks.population.estimation.composition import Households, neares
 from spineflow.tasks.population.estimation.drift import Drift
 from spineflow.tasks.population.workload.changes import outcome_costs
 from spineflow.tasks.population.workload.household_types import (
+    FIRST_AGES,
     NO_COUPLE,
     household_types,
     possible,
@@ -38,8 +39,9 @@ def least_cost(own: Households, places: np.ndarray) -> float:
     """The least cost over all patterns of one or two households, by trying all of them."""
     patterns, masks = book().patterns, book().masks
     n_types = len(household_types())
+    nothing = np.zeros((len(own.kind), n_types))
     of_outcome = outcome_costs(
-        own.sex, own.age, own.elderly, own.kind, np.zeros((len(own.kind), n_types))
+        own.sex, own.age, own.elderly, own.kind, nothing, np.zeros((2, len(FIRST_AGES)))
     )
     cost = of_outcome[:, patterns.outcome]
     size = np.asarray(patterns.slots.sum(axis=1)).ravel()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from spineflow.tasks.population.estimation import pieces
-from spineflow.tasks.population.estimation.blocks import Blocks, joined, populated
-from spineflow.tasks.population.estimation.pieces import Extent, areas_of, extents
+from spineflow.tasks.population.estimation.blocks import Blocks, Piece, joined, populated
+from spineflow.tasks.population.estimation.pieces import (
+    Extent,
+    areas_of,
+    extents,
+    populated_in_chains,
+)
 from spineflow.tasks.runs.directory import RunDirectory
 
 from .test_population import assert_one_population, true_census
@@ -42,11 +47,19 @@ def test_pieces_end_with_a_tract_or_county(monkeypatch: pytest.MonkeyPatch) -> N
     assert extents(blocks_with([], [])) == []
 
 
+def test_chains_stay_in_their_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "CHAINS", 2)
+    states = ["09", "09", "09", "09", "44", "44", "44", "44", "50"]
+    before = [pieces.earlier(number, states) for number in range(len(states))]
+    assert before == [None, None, 0, 1, None, None, 4, 5, None]
+
+
 @pytest.mark.slow
-def test_pieces_are_the_same_by_files_in_any_order(
+def test_pieces_are_the_same_by_files_chain_by_chain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "HOUSEHOLDS", 15)
+    monkeypatch.setattr(pieces, "HOUSEHOLDS", 10)
+    monkeypatch.setattr(pieces, "CHAINS", 2)
     census = true_census(np.random.default_rng(7), 12)
     areas = codes(
         ("001", "000100", 3), ("001", "000200", 3), ("001", "000300", 2), ("003", "000100", 4)
@@ -59,20 +72,48 @@ def test_pieces_are_the_same_by_files_in_any_order(
         areas_of(areas),
     )
     every = extents(own)
-    assert len(every) > 2
-    here = joined(
-        own,
-        [one.first for one in every],
-        [populated(own.part(one.first, one.end)) for one in every],
-    )
+    assert len(every) > 3
+    here = joined(own, [one.first for one in every], populated_in_chains(own, every))
     assert_one_population(census, here)
     run = RunDirectory(tmp_path)
     pieces.write_released(run, np.array(areas), own)
-    for name in reversed(pieces.piece_names(run)):
-        piece = pieces.read_piece(run, name)
-        pieces.write_made(run, name, piece, populated(piece))
+    names = list(pieces.pieces_before(run))
+    for name in names[1::2] + names[::2]:
+        piece, drift = pieces.read_piece(run, name), pieces.drift_before(run, name)
+        pieces.write_made(run, name, piece, populated(piece, drift), drift)
     there = joined(own, [one.first for one in every], pieces.read_made(run, own, every))
     for field in fields(here.members):
         assert np.array_equal(getattr(here.members, field.name), getattr(there.members, field.name))
     assert here.way == there.way
     assert np.array_equal(here.cost, there.cost, equal_nan=True)
+
+
+@pytest.mark.slow
+def test_what_pieces_change_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adults are released in each other's blocks, so that every block has to change some of them,
+    while all blocks together need no change."""
+    monkeypatch.setattr(pieces, "HOUSEHOLDS", 12)
+    rng = np.random.default_rng(11)
+    census = true_census(rng, 60)
+    adults = np.flatnonzero(census.persons.age >= 18)
+    moved = rng.permutation(adults)
+    mixed = {name: getattr(census.persons, name).copy() for name in ("relationship", "sex", "age")}
+    for values in mixed.values():
+        values[adults] = values[moved]
+    own = Blocks(
+        replace(census.persons, **mixed),
+        census.households,
+        census.person_starts,
+        census.household_starts,
+        areas_of(codes(*(("001", f"{tract:06d}", 2) for tract in range(30)))),
+    )
+    every = extents(own)
+
+    def changed(made: list[Piece]) -> int:
+        now = joined(own, [one.first for one in every], made).members.relationship
+        before, after = (np.bincount(own, minlength=40) for own in (mixed["relationship"], now))
+        return int(abs(after - before).sum())
+
+    alone = [populated(own.part(one.first, one.end)) for one in every]
+    chained = populated_in_chains(own, every)
+    assert changed(chained) < changed(alone) / 2

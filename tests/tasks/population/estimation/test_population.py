@@ -51,9 +51,9 @@ class Census:
         return joined(blocks, [0], [populated(blocks)])
 
 
-def areas_of(n_blocks: int) -> list[tuple[str, str, str]]:
-    """County, tract and block group of each block; two blocks are in each."""
-    return [("c", f"t{block // 2}", f"g{block // 2}") for block in range(n_blocks)]
+def areas_of(n_blocks: int) -> list[tuple[str, ...]]:
+    """State, county, tract and block group of each block; each tract has two blocks."""
+    return [("s", "c", f"t{block // 2}", f"g{block // 2}") for block in range(n_blocks)]
 
 
 def noisy_census(rng: np.random.Generator, n_blocks: int, most_units: int) -> Census:
