@@ -53,6 +53,9 @@ _DIGEST_BYTES = 16
 _Lanes = np.ndarray
 """Hashes of 128 bits as two of 64, shape `(n, 2)`, uint64."""
 
+_LARGEST_KEY = 2**62
+"""A number that two together are not larger than, where they are sorted as one."""
+
 
 @dataclass(frozen=True, eq=False)
 class RecordColumn:
@@ -333,12 +336,17 @@ def _bits(counts: np.ndarray) -> np.ndarray:
 
 
 def _bits_of_repeats(group: np.ndarray, what: np.ndarray, n_groups: int) -> np.ndarray:
-    """Bits `(n_groups,)` that a multiset tells by how often each of its elements occurs in it."""
+    """Bits `(n_groups,)` that a multiset tells by how often each of its elements occurs in it.
+
+    `what` are the elements, whole numbers from 0 on.
+    """
     if not len(group):
         return np.zeros(n_groups)
-    order = np.lexsort((what, group))
-    group, what = group[order], what[order]
-    is_first = np.append(True, (group[1:] != group[:-1]) | (what[1:] != what[:-1]))
-    starts = np.flatnonzero(is_first)
-    times = np.diff(starts, append=len(group))
-    return np.bincount(group[starts], _bits(times), minlength=n_groups)
+    if int(what.max()) >= _LARGEST_KEY // n_groups:
+        what = np.unique(what, return_inverse=True)[1]
+    n_kinds = int(what.max()) + 1
+    # One number for each pair is sorted in a third of the time of two.
+    keys = np.sort(group * n_kinds + what.astype(np.int64))
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    times = np.diff(starts, append=len(keys))
+    return np.bincount(keys[starts] // n_kinds, _bits(times), minlength=n_groups)
