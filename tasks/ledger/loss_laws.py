@@ -58,7 +58,7 @@ LEAST_POINTS, UPPER_POINTS = 1 << 12, 1 << 16
 """Least and most points of the grid of an upper bound, whose error falls with the square of the
 step."""
 
-LOWER_POINTS, MOST_POINTS = 1 << 18, 1 << 22
+LOWER_POINTS, MOST_POINTS = 1 << 14, 1 << 22
 """Least and most points of the grid of a lower bound, whose error falls with the step alone."""
 
 FEW_POINTS = 1 << 14
@@ -378,7 +378,8 @@ class Grid:
         base, log_scale, norm, mean_rounding = NOTHING, 0.0, 0.0, 0.0
         for count, number in items:
             one = self._one(count)
-            spectrum *= one.spectrum**number
+            # NumPy takes as long for a power of 1 as for any other.
+            spectrum *= one.spectrum if number == 1 else one.spectrum**number
             base += count.offset * number if self.stride else 0
             log_scale += number * one.log_scale
             norm += number * one.norm
@@ -440,7 +441,8 @@ def grid_about(
     n_counts = int(kinds.numbers.sum(axis=1).max())
     points = (_upper_points if is_upper else _lower_points)(n_counts, high - low, error)
     points = max(points, _power_of_two(16 * n_counts))
-    if high - low < float(stride) * (points if is_upper and error else LATTICE_POINTS):
+    is_rough = error > (0.0 if is_upper else LOWER_ERROR)
+    if high - low < float(stride) * (points if is_rough else LATTICE_POINTS):
         points = _power_of_two((high - low) / float(stride) + 4)
         return Grid(tilt, low, float(stride), points, stride, outside, is_upper, own)
     # Every count may be off by a step, upwards or downwards.

@@ -27,7 +27,7 @@ DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 EXACT_DELTAS = 10.0 ** np.arange(-14.0, -1.9, 2.0)
 """Exact deltas are computed at the epsilons that the tight conversion has here."""
 
-SHOWN_ERROR, SHOWN_UPPER_ERROR = 0.01, 0.001
+SHOWN_ERROR, SHOWN_UPPER_ERROR = 0.05, 0.001
 """About how far a lower and an upper bound of epsilon may be from the truth in a picture: less than
 a line is wide."""
 
