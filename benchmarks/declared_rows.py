@@ -122,7 +122,10 @@ def main() -> None:
     parser.add_argument("--areas", type=int, default=default.areas, help="finest areas")
     parser.add_argument("--keep", type=Path, help="keep the census and its run in this folder")
     chosen = parser.parse_args()
-    sizes = Sizes(chosen.rows, chosen.partitions, chosen.areas)
+    try:
+        sizes = Sizes(chosen.rows, chosen.partitions, chosen.areas)
+    except ValueError as error:
+        parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="spineflow-rows-") as temporary:
         root = chosen.keep or Path(temporary)
         for name, own in (("small", SMALL), ("all", sizes)):

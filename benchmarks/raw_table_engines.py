@@ -162,7 +162,7 @@ def duckdb_cef(tables: Tables) -> Found:
         f"from {_source(tables, 'persons')})"
     )
     database.execute("create table population as select id, count(*) as n from persons group by id")
-    found = database.execute(
+    found = database.sql(
         "select grouping(cell) as no_cell, grouping(identity) as no_identity, geocode, cell, "
         "identity, count(*) as n, count(*) filter (u.id is null and p.id is not null) as lost, "
         "count(*) filter (p.id is null) as blank, "
@@ -176,7 +176,7 @@ def duckdb_cef(tables: Tables) -> Found:
     for name, column in (("histogram", "cell"), ("identity", "identity")):
         chosen = found.filter(pc.field(f"no_{column}") == 0)
         counts[name] = tuple(chosen[each].to_numpy() for each in ("geocode", column, "n"))
-    population = database.execute("select id, n from population").to_arrow_table()
+    population = database.sql("select id, n from population").to_arrow_table()
     counts["units"] = population["id"].to_numpy(), population["n"].to_numpy()
     all_ = found.filter((pc.field("no_cell") == 1) & (pc.field("no_identity") == 1)).to_pylist()[0]
 
@@ -352,7 +352,7 @@ def acero_cef(tables: Tables) -> Found:
         grouped = table.group_by(columns).aggregate([([], "count_all")])
         counts[name] = tuple(grouped[each].to_numpy() for each in (*columns, "count_all"))
     facilities = pa.table({"MAFID": units.filter(pc.equal(units["rtype"], 4))["MAFID"]})
-    persons = pa.table({"MAFID": counts["units"][0]})
+    persons = pa.table({"MAFID": table["MAFID"].unique().drop_null()})
     rules["facility_without_person"] = len(facilities.join(persons, "MAFID", join_type="left anti"))
     return Found(counts, rules)
 
@@ -397,7 +397,7 @@ def duckdb_rows(tables: Tables) -> Found:
         f"from {_source(tables, 'areas')}"
     )
     bins = " + ".join(f"(age >= {start})::int" for start in BINS[1:])
-    found = database.execute(
+    found = database.sql(
         "select grouping(cell) as no_cell, grouping(sex) as no_sex, grouping(age) as no_age, "
         "number, cell, (sex = 'M')::int as sex, age, sum(n)::bigint as n, "
         "count(*) filter (number is null) as unknown_area, "
@@ -498,7 +498,7 @@ def _numbers(codes: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _value(raw: str) -> int:
-    return {"": -1, "F": 0, "M": 1}[raw] if raw in ("", "F", "M") else int(raw)
+    return int(raw) if raw.isdigit() else {"F": 0, "M": 1}.get(raw, -1)
 
 
 def _connected(tables: Tables):  # type: ignore[no-untyped-def]
