@@ -6,7 +6,8 @@ Persons of a country in municipalities and sections, with the attributes that ev
 marginal queries that cross: no query asks for every cell. One command makes the release, with a
 Prefect home of its own, after a run of a small census that is not counted and in which kernels are
 compiled. Printed are the seconds of the clock and of the processor, Prefect's embedded server
-included, the largest memory of a process, and the processor time of the longest stages.
+included, the memory of all processes together, and the processor time of the longest stages.
+Needs Linux.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.work import read, tasks_of
+from spineflow.tasks.runs.work import Task
 
-from benchmarks.declared_rows import timed_run
+from benchmarks.state_time import taken
 
 PERSONS, SECTIONS, MUNICIPALITIES = 17_008, 257, 12
 FURTHER = {"seeing": 2, "hearing": 2, "walking": 2, "status": 10}
@@ -116,10 +117,10 @@ def _settings(further: list[str]) -> str:
     return head + attributes + TAIL % {"names": ", ".join(f'"{name}"' for name in names)} + shares
 
 
-def seconds_by_stage(folder: Path) -> Counter[str]:
+def seconds_by_stage(tasks: Iterable[Task]) -> Counter[str]:
     """Seconds of processor time of the tasks of a run, by their stage."""
     seconds: Counter[str] = Counter()
-    for task in tasks_of(read(RunDirectory(folder / "run"))).values():
+    for task in tasks:
         seconds[task.stage] += task.cpu
     return seconds
 
@@ -139,13 +140,13 @@ def main() -> None:
             folder = root / f"{number}-{n_cells}"
             folder.mkdir(parents=True)
             write_census(folder, n_cells, n_persons, n_sections)
-            wall, cpu, memory = timed_run(folder)
+            run = taken(folder / "settings.toml", (), folder)
             if number:
                 print(
-                    f"{n_cells:>8,} cells, {n_persons:,} persons: {wall:6.1f} s by the clock, "
-                    f"{cpu:6.1f} s of processor time, {memory:.2f} GiB"
+                    f"{n_cells:>8,} cells, {n_persons:,} persons: {run.wall:6.1f} s by the clock, "
+                    f"{run.cpu:6.1f} s of processor time, {run.memory / 1024:.2f} GiB"
                 )
-                for name, seconds in seconds_by_stage(folder).most_common(8):
+                for name, seconds in seconds_by_stage(run.tasks).most_common(8):
                     print(f"    {seconds:8.1f} s  {name}")
 
 

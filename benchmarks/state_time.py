@@ -47,7 +47,9 @@ def taken(settings: Path, overrides: Sequence[str], folder: Path) -> Taken:
     """Run the settings in a folder, and look on."""
     run = RunDirectory(folder / "run")
     options = [f"privacy.ledger={folder / 'ledger.db'}", *overrides]
-    environment = os.environ | {"PREFECT_HOME": str(folder / "prefect")}
+    # Runs of several settings may have the same persons: ledgers are listed in the folder alone.
+    own = {"PREFECT_HOME": str(folder / "prefect"), "SPINEFLOW_LEDGERS": str(folder / "ledgers")}
+    environment = os.environ | own
     spineflow = [sys.executable, "-c", COMMAND]
     ledger = [*spineflow, "ledger", "init", "--ledger", str(folder / "ledger.db")]
     subprocess.run(ledger, check=True, env=environment, stdout=subprocess.DEVNULL)

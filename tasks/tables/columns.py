@@ -234,7 +234,7 @@ class KeyIndex:
         ascending, order = sorted_with_rows(codes, folder)
         alike = np.sort(order[_like_a_neighbour(ascending)])
         alike = alike[~self.is_blank[alike]]
-        labels = pd.Index(codes[alike] if self._texts is None else _take(self._texts, alike))
+        labels = pd.Index(codes[alike] if self._texts is None else self._texts.take(alike))
         self.is_repeated: np.ndarray = zeros(n_keys, bool, folder)
         """Mask of the rows whose identifier another row has too, shape `(n_rows,)`."""
         self.is_repeated[alike] = labels.duplicated(keep=False)
@@ -278,7 +278,8 @@ class KeyIndex:
             if self._texts is None:
                 found[pending] = rows
                 break
-            is_same = _take(self._texts, rows) == _take(_texts(plain), pending)
+            same = pc.equal(self._texts.take(rows), _texts(plain).take(pending))
+            is_same = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
             found[pending[is_same]] = rows[is_same]
             pending, at = pending[~is_same], at[~is_same] + 1
         return found
@@ -351,8 +352,3 @@ def _hashes(texts: pa.Array) -> np.ndarray:
     """A 64-bit hash of every text as int64; that of a null means nothing."""
     values = pc.fill_null(texts, "").to_numpy(zero_copy_only=False)
     return pd.util.hash_array(values, categorize=False).view(np.int64)
-
-
-def _take(texts: pa.Array, rows: np.ndarray) -> np.ndarray:
-    """The texts of some rows, shape `(n,)`, object; None where null."""
-    return texts.take(pa.array(rows)).to_numpy(zero_copy_only=False)
