@@ -134,7 +134,8 @@ def compiled_agreements(
             "'sizes', of the same universe, and none of the kind 'presence' beside them, which "
             "sizes say more exactly"
         )
-    names = [entry.name for entry in (*entries, *census.universes[name].bounds)]
+    names = [entry.name for entry in entries]
+    names += [bound.name for bound in census.universes[name].bounds if bound.name is not None]
     twice = [entry.name for entry in entries if names.count(entry.name) > 1]
     if twice:
         raise ValueError(

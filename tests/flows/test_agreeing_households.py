@@ -19,6 +19,8 @@ from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = ["district", "section"]
 SIZES = {"empty": (0, 0), "1": (1, 1), "2": (2, 2), "3 or more": (3, 9)}
 

@@ -330,3 +330,49 @@ AGREE = "universes__people__agree__"
 def test_what_is_wrong_is_refused(changes, reason) -> None:
     with pytest.raises(ValueError, match=reason):
         census(**changes)
+
+
+def test_sizes_are_declared_after_the_dwellings() -> None:
+    made = tree()
+    made["universes"] = dict(reversed(made["universes"].items()))
+    made["universes"]["people"]["agree"].pop(0)
+    with pytest.raises(ValueError, match="declare 'dwellings' before 'people': numbers of people"):
+        compiled(CensusDeclaration.model_validate(made))
+
+
+def dwellings_last(bounds: list[dict]) -> Census:
+    """Dwellings that follow the householders of people with some bounds."""
+    made = tree(universes__people__agree=[], universes__people__bounds=bounds)
+    made["universes"] = dict(reversed(made["universes"].items()))
+    made["universes"]["dwellings"]["agree"] = [
+        {
+            "name": "householders",
+            "kind": "householders",
+            "query": "head",
+            "where": {"head": ["female", "male"]},
+            "universe": "people",
+            "called": {"head": "sex"},
+            "of": {"role": ["householder"]},
+        }
+    ]
+    return compiled(CensusDeclaration.model_validate(made))
+
+
+def test_dwellings_follow_householders_who_are_bounded_by_them() -> None:
+    bound = {"query": "role", "where": {"role": ["householder"]}, "per": "dwellings"}
+    assert dwellings_last([bound | {"at_most": 1}]).universes["dwellings"].needs == ("people",)
+    for bounds in ([], [bound | {"at_most": 2}]):
+        with pytest.raises(ValueError, match="needs a bound on these records of 'people'"):
+            dwellings_last(bounds)
+
+
+@pytest.mark.parametrize("kind", ["presence", "sizes"])
+def test_one_of_each_kind_and_none_of_presence(kind) -> None:
+    made = tree()
+    more = made["universes"]["people"]["agree"][1] | {"name": "more", "kind": kind}
+    if kind == "presence":
+        del more["size"], more["people"]
+        more["at_most"] = 5
+    made["universes"]["people"]["agree"].append(more)
+    with pytest.raises(ValueError, match="one entry of the kind 'householders' and one"):
+        compiled(CensusDeclaration.model_validate(made))
