@@ -14,7 +14,6 @@ from ....geography.levels import Spine
 from ...answers.demanded import DemandedAnswers, read_demanded
 from ...answers.estimates import write_estimates
 from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
-from ...census.agree_declarations import PRESENCE
 from ...census.census import Universe
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
@@ -80,8 +79,8 @@ class ShardInput:
         confidential.
 
         Without `with_held`, constraints are facts of the people alone: answers that are held to an
-        earlier release are not, since they have that release's noise, and nor are limits on people
-        that follow from released dwellings.
+        earlier release are not, since they have that release's noise, and nor are limits that
+        follow from what was released of another universe.
         """
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
         geolevel = shard.geolevel
@@ -96,8 +95,7 @@ class ShardInput:
             measured = read_query_measurements(dpqueries, schema, budget, geocode)
         declared = settings.compiled_census.universes[universe]
         if not with_held:
-            told = tuple(one for one in declared.agreements if one.kind == PRESENCE)
-            declared = replace(declared, held=(), agreements=told)
+            declared = replace(declared, held=(), agreements=())
         held = _constraints(run, settings, declared, spine, shard, constraints)
         return cls(
             run,
