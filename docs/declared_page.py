@@ -37,6 +37,7 @@ PLACES = {
     "BoundDeclaration": "`[[census.universes.<name>.bounds]]`",
     "RelationDeclaration": "`[[census.universes.<name>.relations]]`",
     "Term": "An entry of `left` or `right`",
+    "AgreeDeclaration": "`[[census.universes.<name>.agree]]`",
     "HeldToDeclaration": "`[[census.universes.<name>.held_to]]`",
     "MicrodataDeclaration": "`[census.universes.<name>.microdata]`",
     "MicrodataColumn": "`[[census.universes.<name>.microdata.columns]]`",

@@ -1,5 +1,5 @@
 """Ties of a universe's records to the released ones of earlier universes: linear relations, and
-agreements.
+agreements of presence; those of householders and sizes are `agreeing_households`'.
 
 That records can always agree is proven in `tasks.topdown.measurement.agreements`; what the proof
 needs of a declaration is asked for here.
@@ -8,13 +8,14 @@ needs of a declaration is asked for here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from .agree_declarations import PRESENCE, AgreeDeclaration
 from .attribute_declarations import Where
 from .compiled_schemas import refuse_unknown_universe
-from .declarations import AgreeDeclaration, CensusDeclaration
+from .declarations import CensusDeclaration
 from .queries import TOTAL, marginal_query
 from .schema import Schema
 
@@ -51,6 +52,10 @@ class Agreement:
     universe: str
     of: Where
     at_most: int
+    kind: str = PRESENCE
+    size: str | None = None
+    people: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    called: Mapping[str, str] = field(default_factory=dict)
 
 
 def compiled_agreement(
@@ -64,6 +69,7 @@ def compiled_agreement(
     Raises ValueError unless every release of the earlier universe leaves records that agree.
     """
     what, order = f"agree {entry.name!r} of {name!r}", list(schemas)
+    assert entry.at_most is not None  # Asked for by the declaration.
     refuse_unknown_universe(what, entry.universe, schemas)
     if order.index(entry.universe) >= order.index(name):
         raise ValueError(f"{what} needs {entry.universe!r} released; declare it before {name!r}")

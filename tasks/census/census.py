@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from ..tables.formats import TextFormat
-from .agreements import Agreement, Relation, Side, compiled_agreement
+from .agreeing_households import compiled_agreements
+from .agreements import Agreement, Relation, Side
 from .attribute_declarations import Where
 from .compiled_schemas import (
     check_summary_levels,
@@ -459,7 +460,7 @@ def _universe(
         relations,
         held,
         census.contributions,
-        tuple(compiled_agreement(name, entry, census, schemas) for entry in declared.agree),
+        compiled_agreements(name, census, schemas),
     )
 
 

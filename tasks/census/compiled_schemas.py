@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from ..runs.spelling import did_you_mean
 from .attribute_declarations import CoarseningDeclaration
 from .declarations import CensusDeclaration, EntityColumns, TableDeclaration, UniverseDeclaration
 from .queries import marginal_query
@@ -74,7 +75,9 @@ def compiled_schema(
 def refuse_unknown_universe(what: str, universe: str, schemas: Mapping[str, Schema]) -> None:
     """Raise ValueError, saying what names it, for a universe that is not declared."""
     if universe not in schemas:
-        raise ValueError(f"{what} is of {universe!r}, which is no universe")
+        raise ValueError(
+            f"{what} is of {universe!r}, which is no universe{did_you_mean(universe, schemas)}"
+        )
 
 
 def check_table(

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from ..runs.names import FileName, Label
+from .agree_declarations import AgreeDeclaration
 from .attribute_declarations import (
     AttributeDeclaration,
     CoarseningDeclaration,
@@ -143,24 +144,6 @@ class RelationDeclaration(Part):
     """`=`, `<=` or `>=`."""
     right: tuple[Term, ...] = ()
     """Nothing stands for 0."""
-
-
-class AgreeDeclaration(Part):
-    """Records that agree with released ones of an earlier universe, as occupied units with persons:
-    in every area at most one for each of them. Followed with `run.coherent`."""
-
-    name: Label
-    """Name in files, reports and messages."""
-    query: str
-    """Query that tells the records from the others of the universe."""
-    where: Where = Field(min_length=1)
-    """The records that agree: some of the answers to the query."""
-    universe: FileName
-    """The earlier universe of the run."""
-    of: Where = {}
-    """Its records that are counted; by default all."""
-    at_most: int = Field(ge=1)
-    """Most of its records for each record here, to which a bound of that universe holds it."""
 
 
 class HeldToDeclaration(Part):

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..runs.spelling import did_you_mean
 from .attribute_declarations import CodeRange
 
 ANYTHING = "*"
@@ -75,6 +76,12 @@ class Schema:
             return None
         return next((c for c in self.coarsenings if c.name == name), None)
 
+    @property
+    def told_names(self) -> list[str]:
+        """Names of the attributes, and of their coarsenings."""
+        coarse = [c.name for c in self.coarsenings if c.attribute in self.attributes]
+        return [*self.attributes, *coarse]
+
     def levels(self, attribute: str) -> np.ndarray:
         """Level of `attribute` in every cell, shape `(n_cells,)`."""
         axis = self.attributes.index(attribute)
@@ -103,7 +110,10 @@ class Schema:
             coarsening = self.coarsening(name)
             attribute = coarsening.attribute if coarsening else name
             if attribute not in self.attributes:
-                raise ValueError(f"{name!r} is not in the schema of {self.universe}")
+                raise ValueError(
+                    f"{name!r} is not in the schema of {self.universe}"
+                    f"{did_you_mean(name, self.told_names)}"
+                )
             labels = coarsening.levels if coarsening else self.labels(attribute)
             chosen = {at for level in allowed for at in positions_of(name, level, labels)}
             groups = coarsening.groups if coarsening else range(len(labels))

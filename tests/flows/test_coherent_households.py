@@ -12,6 +12,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -114,6 +115,19 @@ def test_measurements_are_exported_as_those_of_any_run(finished, tmp_path) -> No
     assert files["apart"].keys() == files["coherent"].keys()
     for path, frame in files["apart"].items():
         pd.testing.assert_frame_equal(frame, files["coherent"][path])
+
+
+def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> None:
+    levels = {}
+    for name in ("apart", "coherent"):
+        run = finished[name]
+        settings = frozen_settings(TopdownSettings, run.settings)
+        levels[name] = RunLevels.read(run, settings, "units")
+    for apart, coherent in zip(levels["apart"].levels, levels["coherent"].levels, strict=True):
+        assert np.array_equal(apart.can_have, coherent.can_have)
+    for apart, coherent in zip(levels["apart"].bounds, levels["coherent"].bounds, strict=True):
+        assert np.array_equal(apart.lower, coherent.lower)
+        assert np.array_equal(apart.upper, coherent.upper)
 
 
 @pytest.mark.parametrize(

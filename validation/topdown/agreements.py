@@ -22,12 +22,17 @@ NAME = "released_universes_agree"
 class AgreeingRows:
     """Rows of a file of microdata: those whose columns have one of the given codes, and the columns
     that together spell their area. `count` is the column with the number of a row's records.
+
+    kinds : further columns by which rows are told apart, with the word for each of their codes.
+    weights : a column and, by its codes, how many a record counts for; by default one.
     """
 
     file: Path
     area: Sequence[str]
     codes: Mapping[str, Sequence[str]]
     count: str | None = None
+    kinds: Sequence[tuple[str, Mapping[str, str]]] = ()
+    weights: tuple[str, Mapping[str, int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,23 @@ class ExpectedAgreement:
     at_most: int
 
 
-def check_agreement(expected: ExpectedAgreement) -> Outcome:
+@dataclass(frozen=True)
+class ExpectedNumbers:
+    """In every area, and of every kind there, from as many of `rows` as `least` to as many as
+    `most`, both of another file.
+    """
+
+    check: str
+    universe: str
+    rows: AgreeingRows
+    least: AgreeingRows
+    most: AgreeingRows
+
+
+def check_agreement(expected: ExpectedAgreement | ExpectedNumbers) -> Outcome:
     """Count the rows of both files by area, and compare them area by area."""
+    if isinstance(expected, ExpectedNumbers):
+        return _check_numbers(expected)
     failures, n_areas = Failures(), 0
     with unusable_files_fail(failures):
         areas, rows, others = agreeing_counts(expected.rows, expected.others)
@@ -59,23 +79,48 @@ def check_agreement(expected: ExpectedAgreement) -> Outcome:
     return failures.outcome(NAME, expected.universe, detail)
 
 
+def _check_numbers(expected: ExpectedNumbers) -> Outcome:
+    failures, n_areas = Failures(), 0
+    with unusable_files_fail(failures):
+        areas, (rows, least, most) = _counts_of(expected.rows, expected.least, expected.most)
+        n_areas = len(areas)
+        failures.add_each(
+            (rows < least) | (rows > most),
+            lambda i: (
+                f"area {areas[i].replace(SEPARATOR, ' ')} has {rows[i]:,} records of "
+                f"{expected.rows.file.name} where those of {expected.most.file.name} are for "
+                f"{least[i]:,} to {most[i]:,}"
+            ),
+        )
+    detail = f"as many records as those of the other universe are for, {n_areas:,} times"
+    return failures.outcome(expected.check, expected.universe, detail)
+
+
 def agreeing_counts(
     rows: AgreeingRows, others: AgreeingRows
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Codes of the areas with rows of either, and the numbers of both there, `(n,)` each."""
-    (codes, counts), (other_codes, other_counts) = _counted(rows), _counted(others)
-    areas = np.union1d(codes, other_codes)
+    areas, (counts, other_counts) = _counts_of(rows, others)
+    return areas, counts, other_counts
+
+
+def _counts_of(*files: AgreeingRows) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Codes of the areas with rows of any, and the numbers of each there, `(n,)`."""
+    counted = [_counted(rows) for rows in files]
+    areas = np.unique(np.concatenate([codes for codes, _ in counted]))
     found = []
-    for own, number in ((codes, counts), (other_codes, other_counts)):
+    for own, number in counted:
         of_area = np.zeros(len(areas), dtype=np.int64)
         of_area[np.searchsorted(areas, own)] = number
         found.append(of_area)
-    return areas, found[0], found[1]
+    return areas, found
 
 
 def _counted(rows: AgreeingRows) -> tuple[np.ndarray, np.ndarray]:
     """Codes of areas, and their numbers of records."""
     names = [*rows.area, *rows.codes, *([rows.count] if rows.count else [])]
+    names += [name for name, _ in rows.kinds] + ([rows.weights[0]] if rows.weights else [])
+    names = list(dict.fromkeys(names))
     parts = []
     with pq.ParquetFile(rows.file) as file:
         lacking = [name for name in names if name not in file.schema_arrow.names]
@@ -89,16 +134,30 @@ def _counted(rows: AgreeingRows) -> tuple[np.ndarray, np.ndarray]:
                 if not table.num_rows:
                     break
             columns = [pc.cast(table[name], pa.string()) for name in rows.area]
+            columns += [_told(table, name, words, pa.string()) for name, words in rows.kinds]
             # Areas that have no code of a geolevel are told by those of the others.
             code = pc.binary_join_element_wise(
                 *columns, SEPARATOR, null_handling="replace", null_replacement=""
             )
             number = table[rows.count] if rows.count else pa.repeat(1, table.num_rows)
+            if rows.weights is not None:
+                number = pc.multiply(number, _told(table, *rows.weights, pa.int64()))
             parts.append(_summed(pa.table({"area": code, "number": number})))
     if not parts:
         return np.empty(0, dtype=str), np.empty(0, dtype=np.int64)
     summed = _summed(pa.concat_tables(parts)).sort_by("area")
     return np.array(summed["area"].to_pylist(), dtype=str), summed["number"].to_numpy()
+
+
+def _told(
+    table: pa.Table, name: str, words: Mapping[str, object], kind: pa.DataType
+) -> pa.ChunkedArray:
+    """What is told for the code of each row; raises UnusableRunFile for a code without any."""
+    own = pc.cast(table[name], pa.string())
+    place = pc.index_in(own, value_set=pa.array(list(words), pa.string()))
+    if place.null_count:
+        raise UnusableRunFile(f"a code of the column {name} is not known")
+    return pa.chunked_array([pa.array(list(words.values()), kind).take(place.combine_chunks())])
 
 
 def _summed(table: pa.Table) -> pa.Table:

@@ -79,7 +79,8 @@ class ShardInput:
         confidential.
 
         Without `with_held`, constraints are facts of the people alone: answers that are held to an
-        earlier release are not, since they have that release's noise.
+        earlier release are not, since they have that release's noise, and nor are limits that
+        follow from what was released of another universe.
         """
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
         geolevel = shard.geolevel
@@ -93,7 +94,8 @@ class ShardInput:
             dpqueries = run.dpqueries(universe, geolevel, shard.name)
             measured = read_query_measurements(dpqueries, schema, budget, geocode)
         declared = settings.compiled_census.universes[universe]
-        declared = declared if with_held else replace(declared, held=())
+        if not with_held:
+            declared = replace(declared, held=(), agreements=())
         held = _constraints(run, settings, declared, spine, shard, constraints)
         return cls(
             run,

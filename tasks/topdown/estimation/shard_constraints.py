@@ -15,6 +15,8 @@ import numpy as np
 from scipy import sparse
 
 from ...answers.noisy import Constraint, read_constraints
+from ...census.agree_declarations import PRESENCE
+from ...census.agreeing_households import AgreeingTypes, agreeing_types
 from ...census.census import BoundedQuery, Held, Invariant, Universe
 from ...census.queries import TOTAL, MarginalQuery, marginal_query
 from ...census.schema import Schema
@@ -191,6 +193,47 @@ class _Reading:
         self.has_own_types = exact is None
         if exact is not None:
             self.lower, self.upper = exact.answers, exact.answers
+        self.agreeing = agreeing_types(universe.agreements, schema)
+        if self.agreeing is not None:
+            self.label, self.has_own_types = self.agreeing.label, False
+            self.lower, self.upper = self._limits_of_types(self.agreeing)
+
+    def _limits_of_types(self, types: AgreeingTypes) -> tuple[np.ndarray, np.ndarray]:
+        """Limits `(n, T)` on householders by answer, and on the other people; see
+        `measurement.agreements`.
+        """
+        n = len(self.every)
+        lower = np.zeros((n, types.n_types), dtype=np.int64)
+        upper = np.full((n, types.n_types), NO_BOUND, dtype=np.int64)
+        householders = np.zeros(n, dtype=np.int64)
+        if types.householders is not None:
+            values = self.found[constraint_name(types.householders.name, "_lb"), ">="].values
+            of_types = slice(1, 1 + types.answers.size)
+            lower[:, of_types] = upper[:, of_types] = values[:, types.answers]
+            householders = values[:, types.answers].sum(axis=1)
+        if types.sizes is not None:
+            for side, ending, sign in ((lower, "_lb", ">="), (upper, "_ub", "<=")):
+                values = self.found[constraint_name(types.sizes.name, ending), sign].values
+                side[:, -1] = values[:, 0] - householders
+        return lower, upper
+
+    def _follows_from_types(
+        self, label: np.ndarray, n_rows: int, lower: np.ndarray, upper: np.ndarray
+    ) -> bool:
+        """Whether limits `(n, n_rows)` on rows, by the row `(n_cells,)` of every cell, say nothing
+        that those of the types do not; rows from `n_rows` on are none.
+        """
+        n_types = self.lower.shape[1]
+        cells = np.zeros((n_types, n_rows + 1), dtype=np.int64)
+        np.add.at(cells, (self.label, np.minimum(label, n_rows)), 1)
+        meets = cells[:, :n_rows] > 0
+        is_inside = meets & (cells.sum(axis=1, keepdims=True) == cells[:, :n_rows])
+        is_open = (self.upper == NO_BOUND).astype(np.int64) @ meets > 0
+        most = np.where(self.upper == NO_BOUND, 0, self.upper) @ meets
+        least = self.lower @ is_inside
+        return bool(((~is_open & (most <= upper)) | (upper == NO_BOUND)).all()) and bool(
+            (least >= lower).all()
+        )
 
     def is_of_types(self, held: Held) -> bool:
         """Whether held answers are exact numbers of records of every type."""
@@ -221,8 +264,13 @@ class _Reading:
         """Rows of a query, on the cells `inside`; none where exact answers of the types decide
         them, which ingest has compared.
         """
-        row = marginal_query(self.schema, query).row_of_cell
+        asked = marginal_query(self.schema, query)
+        row = asked.row_of_cell
         label = row if inside is None else np.where(inside, row, row.max() + 1)
+        is_of_each = np.array_equal(group, self.every)
+        if self.agreeing is not None and is_of_each:
+            if self._follows_from_types(label, asked.n_rows, lower, upper):
+                return
         if not (self.is_exact and is_refined(label, self.label)):
             self.rows.append(_Rows(name, _matrix(self.schema, query, inside), group, lower, upper))
 
@@ -246,7 +294,7 @@ class _Reading:
 
     def add_agreements(self) -> None:
         """Least and most of answers that agree with an earlier universe."""
-        for agreement in self.universe.agreements:
+        for agreement in self.universe.agreements if self.agreeing is None else ():
             low = self.found[constraint_name(agreement.name, "_lb"), ">="].values
             high = self.found[constraint_name(agreement.name, "_ub"), "<="].values
             if self.has_own_types and agreement.query == self.typed:
@@ -337,7 +385,7 @@ def typed_query(universe: Universe, schema: Schema) -> str:
     """
     named = [held.query for held in universe.held if not held.where]
     named += [bounded.asked(schema).name for bounded in universe.bounded_queries]
-    named += [agreement.query for agreement in universe.agreements]
+    named += [one.query for one in universe.agreements if one.kind == PRESENCE]
     named += [invariant.query for invariant in universe.invariants]
     return next((name for name in named if name != TOTAL), TOTAL)
 

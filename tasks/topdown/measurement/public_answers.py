@@ -21,6 +21,12 @@ from scipy import sparse
 from ....geography.declared import GEOCODE, Units, declared_units
 from ....geography.levels import Spine
 from ...answers.estimates import read_estimates
+from ...census.agreeing_households import (
+    AgreeingTypes,
+    agreeing_types,
+    householders_of_cells,
+    people_of_cells,
+)
 from ...census.census import Census, Universe
 from ...census.declared_input import read_multiples
 from ...census.invariants import (
@@ -29,6 +35,7 @@ from ...census.invariants import (
     read_state_totals,
 )
 from ...census.queries import counted_rows, marginal_query
+from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ..paths import (
     geography_file,
@@ -41,7 +48,7 @@ from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards
 from ..workload.settled_types import SETTLED, settled_labels, settling
-from .agreements import agreement
+from .agreements import agreement, household_limits
 from .constraints import (
     WHOLE,
     LevelUnits,
@@ -268,13 +275,16 @@ def agreed_answers(
     n_areas: int,
     exact: Mapping[str, UnitAnswers],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By agreement, least and most `(n_areas, n_rows)` of its query's answers; see `agreement`.
+    """By agreement, least and most `(n_areas, n_rows)` of its query's answers; see `agreements`.
 
     They follow from released counts and from exact totals, so that they cost nothing. The earlier
     universes must have been estimated.
     """
     found = {}
     schema = settings.schema_of(universe.name)
+    types = agreeing_types(universe.agreements, schema)
+    if types is not None:
+        return _household_answers(run, settings, types, schema, n_areas)
     for one in universe.agreements:
         told = settings.schema_of(one.universe)
         counts = area_counts(run, one.universe, told.n_cells, n_areas)
@@ -285,6 +295,36 @@ def agreed_answers(
         agrees[query.row_of_cell[schema.cells_where(one.where)]] = True
         total = exact[invariant.name].of_areas[:, 0]
         found[one.name] = agreement(released, total, one.at_most, agrees)
+    return found
+
+
+def _household_answers(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    types: AgreeingTypes,
+    schema: Schema,
+    n_areas: int,
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """`agreed_answers` of householders, whose answers are the same from below and above, and of
+    sizes, with one answer, the number of people.
+    """
+    found, householders = {}, None
+    if types.householders is not None:
+        one = types.householders
+        told = settings.schema_of(one.universe)
+        counts = area_counts(run, one.universe, told.n_cells, n_areas)
+        row = householders_of_cells(one, schema, told)
+        cell, n_rows = np.flatnonzero(row >= 0), marginal_query(schema, one.query).n_rows
+        ones, shape = np.ones(cell.size, dtype=np.int64), (row.size, n_rows)
+        householders = (counts @ sparse.csr_array((ones, (cell, row[cell])), shape)).toarray()
+        found[one.name] = householders, householders
+    if types.sizes is not None:
+        one = types.sizes
+        told = settings.schema_of(one.universe)
+        counts = area_counts(run, one.universe, told.n_cells, n_areas)
+        least, most = (counts @ people for people in people_of_cells(one, told))
+        low, high = household_limits(householders, least, most)
+        found[one.name] = low[:, None], high[:, None]
     return found
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...census.agree_declarations import HOUSEHOLDERS, PRESENCE
+from ...census.agreements import Agreement
 from ...census.attribute_declarations import CodeRange, Where
 from ...census.census import Bound, Held, Zero
 from ...census.declarations import RelationDeclaration, Term
@@ -33,6 +35,11 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], .
         ]
         said = [(held.name, _held(settings, name, held)) for held in universe.held]
         said += [(r.name, _relation(settings, name, r)) for r in universe.declared.relations]
+        said += [
+            (one.name, _agreement(settings, name, one))
+            for one in universe.agreements
+            if one.kind != PRESENCE
+        ]
         said += [(zero.name, _zero(settings, name, zero)) for zero in settings.zeros_of(name)]
         facts += [("", Exact(f"{name}: {one}", meaning)) for one, meaning in said]
     columns = "with all columns that the table has, such as codes, names and points"
@@ -118,6 +125,29 @@ def _held(settings: TopdownSettings, name: str, held: Held) -> str:
         f"{held.query} of {name}{among} in every geounit is that of {held.universe}{theirs} in the "
         f"earlier release {held.release}, whose own guarantee holds for it; holding to what is "
         "public costs nothing further"
+    )
+
+
+def _agreement(settings: TopdownSettings, name: str, one: Agreement) -> str:
+    """People who agree with released dwellings, or dwellings with people, and what that costs."""
+    own = f"{name} with {levels_in_words(settings, name, one.where)}"
+    others = f"released {one.universe}"
+    if one.of:
+        others += f" with {levels_in_words(settings, one.universe, one.of)}"
+    if one.kind == HOUSEHOLDERS:
+        by = "" if one.query == TOTAL else f" by {one.query}"
+        fact = f"{own} are{by} as many as {others}"
+    else:
+        sizes = ", ".join(
+            f"{least:,} for each of {size}"
+            if least == most
+            else f"{least:,} to {most:,} for each of {size}"
+            for size, (least, most) in one.people.items()
+        )
+        fact = f"{own} are as many as {others} have room for by {one.size}: {sizes}"
+    return (
+        f"in every geounit, {fact}; this is made so after the noise, from what is released alone, "
+        "and costs nothing further"
     )
 
 

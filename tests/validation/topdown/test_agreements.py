@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from spineflow.validation.topdown.agreements import (
     AgreeingRows,
     ExpectedAgreement,
+    ExpectedNumbers,
     check_agreement,
 )
 
@@ -58,3 +60,64 @@ def test_files_that_are_missing_or_lack_a_column_fail(tmp_path) -> None:
     assert "no column kind" in check_agreement(due).detail
     (tmp_path / "units.parquet").unlink()
     assert not check_agreement(due).passed
+
+
+def numbers(folder: Path, people: str, dwellings: str) -> tuple[ExpectedNumbers, ExpectedNumbers]:
+    """A letter for the block of each householder, of the sex that its case says, and of each
+    dwelling that has room for one to three people; block a has a vacant one, too."""
+    rows = [(block.lower(), "F" if block.isupper() else "M", 1) for block in people]
+    homes = [(block.lower(), "2" if block.isupper() else "1", "s", 1) for block in dwellings]
+    homes += [("a", "9", "v", 1)]
+    pd.DataFrame(rows, columns=["code", "sex", "n"]).to_parquet(folder / "people.parquet")
+    columns = ["code", "head", "size", "n"]
+    pd.DataFrame(homes, columns=columns).to_parquet(folder / "homes.parquet")
+    of_people = AgreeingRows(folder / "people.parquet", ("code",), {}, "n")
+    of_homes = AgreeingRows(folder / "homes.parquet", ("code",), {"head": ["1", "2"]}, "n")
+    sexes = {"F": "female", "M": "male"}
+    due = replace(of_homes, kinds=(("head", {"2": "female", "1": "male"}),))
+    heads = replace(of_people, kinds=(("sex", sexes),))
+    every = replace(of_homes, codes={})
+    room = ExpectedNumbers(
+        "sizes_agree",
+        "people",
+        of_people,
+        replace(every, weights=("size", {"s": 1, "v": 0})),
+        replace(every, weights=("size", {"s": 3, "v": 0})),
+    )
+    return ExpectedNumbers("householders_agree", "people", heads, due, due), room
+
+
+@pytest.mark.parametrize(
+    ("people", "homes", "householders_agree", "fit"),
+    [
+        ("aAb", "Aab", True, True),
+        ("aAb", "aab", False, True),
+        ("", "", True, True),
+        ("", "a", False, False),
+        ("bbb", "b", False, True),
+        ("bbbb", "b", False, False),
+        ("b", "bb", False, False),
+        ("a", "b", False, False),
+    ],
+)
+def test_numbers_are_those_of_the_other_file(
+    tmp_path, people, homes, householders_agree, fit
+) -> None:
+    heads, room = numbers(tmp_path, people, homes)
+    outcomes = [check_agreement(one) for one in (heads, room)]
+    assert [one.passed for one in outcomes] == [householders_agree, fit]
+    assert [one.name for one in outcomes] == ["householders_agree", "sizes_agree"]
+
+
+def test_numbers_that_are_wrong_name_the_area(tmp_path) -> None:
+    heads, room = numbers(tmp_path, "AAaaaa", "Aa")
+    detail = check_agreement(heads).detail
+    assert "area a female has 2 records of people.parquet" in detail and "1 to 1" in detail
+    assert "area a has 6" not in check_agreement(room).detail
+    assert "for 1 to 3" in check_agreement(numbers(tmp_path, "aaaa", "a")[1]).detail
+
+
+def test_a_code_that_nothing_is_known_of_fails(tmp_path) -> None:
+    _, room = numbers(tmp_path, "a", "a")
+    least = replace(room.least, weights=("size", {"s": 1}))
+    assert "a code of the column size" in check_agreement(replace(room, least=least)).detail

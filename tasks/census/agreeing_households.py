@@ -1,0 +1,387 @@
+"""People who agree with the released dwellings of an earlier universe, or dwellings with people: as
+many householders as occupied dwellings, and as many people as fit into dwellings of their sizes.
+
+That every release of the earlier universe leaves a solution in every area, and every sum one to its
+parts, is proven in `tasks.topdown.measurement.agreements`; what the proof needs of a declaration is
+asked for here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..runs.spelling import did_you_mean
+from .agree_declarations import HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
+from .agreements import Agreement, compiled_agreement
+from .compiled_schemas import refuse_unknown_universe
+from .declarations import CensusDeclaration
+from .queries import TOTAL, label_parts, marginal_query, rows_that_count
+from .schema import Coarsening, Schema
+
+
+@dataclass(frozen=True, eq=False)
+class AgreeingTypes:
+    """Cells of a universe by what agreements fix of them.
+
+    label : (n_cells,) the type of each cell: 0 where nothing is fixed, then a type for each answer
+        of the householders' query, then one for the other people whom sizes count.
+    answers : (R,) the answers of the householders' query that the types 1 to R are.
+    householders, sizes : the agreements, None for none.
+    """
+
+    label: np.ndarray
+    answers: np.ndarray
+    householders: Agreement | None
+    sizes: Agreement | None
+
+    @property
+    def n_types(self) -> int:
+        """Number of types."""
+        return 1 + self.answers.size + (self.sizes is not None)
+
+    @property
+    def is_householder(self) -> np.ndarray:
+        """Mask `(n_cells,)` of the cells whose answers are exactly those of the other universe."""
+        return (self.label > 0) & (self.label <= self.answers.size)
+
+
+def agreeing_types(agreements: Sequence[Agreement], schema: Schema) -> AgreeingTypes | None:
+    """The types that householders and sizes make of the cells; None where neither is declared."""
+    by_kind = {one.kind: one for one in agreements}
+    householders, sizes = by_kind.get(HOUSEHOLDERS), by_kind.get(SIZES)
+    if householders is None and sizes is None:
+        return None
+    return _types(householders, sizes, schema)
+
+
+def _types(
+    householders: Agreement | None, sizes: Agreement | None, schema: Schema
+) -> AgreeingTypes:
+    label, answers = np.zeros(schema.n_cells, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    if householders is not None:
+        inside = schema.cells_where(householders.where)
+        row = marginal_query(schema, householders.query).row_of_cell[inside]
+        answers, number = np.unique(row, return_inverse=True)
+        label[inside] = 1 + number.reshape(-1)
+    if sizes is not None:
+        label[schema.cells_where(sizes.where) & (label == 0)] = 1 + answers.size
+    return AgreeingTypes(label, answers, householders, sizes)
+
+
+def householders_of_cells(
+    householders: Agreement | AgreeDeclaration, schema: Schema, told: Schema
+) -> np.ndarray:
+    """Answer that counts each cell of the other universe, `(n_cells of told,)`, -1 for none.
+
+    Raises ValueError, as a clause about the other universe, for what it does not tell.
+    """
+    aliases = [_alias(name, theirs, told) for name, theirs in householders.called.items()]
+    named = replace(told, coarsenings=(*aliases, *told.coarsenings))
+    one = householders
+    return rows_that_count(schema, named, one.query, one.where, one.of)
+
+
+def _alias(name: str, theirs: str, told: Schema) -> Coarsening:
+    """What the other universe tells, as a coarsening under the name that it has here."""
+    known = told.told_names
+    if theirs not in known or name in known:
+        raise ValueError(
+            f"tells {name!r} itself; take it out of called"
+            if name in known
+            else f"does not tell {theirs!r}{did_you_mean(theirs, known)}; it tells "
+            f"{', '.join(known)}"
+        )
+    attribute, levels, group_of_level = _told_levels(theirs, told)
+    return Coarsening(name, attribute, levels, tuple(group_of_level.tolist()))
+
+
+def people_of_cells(sizes: Agreement, told: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most people of a record in each cell of the other universe, `(n_cells,)` each."""
+    attribute, levels, group_of_level = _told_levels(sizes.size or "", told)
+    group = group_of_level[told.levels(attribute)]
+    counted = told.cells_where(sizes.of)
+    limits = np.array([sizes.people.get(level, (0, 0)) for level in levels], dtype=np.int64)
+    return limits[group, 0] * counted, limits[group, 1] * counted
+
+
+def _told_levels(name: str, told: Schema) -> tuple[str, tuple[str, ...], np.ndarray]:
+    """The attribute that a name is of, its levels, and that of each of the attribute's, `(n,)`."""
+    coarsening = told.coarsening(name)
+    if coarsening is not None:
+        return coarsening.attribute, coarsening.levels, np.array(coarsening.groups)
+    return name, told.labels(name), np.arange(len(told.labels(name)))
+
+
+def compiled_agreements(
+    name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]
+) -> tuple[Agreement, ...]:
+    """The agreements that a universe declares; `schemas` are all universes' in the declared order.
+
+    Raises ValueError unless every release of the earlier universe leaves records that agree.
+    """
+    entries = census.universes[name].agree
+    if all(entry.kind == PRESENCE for entry in entries):
+        return tuple(compiled_agreement(name, entry, census, schemas) for entry in entries)
+    for entry in entries:
+        refuse_unknown_universe(f"agree {entry.name!r} of {name!r}", entry.universe, schemas)
+    kinds, others = [entry.kind for entry in entries], {entry.universe for entry in entries}
+    if len(set(kinds)) < len(kinds) or PRESENCE in kinds or len(others) > 1:
+        raise ValueError(
+            f"agree of {name!r} may have one entry of the kind 'householders' and one of the kind "
+            "'sizes', of the same universe, and none of the kind 'presence' beside them, which "
+            "sizes say more exactly"
+        )
+    names = [entry.name for entry in entries]
+    names += [bound.name for bound in census.universes[name].bounds if bound.name is not None]
+    twice = [entry.name for entry in entries if names.count(entry.name) > 1]
+    if twice:
+        raise ValueError(
+            f"universe {name!r} declares {twice[0]!r} twice; give one of them another name"
+        )
+    found = tuple(_compiled(name, entry, census, schemas) for entry in entries)
+    _Solvable(name, found, census, schemas).refuse_what_is_not()
+    return found
+
+
+def _compiled(
+    name: str,
+    entry: AgreeDeclaration,
+    census: CensusDeclaration,
+    schemas: Mapping[str, Schema],
+) -> Agreement:
+    """An entry whose names all exist."""
+    what, order = f"agree {entry.name!r} of {name!r}", list(schemas)
+    if order.index(entry.universe) >= order.index(name):
+        reason = "needs {0!r} released; declare {0!r} before {1!r}"
+        if entry.kind == SIZES:
+            reason += (
+                ": numbers of people can follow every release of dwellings by size, while dwellings"
+                " of given sizes cannot follow every number of people (two areas of three people "
+                "each cannot share three dwellings of two)"
+            )
+        raise ValueError(f"{what} {reason.format(entry.universe, name)}")
+    schema, told = (
+        schemas[one].of(census.universes[one].attributes) for one in (name, entry.universe)
+    )
+    for where, of in ((entry.where, schema), (entry.of, told)):
+        try:
+            of.cells_where(where)
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
+    if entry.kind == HOUSEHOLDERS:
+        idle = entry.called.keys() - {part for part, _, _ in label_parts(schema, entry.query)}
+        if idle:
+            raise ValueError(
+                f"{what}: called has {min(idle)!r}, which is not in the query {entry.query!r}; "
+                "take it out"
+            )
+        try:
+            householders_of_cells(entry, schema, told)
+        except ValueError as error:
+            raise ValueError(f"{what}: {entry.universe!r} {error}") from None
+    else:
+        _refuse_sizes(what, entry, told)
+    return Agreement(
+        entry.name,
+        entry.query,
+        entry.where,
+        entry.universe,
+        entry.of,
+        entry.at_most or 1,
+        entry.kind,
+        entry.size,
+        entry.people,
+        entry.called,
+    )
+
+
+def _refuse_sizes(what: str, entry: AgreeDeclaration, told: Schema) -> None:
+    """Raise ValueError for a size that is not told, and for levels that are unknown or left out."""
+    size = entry.size or ""
+    if size not in told.told_names:
+        raise ValueError(
+            f"{what} has the size {size!r}, which is no attribute of {entry.universe} nor a "
+            f"coarsening of one{did_you_mean(size, told.told_names)}; there are "
+            f"{', '.join(told.told_names)}"
+        )
+    attribute, levels, group_of_level = _told_levels(size, told)
+    unknown = [level for level in entry.people if level not in levels]
+    if unknown:
+        raise ValueError(
+            f"{what} has people of {unknown[0]!r}, which is no level of {size!r} of "
+            f"{entry.universe}{did_you_mean(unknown[0], levels)}; it has "
+            f"{', '.join(map(repr, levels))}"
+        )
+    counted = group_of_level[told.levels(attribute)[told.cells_where(entry.of)]]
+    missing = [levels[i] for i in np.unique(counted) if levels[i] not in entry.people]
+    if missing:
+        raise ValueError(
+            f"{what} does not say how many people the level {missing[0]!r} of {size!r} has; add it "
+            "to people, with 0 where nobody lives, or leave it out by of"
+        )
+
+
+class _Solvable:
+    """What a declaration needs so that every release of the earlier universe leaves a solution."""
+
+    def __init__(
+        self,
+        name: str,
+        agreements: Sequence[Agreement],
+        census: CensusDeclaration,
+        schemas: Mapping[str, Schema],
+    ) -> None:
+        self.name, self.other = name, agreements[0].universe
+        self.what = f"agree {' and '.join(repr(one.name) for one in agreements)} of {name!r}"
+        self.last = census.geography.geolevels[-1]
+        self.declared, self.of_other = census.universes[name], census.universes[self.other]
+        self.schema = schemas[name].of(self.declared.attributes)
+        self.told = schemas[self.other].of(self.of_other.attributes)
+        self.by_kind = {one.kind: one for one in agreements}
+        householders, sizes = self.by_kind.get(HOUSEHOLDERS), self.by_kind.get(SIZES)
+        self.types = _types(householders, sizes, self.schema)
+
+    def refuse_what_is_not(self) -> None:
+        """Raise ValueError with what is missing, or what stands beside and must not."""
+        if self.declared.relations or self.declared.held_to:
+            raise ValueError(
+                f"{self.what} can have no relations and held_to beside it, so that records can "
+                "always agree; take them out"
+            )
+        self._refuse_cells()
+        self._refuse_sizes_without_householder()
+        self._refuse_invariants()
+        self._refuse_bounds()
+
+    def _refuse_cells(self) -> None:
+        """Householders are among the people, and every type has a cell that can hold somebody."""
+        types, sizes = self.types, self.by_kind.get(SIZES)
+        if (
+            sizes is not None
+            and (types.is_householder & ~self.schema.cells_where(sizes.where)).any()
+        ):
+            raise ValueError(
+                f"{self.what} counts householders who are not among the people of "
+                f"{sizes.name!r}; let its where have them, too"
+            )
+        possible = np.ones(self.schema.n_cells, dtype=bool)
+        for zero in self.declared.structural_zeros:
+            possible &= ~self.schema.cells_where(zero.where)
+        for number in range(1, types.n_types):
+            if not (possible & (types.label == number)).any():
+                among = (
+                    "an answer of the householders"
+                    if number <= types.answers.size
+                    else ("people beside householders")
+                )
+                raise ValueError(
+                    f"{self.what} needs {among} that the structural zeros leave nobody for; take "
+                    "one of them out"
+                )
+
+    def _refuse_sizes_without_householder(self) -> None:
+        """Wherever a record is counted for a householder, somebody fits in."""
+        if not {HOUSEHOLDERS, SIZES} <= self.by_kind.keys():
+            return
+        householders, sizes = self.by_kind[HOUSEHOLDERS], self.by_kind[SIZES]
+        _, most = people_of_cells(sizes, self.told)
+        empty = self.told.cells_where(householders.of) & (most == 0)
+        for zero in self.of_other.structural_zeros:
+            empty &= ~self.told.cells_where(zero.where)
+        if empty.any():
+            raise ValueError(
+                f"{self.what}: {householders.name!r} counts {self.other} in which "
+                f"{sizes.name!r} has nobody; leave them out by its of, or declare that there are "
+                "none by a structural zero"
+            )
+
+    def _refuse_invariants(self) -> None:
+        """No exact answers but, for householders alone, the number of records in every area, below
+        which the earlier universe is held.
+        """
+        invariants = [(one.query, one.geolevel) for one in self.declared.invariants]
+        if not invariants:
+            return
+        if SIZES in self.by_kind or invariants != [(TOTAL, self.last)]:
+            raise ValueError(
+                f"{self.what} needs {self.name!r} without the invariant {invariants[0][0]!r} at "
+                f"{invariants[0][1]!r}, which the noise of {self.other!r} could contradict; take "
+                "it out, or declare a relation in place of agree, which may fail"
+            )
+        one = self.by_kind[HOUSEHOLDERS]
+        of = self.told.cells_where(one.of)
+        if not any(
+            bound.per == self.name
+            and bound.by is None
+            and bound.at_most is not None
+            and bound.at_most <= 1
+            and not (of & ~self.told.cells_where(bound.where)).any()
+            and np.unique(marginal_query(self.told, bound.query).row_of_cell[of]).size == 1
+            for bound in self.of_other.bounds
+        ):
+            raise ValueError(
+                f"{self.what} needs a bound on these records of {self.other!r} of at most 1 per "
+                f"{self.name!r}, whose number is exact, so that records can always agree"
+            )
+
+    def _refuse_bounds(self) -> None:
+        """Bounds do not narrow what agrees: they are on others alone, or so wide that whatever fits
+        into the earlier universe is within them.
+        """
+        types = self.types
+        agreed = types.label > 0
+        apart: list[str] = []
+        around: list[tuple[str, np.ndarray]] = []
+        for bound in self.declared.bounds:
+            named = bound.name or f"{bound.query} per {bound.per}"
+            inside = self.schema.cells_where(bound.where)
+            row_of_cell = marginal_query(self.schema, bound.query).row_of_cell
+            for row in np.unique(row_of_cell[inside]):
+                cells = inside & (row_of_cell == row)
+                if not (cells & agreed).any():
+                    apart.append(named)
+                    continue
+                if (cells & ~agreed).any():
+                    around.append((named, cells))
+                is_wide = (
+                    bound.per == self.other
+                    and bound.by is None
+                    and not bound.at_least
+                    and bound.at_most is not None
+                    and bound.at_most >= self._most(cells)
+                )
+                is_whole = not (cells & ~agreed).any() or not (agreed & ~cells).any()
+                if not (is_wide and is_whole and self._other_is_exact):
+                    raise ValueError(
+                        f"{self.what} needs the bound {named!r} without at_least, at_most at least "
+                        f"{self._most(cells)} per {self.other!r}, whose total must be exact in "
+                        f"every geounit of {self.last}, on people who agree or on all of them and "
+                        "others; correct it, or take it out"
+                    )
+        crossing = any(
+            (one & ~other).any() and (other & ~one).any()
+            for _, one in around
+            for _, other in around
+        )
+        if around and (apart or crossing):
+            raise ValueError(
+                f"{self.what} can have the bound {around[0][0]!r}, on people who agree and others, "
+                f"beside no bound such as {(apart or [around[-1][0]])[0]!r} on some of "
+                "these others, so that records can always agree; take one of them out"
+            )
+
+    @property
+    def _other_is_exact(self) -> bool:
+        """Whether the number of records of the earlier universe is exact in every area."""
+        exact = [(one.query, one.geolevel) for one in self.of_other.invariants]
+        return (TOTAL, self.last) in exact
+
+    def _most(self, cells: np.ndarray) -> int:
+        """The most records in some cells that agree for a record of the earlier universe."""
+        types, sizes = self.types, self.by_kind.get(SIZES)
+        if sizes is None or not (cells & ~types.is_householder & (types.label > 0)).any():
+            return 1
+        return max(most for _, most in sizes.people.values())
