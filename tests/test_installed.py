@@ -133,9 +133,14 @@ def test_the_wheel_holds_the_package_and_all_of_it(wheel: Path) -> None:
     assert {"spineflow/py.typed", "spineflow/flows/settings/pl94_2020_us.toml"} <= held
 
 
-def test_the_demo_runs_beside_decoys(python: Path, elsewhere: Path) -> None:
-    """By its command, and as a module: Python then puts the working directory on its path."""
+def test_the_demo_runs_beside_decoys(python: Path, elsewhere: Path, real_server) -> None:
+    """By its command, and as a module: Python then puts the working directory on its path.
+
+    The database of the embedded server exists, as it does after a first run.
+    """
     home = {"PREFECT_HOME": str(elsewhere / "prefect")}
+    (elsewhere / "prefect").mkdir()
+    shutil.copy(real_server.new_database, elsewhere / "prefect" / "prefect.db")
     shown = run(python.with_name("spineflow"), "demo", folder=elsewhere, **home)
     root = elsewhere / "spineflow-demo" / "run"
     assert str(root / "release") in shown

@@ -140,13 +140,15 @@ class Office:
             self._keep(name, COMPLETE)
 
     def _run(self, name: str, file: Path) -> None:
-        """Run a product to its end, keeping the world as it is at the moments before."""
+        """Run a product, keeping the world as it is at some moments, until the last of them."""
         settings = product(name).load(file)
         run = prepare(settings, self.world / name)
         wanted = dict(MOMENTS.get(name, {"ledger": CHARGED, "checks": CHECKED}))
         for wave in called(run, product(name).order(run, settings)):
             for stage in [stage for stage in wave if stage in wanted]:
                 self._keep(name, wanted.pop(stage))
+            if not wanted:
+                break
 
     def _cut_short(self, name: str, file: Path) -> None:
         """Run a product until it would make its release, and keep the world as it is then."""

@@ -1,29 +1,72 @@
-"""A share of the faults of `tests.flows.faults`; `make soak` tries them all."""
+"""A few of the faults of `tests.flows.faults`; `make soak` tries them all."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import groupby
 
 import pytest
 from spineflow.tasks.products.registry import PRODUCTS as REGISTERED
 
 from tests.conftest import SESSION
-from tests.flows.faults import PRODUCTS, tried
+from tests.flows.faults import CUT_SHORT, PRODUCTS, Fault, Office
+from tests.flows.in_process import stages_in_process
 
 pytestmark = pytest.mark.slow
 
-SHARE = 0.1
-SHARES = {"products": 0.03, "estimate": 0.05}
-"""Of those that have many files, each of which starts a run that takes long."""
+FEW = 3
+"""Faults of a product at each moment, chosen by the seed of the session: each continues a run."""
+
+
+@pytest.fixture(scope="module")
+def surrounded(request: pytest.FixtureRequest) -> Callable:
+    """Function from a product's name to a context in which its runs find what they need."""
+
+    @contextmanager
+    def within(name: str) -> Iterator[None]:
+        if name in CUT_SHORT:
+            request.getfixturevalue("prefect_server")
+            yield
+        else:
+            with stages_in_process(judged_twice=False):
+                yield
+
+    return within
+
+
+@pytest.fixture(scope="module")
+def office_of(surrounded, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Office]:
+    """Function from a product's name to an office with its runs: there are two of several each."""
+
+    @cache
+    def made(products: tuple[str, ...]) -> Office:
+        with surrounded(products[0]):
+            return Office(tmp_path_factory.mktemp("office"), products)
+
+    def of(name: str) -> Office:
+        return made(tuple(own for own in PRODUCTS if (own in CUT_SHORT) == (name in CUT_SHORT)))
+
+    return of
+
+
+def a_few(faults: Iterator[Fault], seed: str) -> list[Fault]:
+    """Some at every moment, chosen by a seed."""
+    moments = [list(own) for _, own in groupby(faults, lambda fault: fault.moment)]
+    return [fault for own in moments for fault in random.Random(seed).sample(own, FEW)]
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_damage_is_mended_or_named(
-    name: str, tmp_path: Path, request: pytest.FixtureRequest
+    name: str, surrounded, office_of, request: pytest.FixtureRequest
 ) -> None:
-    seed = request.config.stash[SESSION]["seed"]
-    outcomes = list(tried([name], SHARES.get(name, SHARE), seed, tmp_path))
-    assert outcomes
+    office = office_of(name)
+    chosen = a_few(office.faults(name), request.config.stash[SESSION]["seed"])
+    assert len({fault.moment for fault in chosen}) in (2, 3)
+    with surrounded(name):
+        outcomes = [(fault, office.suffered(fault)) for fault in chosen]
     assert not [f"{fault}: {outcome}" for fault, outcome in outcomes if outcome.wrong]
 
 

@@ -35,6 +35,7 @@ def assert_whole(
     assert rtype.value_counts().to_dict() == {"2": housing, "4": other}
 
 
+@pytest.mark.soak
 def test_production_settings(prefect_server, shared: Path, tmp_path: Path) -> None:
     """Every node is solved to its optimum, and the redistricting criterion holds off the spine."""
     state = shared / "data" / "ri2010"
@@ -64,6 +65,7 @@ def test_infinite_budget_reproduces_every_block(state_without_noise: RunDirector
         assert (found.to_numpy() == expected.to_numpy()).all()
 
 
+@pytest.mark.soak
 def test_a_county_relabelled_as_puerto_rico(shared: Path, tmp_path: Path) -> None:
     state = shared / "data" / "ri2010"
     geography = pd.read_csv(state / "grfc.txt", sep="|", dtype=str)

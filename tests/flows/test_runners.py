@@ -12,6 +12,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import SETTINGS
 from spineflow.flows.runners import local_cluster
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.work import read, tasks_of
 
@@ -43,30 +44,38 @@ def test_dask_workers_say_no_more_than_the_command_of_logs_that_could_not_be_sen
     assert list(told.values()) == [is_told]
 
 
+def run_of(product: str, settings: Path, name: str, *options: str) -> RunDirectory:
+    overrides = [part for option in ("privacy.seed=7", *options) for part in ("--set", option)]
+    folder = settings.parent / name
+    assert main(["run", product, str(settings), "--run-dir", str(folder), *overrides]) == 0
+    return RunDirectory(folder)
+
+
 def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None:
-    """A cluster of the run's own; one that a scheduler has, as on several machines, with two
-    worker processes, of which the record tells; and no cluster at all.
+    """On a cluster that a scheduler has, as on several machines, with two worker processes, of
+    which the record tells; and in this process.
     """
     distributed = pytest.importorskip("distributed")
     settings = tmp_path / "settings.toml"
     settings.write_text(SETTINGS.replace("input/", f"{county}/"), encoding="utf-8")
-
-    def run(name: str, *options: str) -> RunDirectory:
-        overrides = [part for option in ("privacy.seed=7", *options) for part in ("--set", option)]
-        folder = tmp_path / name
-        assert main(["run", "topdown", str(settings), "--run-dir", str(folder), *overrides]) == 0
-        return RunDirectory(folder)
-
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
-        address = f"run.dask_address={cluster.scheduler_address}"
-        on_cluster = run("cluster", "run.runner=dask", "run.workers=2", address)
+        options = (f"run.dask_address={cluster.scheduler_address}", "run.workers=2")
+        on_cluster = run_of("topdown", settings, "cluster", "run.runner=dask", *options)
     workers = {task.worker for task in tasks_of(read(on_cluster)).values()}
     assert len(workers) == 2
-    on_dask = run("dask", "run.runner=dask", "run.workers=1")
     with stages_in_process():
-        here = run("here")
+        here = run_of("topdown", settings, "here")
     assert made(on_cluster) == made(here)
-    assert made(on_dask) == made(here)
     assert len([name for name in made(here) if "release/mdf_" in name]) == 4
+
+
+def test_a_cluster_of_the_run_s_own_gives_what_one_process_gives(tmp_path: Path) -> None:
+    """Which cluster it is concerns no product: this one takes least time."""
+    pytest.importorskip("distributed")
+    settings = write_dataset(tmp_path, census_like(groups=400, counties=4, states=2, largest=8))
+    on_dask = run_of("group-sizes", settings, "dask", "run.runner=dask", "run.workers=1")
+    with stages_in_process():
+        here = run_of("group-sizes", settings, "here")
+    assert made(here) and made(on_dask) == made(here)

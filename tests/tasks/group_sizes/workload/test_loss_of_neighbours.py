@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,23 +39,33 @@ def loss(plan: Plan, changes: list[np.ndarray]) -> Fraction:
     return total
 
 
+@pytest.fixture(scope="module")
+def levels_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Dataset], list[np.ndarray]]:
+    """Function from a table to the counts of its sizes by level, read as a run reads them."""
+    path = tmp_path_factory.mktemp("tables") / "sizes.csv"
+
+    @cache
+    def read(dataset: Dataset) -> list[np.ndarray]:
+        rows = "".join(f"{REGIONS[region]},{size},1\n" for region, size in dataset)
+        path.write_text(f"region,size,count\n{rows}", encoding="utf-8")
+        counts = count_sizes(str(path), path.name, REGIONS, (0, LARGEST), RuleTally({}))
+        return HIERARCHY.sum_up(counts.toarray())
+
+    return read
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", VECTOR_OF)
 @pytest.mark.parametrize("bounded", [False, True], ids=["joins or leaves", "moves"])
 @pytest.mark.parametrize("quantity", [1, 2])
 def test_the_charge_is_the_largest_loss_of_a_neighbour(
-    mechanism: str, bounded: bool, quantity: int, tmp_path: Path
+    mechanism: str, bounded: bool, quantity: int, levels_of: Callable[[Dataset], list[np.ndarray]]
 ) -> None:
-    """Tables of up to three groups, read as a run reads them."""
-    path = tmp_path / "sizes.csv"
+    """Tables of up to three groups."""
 
     @cache
     def vectors(dataset: Dataset) -> list[np.ndarray]:
-        rows = "".join(f"{REGIONS[region]},{size},1\n" for region, size in dataset)
-        path.write_text(f"region,size,count\n{rows}", encoding="utf-8")
-        counts = count_sizes(str(path), path.name, REGIONS, (0, LARGEST), RuleTally({}))
-        levels = HIERARCHY.sum_up(counts.toarray())
-        return [true_vector(VECTOR_OF[mechanism], level) for level in levels]
+        return [true_vector(VECTOR_OF[mechanism], level) for level in levels_of(dataset)]
 
     plans = [
         make_plan(
