@@ -33,7 +33,15 @@ INGEST = "ingest"
 """The stage that reads the input."""
 
 
-def topdown(tables: Tables, settings: Source, run_dir: str | Path, **privacy: Any) -> Run:
+def topdown(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release microdata and tables of a census by the TopDown Algorithm.
 
     Args:
@@ -44,9 +52,10 @@ def topdown(tables: Tables, settings: Source, run_dir: str | Path, **privacy: An
             Losses are exact fractions in quotes. `[input]` needs no paths of the frames.
         run_dir: The run directory. The same call continues or returns the run that is there, and
             draws nothing twice; another table needs another directory.
-        privacy: Keys of `[privacy]` instead of what the settings say: `dataset`, the name under
-            which the ledger adds up what is drawn from these people; `ledger`, the ledger's path;
-            and others, such as `seed` for input that may be disclosed.
+        dataset: The name under which the ledger adds up what is drawn from these people; by default
+            what the settings say.
+        ledger: The ledger's path; by default what the settings say.
+        privacy: Further keys of `[privacy]`, such as `seed` for input that may be disclosed.
 
     Returns:
         The run, once its release is out.
@@ -58,20 +67,34 @@ def topdown(tables: Tables, settings: Source, run_dir: str | Path, **privacy: An
     Example: `spineflow.topdown({"residents": frame, "areas": areas}, settings, "release-1",
     dataset="town", ledger="ledger.db")`.
     """
-    return _run("topdown", tables, settings, run_dir, privacy)
+    return _run("topdown", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-def detailed_groups(tables: Tables, settings: Source, run_dir: str | Path, **privacy: Any) -> Run:
+def detailed_groups(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release adaptive tables of detailed race and ethnicity groups, by SafeTab-P.
 
     `tables` has `persons`, `units` and `geography` of the Census Edited File layout; the settings
     name the folder of parameters. Otherwise as `topdown`.
     """
-    return _run("detailed-groups", tables, settings, run_dir, privacy)
+    return _run("detailed-groups", tables, settings, run_dir, dataset, ledger, privacy)
 
 
 def detailed_households(
-    tables: Tables, settings: Source, run_dir: str | Path, **privacy: Any
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
 ) -> Run:
     """Release households by type and tenure for detailed groups of the householder, by SafeTab-H.
 
@@ -79,34 +102,58 @@ def detailed_households(
     name the folder of parameters, and as `groups` the directory of a finished run of detailed
     groups. Otherwise as `topdown`.
     """
-    return _run("detailed-households", tables, settings, run_dir, privacy)
+    return _run("detailed-households", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-def group_sizes(tables: Tables, settings: Source, run_dir: str | Path, **privacy: Any) -> Run:
+def group_sizes(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release how many groups of each size there are in every region, consistently.
 
     `tables` has `sizes` (region, size, count) or `records`, and `regions` (level, region, parent);
     or the census tables. Otherwise as `topdown`.
     """
-    return _run("group-sizes", tables, settings, run_dir, privacy)
+    return _run("group-sizes", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-def supplemental_dhc(tables: Tables, settings: Source, run_dir: str | Path, **privacy: Any) -> Run:
+def supplemental_dhc(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release people joined with their households: average sizes, relationships, with intervals.
 
     `tables` has `persons`, `units` and `geography` of the Census Edited File layout. Otherwise as
     `topdown`.
     """
-    return _run("supplemental-dhc", tables, settings, run_dir, privacy)
+    return _run("supplemental-dhc", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-def trips(tables: Tables, settings: Source, run_dir: str | Path, **privacy: Any) -> Run:
+def trips(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release a table of origins and destinations, or any table that forms a tree, by InfTDA.
 
     `tables` has `trips` and `areas`, or `table`; the settings name their columns. Otherwise as
     `topdown`.
     """
-    return _run("trips", tables, settings, run_dir, privacy)
+    return _run("trips", tables, settings, run_dir, dataset, ledger, privacy)
 
 
 def _run(
@@ -114,6 +161,8 @@ def _run(
     tables: Tables,
     settings: Source,
     run_dir: str | Path,
+    dataset: str | None,
+    ledger: str | Path | None,
     privacy: Mapping[str, Any],
 ) -> Run:
     from spineflow.flows.running import is_done, prepare, run_stages_here
@@ -121,11 +170,8 @@ def _run(
     arrow = {key: _as_arrow(key, frame) for key, frame in tables.items()}
     run = RunDirectory(Path(run_dir).resolve())
     files = {key: run.confidential / INPUT / f"{key}.parquet" for key in arrow}
-    privacy = {
-        key: Path(value).resolve() if key == "ledger" else value
-        for key, value in privacy.items()
-        if value is not None or key not in ("dataset", "ledger")
-    }
+    own = {"dataset": dataset, "ledger": None if ledger is None else Path(ledger).resolve()}
+    privacy = {key: value for key, value in own.items() if value is not None} | dict(privacy)
     given: dict[str, Any] = {f"input.{key}": str(file) for key, file in files.items()}
     given |= {
         f"privacy.{key}": value if isinstance(value, bool | int) else str(value)
