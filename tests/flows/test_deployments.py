@@ -28,7 +28,7 @@ from prefect.settings import (
 )
 from pydantic import ValidationError
 from spineflow.flows.cli import main
-from spineflow.flows.demo import SETTINGS
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.form import SettingsForm, TopdownForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
@@ -189,7 +189,9 @@ def test_a_worker_runs_a_deployment_on_postgresql(server, tmp_path: Path) -> Non
 @pytest.mark.parametrize("server", ["sqlite"], indirect=True)
 def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
-    text = SETTINGS.replace("input/", f"{county}/") + "[release]\nmargins = false\n"
+    text = (DEMOS / "topdown.toml").read_text().replace(
+        "input/", f"{county}/"
+    ) + "[release]\nmargins = false\n"
     settings.write_text(text, encoding="utf-8")
     api = server["PREFECT_API_URL"]
     ledger = open_ledger(tmp_path / "ledger.db")

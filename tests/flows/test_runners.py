@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.demo import SETTINGS
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.runners import local_cluster
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.work import read, tasks_of
@@ -49,7 +49,9 @@ def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None
     """
     distributed = pytest.importorskip("distributed")
     settings = tmp_path / "settings.toml"
-    settings.write_text(SETTINGS.replace("input/", f"{county}/"), encoding="utf-8")
+    settings.write_text(
+        (DEMOS / "topdown.toml").read_text().replace("input/", f"{county}/"), encoding="utf-8"
+    )
 
     def run(name: str, *options: str) -> RunDirectory:
         overrides = [part for option in ("privacy.seed=7", *options) for part in ("--set", option)]
