@@ -62,7 +62,7 @@ def _field(declared: Mapping[str, Any]) -> tuple[Any, Any]:
     else:
         presets = {"topdown": PRESET_NAMES, **_OWN_PRESETS}
         choices = declared.get("choices") or presets[declared["presets"]]
-        kind = Literal[tuple(choices)]  # type: ignore[valid-type]  # Known when it runs.
+        kind = Literal[tuple(choices)]
     return kind | None, Field(
         default=None,
         title=declared["title"],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...validation.rule_files import RuleFile
 from ...validation.rules import Evidence, Rule
@@ -43,7 +44,7 @@ def _universe_rules(census: Census, universe: Universe) -> list[Rule]:
 
 
 def _of(
-    group: str, universe: Universe, column: str, table: str | None = None, **words: str | int
+    group: str, universe: Universe, column: str, table: str | None = None, **words: Any
 ) -> tuple[Rule, ...]:
     """Rules of a universe on a column, of its own table or another."""
     table = table or universe.declared.table

@@ -1,7 +1,8 @@
-"""The Census Edited File (CEF) layout, as `presets/cef_layout.toml` declares it: columns of the three
-input tables, and fixed-width places.
+"""The Census Edited File (CEF) layout: columns of the three input tables, and fixed-width places.
 
-No other module of the tables knows their names; what persons and units are counted by is declared
+`presets/cef_layout.toml` declares them.
+
+No other part of the tables knows their names; what persons and units are counted by is declared
 in `tasks/census/presets/cef_2020.toml`.
 """
 
