@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..tasks.runs.declared import read_declared
 from ..tasks.runs.spelling import did_you_mean
 from .log_lines import FORMATS
 from .registry import DEMOS, MODULES, REPLICATED
@@ -65,7 +65,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser(commands: Mapping[str, Callable[[argparse.Namespace], int]]) -> argparse.ArgumentParser:
     """The command line's arguments; `commands` is what each command does, by name."""
-    declared = tomllib.loads(DECLARED.read_text(encoding="utf-8"))
+    declared = read_declared(DECLARED)
     parser = _Parser(
         prog="spineflow",
         description=declared["description"],

@@ -7,7 +7,6 @@ run begins. What is left empty is as the settings file, its preset or the defaul
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -23,9 +22,10 @@ from pydantic import (
 )
 
 from ..tasks.products.presets import PRESETS
+from ..tasks.runs.declared import read_declared
 from ..tasks.runs.exact_types import ExactTypes
 
-DECLARED = tomllib.loads(Path(__file__).with_name("forms.toml").read_text(encoding="utf-8"))
+DECLARED = read_declared(Path(__file__).with_name("forms.toml"))
 
 _PRESETS = sorted(file.stem for file in PRESETS.glob("*.toml"))
 _OWN_PRESETS = {

@@ -56,7 +56,7 @@ def _rules_of_steps(universe: Universe) -> Iterator[Rule]:
     came_from = universe.declared.table
     for step in universe.steps:
         of_table = f"_of_{came_from}" if came_from != universe.declared.table else ""
-        words = {"key": step.key, "target": step.table, "of_table": of_table}
+        words: dict[str, Any] = {"key": step.key, "target": step.table, "of_table": of_table}
         yield from _of("reference", universe, step.column, came_from, **words)
         yield from _of("key", universe, step.key, step.table)
         came_from = step.table
@@ -67,7 +67,7 @@ def _rules_of_charges(universe: Universe) -> Iterator[Rule]:
     declared = universe.declared
     for step in universe.steps:
         if (most := step.records_per_row) is not None:
-            words = {"most": most, "reference": step.column}
+            words: dict[str, Any] = {"most": most, "reference": step.column}
             yield from _of("records_per_row", universe, step.key, step.table, **words)
     for entry, occupant in declared.occupants.items():
         most = occupant.records_per_key
@@ -89,7 +89,7 @@ def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
     if declared.count is not None:
         yield from _of("count", universe, declared.count)
     for entry, occupant in declared.occupants.items():
-        words = {"entry": entry, "keyed": declared.table}
+        words: dict[str, Any] = {"entry": entry, "keyed": declared.table}
         yield from _of("occupant", universe, occupant.column, occupant.table, **words)
     for recode in universe.recodes.values():
         attribute = recode.attribute

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from .declared import read_declared
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,7 @@ class Rate:
     again: bool = False
 
 
-_DECLARED = tomllib.loads(
-    (Path(__file__).parent / "presets" / "rates.toml").read_text(encoding="utf-8")
-)
+_DECLARED = read_declared(Path(__file__).parent / "presets" / "rates.toml")
 
 RATES: Mapping[str, Rate] = {step: Rate(**told) for step, told in _DECLARED.items()}
 """By step, of a fiftieth and the whole of a generated nation.

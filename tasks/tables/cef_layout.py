@@ -8,15 +8,13 @@ in `tasks/census/presets/cef_2020.toml`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..runs.declared import read_declared
 from .layouts import Field, TableLayout
 
-_DECLARED = tomllib.loads(
-    (Path(__file__).parent / "presets" / "cef_layout.toml").read_text(encoding="utf-8")
-)
+_DECLARED = read_declared(Path(__file__).parent / "presets" / "cef_layout.toml")
 
 LAYOUTS: Mapping[str, TableLayout] = {
     table: TableLayout(

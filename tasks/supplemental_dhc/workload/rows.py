@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ...runs.declared import read_declared
 
 LARGEST_AVERAGE = 10
 """Persons of a household, or of a family, on average at most."""
@@ -56,9 +57,7 @@ def _rows(table: str, told: Mapping[str, Any]) -> Iterator[Row]:
         yield Row(table, number, row["label"], counted, of, whole, told.get("smallest", 1))
 
 
-_DECLARED = tomllib.loads(
-    (Path(__file__).parent / "presets" / "tables.toml").read_text(encoding="utf-8")
-)
+_DECLARED = read_declared(Path(__file__).parent / "presets" / "tables.toml")
 
 ROWS = tuple(row for table, told in _DECLARED.items() for row in _rows(table, told))
 """All rows, table by table."""
