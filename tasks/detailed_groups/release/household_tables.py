@@ -14,16 +14,11 @@ from ...tables.columns import coded_texts
 from ..postprocess.groups import CODE, codes_of, counts_of
 from ..workload.tabulations import HouseholdTabulation
 from .count_margins import CountNoise
-from .tables import GroupNames, named_columns, of_group
+from .tables import NAMED, GroupNames, named_columns, of_group
 
 TIDY = pa.schema(
     [
-        ("region_type", CODE),
-        ("region_id", CODE),
-        ("region_name", CODE),
-        ("iteration_code", CODE),
-        ("iteration_name", CODE),
-        ("iteration_level", pa.int8()),
+        *NAMED,
         ("table", CODE),
         ("category_code", pa.int8()),
         ("category", CODE),

@@ -31,14 +31,19 @@ ALL_AGES = -1
 TOTAL, MALE, FEMALE = 0, 1, 2
 SEXES = ("total", "male", "female")
 
+NAMED = (
+    ("region_type", CODE),
+    ("region_id", CODE),
+    ("region_name", CODE),
+    ("iteration_code", CODE),
+    ("iteration_name", CODE),
+    ("iteration_level", pa.int8()),
+)
+"""The columns of `named_columns`, with which the rows of tidy files begin."""
+
 TIDY = pa.schema(
     [
-        ("region_type", CODE),
-        ("region_id", CODE),
-        ("region_name", CODE),
-        ("iteration_code", CODE),
-        ("iteration_name", CODE),
-        ("iteration_level", pa.int8()),
+        *NAMED,
         ("table", CODE),
         ("sex", CODE),
         ("age_start", pa.int16()),
