@@ -313,7 +313,7 @@ def sentence_of(stage: str, planned: int, seconds: float) -> str:
     'Persons were measured at County: 4 tasks, 3 s.'
     """
     said = f"Stage {stage!r} has ended"
-    for pattern, words in reversed(SENTENCES.items()):
+    for pattern, words in reversed(tuple(SENTENCES.items())):
         if match := re.fullmatch(pattern, stage):
             said = match.expand(words)
             break
