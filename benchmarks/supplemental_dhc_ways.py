@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
-from spineflow.flows.demo import HOUSEHOLDS
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
 from spineflow.tasks.products.presets import PRESETS
@@ -88,7 +88,7 @@ def generated(folder: Path, persons: int, seeds: int) -> list[Path]:
         if releases[-1].exists():
             continue
         settings = folder / f"s{seed}.toml"
-        text = HOUSEHOLDS.read_text(encoding="utf-8")
+        text = (DEMOS / "households.toml").read_text(encoding="utf-8")
         settings.write_text(text.replace('ledger = "ledger.db"', f"seed = {seed}"))
         rho = f'products.dhc-units.budget.households.rho="{rho_of_households()}"'
         subprocess.run(

@@ -28,57 +28,11 @@ from ..tasks.topdown.ingest.generate_households import rehouse
 from ..tasks.trips.ingest.generate import CountrySize
 from ..tasks.trips.ingest.generate import generate_country as generate_commuters
 
-COUNTRY = Path(__file__).parent / "demos" / "country.toml"
-"""Settings of the generated country, whose census they declare."""
-
-DETAILED_GROUPS = Path(__file__).parent / "demos" / "detailed_groups.toml"
-"""Settings of the generated persons in the production layout of detailed groups."""
-
-DETAILED_HOUSEHOLDS = Path(__file__).parent / "demos" / "detailed_households.toml"
-"""Settings of the households of a generated county, beside the finished run of its groups."""
-
-PRODUCTS = Path(__file__).parent / "demos" / "products.toml"
-"""Settings of several products of the generated county."""
-
-HOUSEHOLDS = Path(__file__).parent / "demos" / "households.toml"
-"""Settings of the products that count persons and households of a generated county."""
-
-SUPPLEMENTAL_DHC = Path(__file__).parent / "demos" / "supplemental_dhc.toml"
-"""Settings of the tables of people in households of a generated county."""
-
-SEARCH = Path(__file__).parent / "demos" / "tune.toml"
-"""Settings of a search on a small generated county."""
-
-EVIDENCE = Path(__file__).parent / "demos" / "evidence.toml"
-"""Settings of a comparison of protection methods on a small generated county."""
-
-PUBLISHED = Path(__file__).parent / "demos" / "estimate.toml"
-"""Settings of estimates from what is published of a small generated county."""
+DEMOS = Path(__file__).parent / "demos"
+"""Settings of the demonstrations, but for those that are generated with their input."""
 
 FEW = 3_000
 """Persons of a small county, which a search measures and estimates again and again."""
-
-SETTINGS = """\
-# A generated county; nobody lives there, so counts may be shown.
-preset = "pl94_2020_us"
-
-[input]
-persons = "input/persons.parquet"
-units = "input/units.parquet"
-geography = "input/grfc.txt"
-confidential = false
-
-[privacy]
-dataset = "demo-county"
-ledger = "ledger.db"
-
-[geography]
-spine = "optimized"
-
-[run]
-universes = ["persons", "units"]
-workers = 2
-"""
 
 DEMO_CAP = "10"
 """Cap of what may be spent on what was generated: one run of a demonstration at least."""
@@ -100,7 +54,8 @@ class Demo:
     flow : the flow that it runs.
     what : what is generated, in words.
     folder : where it goes unless another is named.
-    write : writes the input and then the settings into a folder, from a seed.
+    write : writes the input into a folder, from a seed.
+    settings : name of its settings in `DEMOS`; None if they are written with the input.
     spends : whether a run is charged to a ledger.
     cap : rho that may be spent on what was generated.
     """
@@ -109,47 +64,23 @@ class Demo:
     what: str
     folder: str
     write: Callable[[Path, int], None]
+    settings: str | None
     spends: bool = True
     cap: str = DEMO_CAP
 
 
-def _county(folder: Path, seed: int) -> None:
+def _generate(generate: Callable[..., object], folder: Path, seed: int) -> None:
     (folder / "input").mkdir(exist_ok=True)
-    generate_county(folder / "input", seed=seed)
-    (folder / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+    generate(folder / "input", seed=seed)
 
 
-def _products(folder: Path, seed: int) -> None:
-    (folder / "input").mkdir(exist_ok=True)
-    generate_county(folder / "input", seed=seed)
-    shutil.copyfile(PRODUCTS, folder / "settings.toml")
-
-
-def _households(folder: Path, seed: int) -> None:
-    _generate_households(folder, seed, generate_county)
-    shutil.copyfile(HOUSEHOLDS, folder / "settings.toml")
-
-
-def _evidence(folder: Path, seed: int) -> None:
-    _generate_households(folder, seed, partial(generate_county, persons=FEW))
-    shutil.copyfile(EVIDENCE, folder / "settings.toml")
-
-
-def _generate_households(folder: Path, seed: int, generate: Callable[..., object]) -> None:
+def _generate_households(generate: Callable[..., object], folder: Path, seed: int) -> None:
     with TemporaryDirectory(dir=folder) as raw:
         generate(raw, seed=seed)
         rehouse(raw, folder / "input", seed=seed)
 
 
-def _supplemental_dhc(folder: Path, seed: int) -> None:
-    _generate_households(folder, seed, generate_county)
-    shutil.copyfile(SUPPLEMENTAL_DHC, folder / "settings.toml")
-
-
-def _tune(folder: Path, seed: int) -> None:
-    (folder / "input").mkdir(exist_ok=True)
-    generate_county(folder / "input", persons=FEW, seed=seed)
-    shutil.copyfile(SEARCH, folder / "settings.toml")
+_generate_few = partial(generate_county, persons=FEW)
 
 
 def _estimate(folder: Path, seed: int) -> None:
@@ -165,9 +96,8 @@ def _estimate(folder: Path, seed: int) -> None:
 
     with TemporaryDirectory(dir=folder) as own:
         office = Path(own)
-        (office / "input").mkdir()
-        generate_county(office / "input", persons=FEW, seed=seed)
-        (office / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+        _generate(_generate_few, office, seed)
+        shutil.copyfile(DEMOS / "topdown.toml", office / "settings.toml")
         init_ledger(office / "ledger.db", WrittenCaps(rho=[DEMO_CAP]), is_listed=False)
         settings = cast(TopdownSettings, TOPDOWN.load(office / "settings.toml"))
         run = prepare(settings, office / "run")
@@ -176,20 +106,12 @@ def _estimate(folder: Path, seed: int) -> None:
         run_in_process(run, waves)
         export_measurements(run, settings, folder / "measurements")
         shutil.copyfile(office / "input" / "grfc.txt", folder / "grfc.txt")
-    shutil.copyfile(PUBLISHED, folder / "settings.toml")
-
-
-def _country(folder: Path, seed: int) -> None:
-    (folder / "input").mkdir(exist_ok=True)
-    generate_country(folder / "input", seed=seed)
-    shutil.copyfile(COUNTRY, folder / "settings.toml")
 
 
 def _detailed_groups(folder: Path, seed: int) -> None:
     generate_specification(folder / "params", states=STATES)
     codes = tuple(read_specification(str(folder / "params")).names)
     generate_persons(folder / "data", codes, persons=60_000, tracts=60, states=STATES, seed=seed)
-    shutil.copyfile(DETAILED_GROUPS, folder / "settings.toml")
 
 
 def _detailed_households(folder: Path, seed: int) -> None:
@@ -199,13 +121,12 @@ def _detailed_households(folder: Path, seed: int) -> None:
     from .running import prepare
 
     state = STATES[0]
-    _generate_households(folder, seed, partial(generate_county, state=state))
+    _generate_households(partial(generate_county, state=state), folder, seed)
     generate_specification(folder / "params", states=(state,), households=True)
     codes = tuple(read_specification(str(folder / "params")).names)
     give_detailed_codes(folder / "input" / "persons.parquet", codes, seed=seed)
-    shutil.copyfile(DETAILED_HOUSEHOLDS, folder / "settings.toml")
     init_ledger(folder / "ledger.db", WrittenCaps(rho=[HOUSEHOLDS_CAP]), is_listed=False)
-    tables = tomllib.loads(DETAILED_HOUSEHOLDS.read_text(encoding="utf-8"))
+    tables = tomllib.loads((DEMOS / "detailed_households.toml").read_text(encoding="utf-8"))
     del tables["input"]["groups"]
     file = folder / "groups.toml"
     file.write_text(tomli_w.dumps(tables), encoding="utf-8")
@@ -224,64 +145,81 @@ def _trips(folder: Path, seed: int) -> None:
     generate_commuters(folder, COMMUTERS, seed=seed)
 
 
-DEMO_COUNTRY = Demo("topdown", "country abroad", "spineflow-country", _country)
+DEMO_COUNTRY = Demo(
+    "topdown",
+    "country abroad",
+    "spineflow-country",
+    partial(_generate, generate_country),
+    "country.toml",
+)
 """The country abroad, whose census its settings declare."""
+
+HOUSED = "county of 30,000 persons in households that fit together"
 
 DEMO_HOUSEHOLDS = Demo(
     "products",
-    "county of 30,000 persons in households that fit together",
+    HOUSED,
     "spineflow-households",
-    _households,
+    partial(_generate_households, generate_county),
+    "households.toml",
     cap="20",
 )
 """Redistricting, housing units and persons of one county."""
 
+
+def _demo(
+    flow: str,
+    what: str,
+    write: Callable[[Path, int], None],
+    settings: str | None,
+    *,
+    spends: bool = True,
+    cap: str = DEMO_CAP,
+) -> Demo:
+    folder = "spineflow-demo" if flow == "topdown" else f"spineflow-{flow}"
+    return Demo(flow, what, folder, write, settings, spends, cap)
+
+
+_county, _few = partial(_generate, generate_county), partial(_generate, _generate_few)
+_housed = partial(_generate_households, generate_county)
+_few_housed = partial(_generate_households, _generate_few)
+
 GENERATED = {
     demo.flow: demo
     for demo in (
-        Demo("topdown", "county of 30,000 persons", "spineflow-demo", _county),
-        Demo(
+        _demo("topdown", "county of 30,000 persons", _county, "topdown.toml"),
+        _demo(
             "detailed-groups",
             "population of 60,000 persons in two states",
-            "spineflow-detailed-groups",
             _detailed_groups,
+            "detailed_groups.toml",
         ),
-        Demo(
+        _demo(
             "detailed-households",
-            "county of 30,000 persons in households that fit together",
-            "spineflow-detailed-households",
+            HOUSED,
             _detailed_households,
+            "detailed_households.toml",
             cap=HOUSEHOLDS_CAP,
         ),
-        Demo(
-            "group-sizes",
-            "nation of two million households in 60 counties",
-            "spineflow-group-sizes",
-            _group_sizes,
-        ),
-        Demo("products", "county of 30,000 persons", "spineflow-products", _products),
-        Demo("tune", f"county of {FEW:,} persons", "spineflow-tune", _tune, spends=False),
-        Demo(
+        _demo("group-sizes", "nation of two million households in 60 counties", _group_sizes, None),
+        _demo("products", "county of 30,000 persons", _county, "products.toml"),
+        _demo("tune", f"county of {FEW:,} persons", _few, "tune.toml", spends=False),
+        _demo(
             "evidence",
             f"county of {FEW:,} persons in households that fit together",
-            "spineflow-evidence",
-            _evidence,
+            _few_housed,
+            "evidence.toml",
             spends=False,
         ),
-        Demo(
+        _demo(
             "estimate",
             f"folder of noisy measurements of a county of {FEW:,} persons",
-            "spineflow-estimate",
             _estimate,
+            "estimate.toml",
             spends=False,
         ),
-        Demo(
-            "supplemental-dhc",
-            "county of 30,000 persons in households that fit together",
-            "spineflow-supplemental-dhc",
-            _supplemental_dhc,
-        ),
-        Demo("trips", "country of 500,000 commuters in 400 towns", "spineflow-trips", _trips),
+        _demo("supplemental-dhc", HOUSED, _housed, "supplemental_dhc.toml"),
+        _demo("trips", "country of 500,000 commuters in 400 towns", _trips, None),
     )
 }
 """The demonstration of every product, by the name of its flow."""
@@ -299,4 +237,6 @@ def write_demo(demo: Demo, folder: Path, *, seed: int = 2020) -> Path:
             # No ledger is kept where others can write.
             folder.chmod(folder.stat().st_mode & ~0o022)
         demo.write(folder, seed)
+        if demo.settings is not None:
+            shutil.copyfile(DEMOS / demo.settings, settings)
     return settings

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
@@ -22,6 +23,7 @@ from prefect.exceptions import UnfinishedRun
 from prefect.futures import PrefectFuture, as_completed
 from prefect.runtime import flow_run
 
+from ..tasks.runs.declared import read_declared
 from ..tasks.runs.errors import SpineflowError
 from ..tasks.runs.timing import stopwatch
 from .cancelling import NO_ANSWER, refuse_if_cancelled
@@ -300,32 +302,7 @@ def sentence_of_rest(seconds: float, now: datetime) -> str:
     return f"About {told} left of the run, until {now + timedelta(seconds=seconds):%H:%M} UTC."
 
 
-SENTENCES = (
-    (r"ingest", "The input was read and meets its rules"),
-    (r"ledger", "The run was charged to the ledger"),
-    (r"(.+) spine", r"The spine of \1 was built"),
-    (r"(.+) constraints", r"What \1 are held to was written"),
-    (r"(.+) spine summary", r"The spine of \1 was summarised"),
-    (r"(.+) prediction", r"What the budget implies for errors of \1 was worked out"),
-    (r"(.+) measure (.+)", r"\1 were measured at \2"),
-    (r"measure", "Noisy measurements were made"),
-    (r"measure (.+)", r"\1 was measured"),
-    (r"(.+) combine (.+)", r"Measurements of \1 were combined at \2"),
-    (r"(.+) estimate (.+)", r"\1 were estimated at \2"),
-    (r"estimate", "Estimates were made"),
-    (r"estimate (.+)", r"\1 was estimated"),
-    (r"(.+) exact loss", r"What the noise of \1 guarantees exactly was worked out"),
-    (r"publish", "The tables of every method were published"),
-    (r"attacks", "Every release was attacked"),
-    (r"margins posterior", "The estimates behind the margins were worked out"),
-    (r"(.+) microdata", r"Microdata of \1 were written"),
-    (r"tables", "Tables were written"),
-    (r"checks", "The result was checked"),
-    (r"release", "The release stands"),
-    (r"accuracy", "The release was compared with the truth, in confidence"),
-    (r"report", "The report was written"),
-    (r"publication", "The release was copied to where the settings say"),
-)
+SENTENCES: Mapping[str, str] = read_declared(Path(__file__).with_name("sentences.toml"))
 """What the log says of a stage by its name; of others, that it has ended."""
 
 
@@ -336,7 +313,7 @@ def sentence_of(stage: str, planned: int, seconds: float) -> str:
     'Persons were measured at County: 4 tasks, 3 s.'
     """
     said = f"Stage {stage!r} has ended"
-    for pattern, words in reversed(SENTENCES):
+    for pattern, words in reversed(tuple(SENTENCES.items())):
         if match := re.fullmatch(pattern, stage):
             said = match.expand(words)
             break

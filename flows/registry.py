@@ -5,49 +5,33 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..tasks.products.registry import OF_ONE_INPUT
+
 if TYPE_CHECKING:
     from prefect import Flow
 
-MODULES = {
-    "topdown": "spineflow.flows.topdown",
-    "estimate": "spineflow.flows.estimate",
-    "detailed-groups": "spineflow.flows.detailed_groups",
-    "detailed-households": "spineflow.flows.detailed_households",
-    "group-sizes": "spineflow.flows.group_sizes",
-    "trips": "spineflow.flows.trips",
-    "supplemental-dhc": "spineflow.flows.supplemental_dhc",
-    "products": "spineflow.flows.products",
-    "design": "spineflow.flows.design",
-    "tune": "spineflow.flows.tune",
-    "evidence": "spineflow.flows.evidence",
-}
-"""Module of every flow: there it stands under its own name, and its stages as `..._stages`."""
-
 TITLES = {
     "topdown": "Census microdata",
+    "estimate": "Estimates from measurements",
     "detailed-groups": "Detailed population groups",
     "detailed-households": "Households by detailed group",
     "group-sizes": "Sizes of groups",
     "trips": "Trips",
     "supplemental-dhc": "People in households",
     "products": "Several products",
-    "estimate": "Estimates from measurements",
     "design": "Design of a budget",
     "tune": "Search for a budget",
     "evidence": "Evidence on protection methods",
 }
 """What the deployment of every flow is called, for people."""
 
+MODULES = {name: f"spineflow.flows.{name.replace('-', '_')}" for name in TITLES}
+"""Module of every flow: there it stands under its own name, and its stages as `..._stages`."""
+
 DEMOS = tuple(name for name in MODULES if name != "design")
 """Flows whose input `spineflow demo` can generate: all that end with a release or a search."""
 
-REPLICATED = (
-    "detailed-groups",
-    "detailed-households",
-    "group-sizes",
-    "trips",
-    "supplemental-dhc",
-)
+REPLICATED = tuple(name for name in OF_ONE_INPUT if name not in ("topdown", "estimate"))
 """Products that `spineflow replicates` can run again and again; topdown has `tune` for that."""
 
 

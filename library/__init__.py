@@ -41,31 +41,6 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = [
-    "Run",
-    "SpineflowError",
-    "budget",
-    "detailed_groups",
-    "detailed_households",
-    "group_sizes",
-    "guarantee",
-    "ledger",
-    "make_ledger",
-    "open_run",
-    "people_in_households",
-    "plot_budget",
-    "plot_errors",
-    "plot_margins",
-    "plot_privacy_curve",
-    "plot_trade_off",
-    "privacy_curve",
-    "read_table",
-    "supplemental_dhc",
-    "topdown",
-    "trade_off",
-    "trips",
-]
-
 _MODULES = {
     "Run": "runs",
     "SpineflowError": "tasks.runs.errors",
@@ -91,6 +66,8 @@ _MODULES = {
     "trips": "mechanisms",
 }
 """Module of every public name."""
+
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:

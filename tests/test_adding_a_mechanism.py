@@ -108,7 +108,7 @@ def test_settings_that_do_not_fit_are_refused(page, privacy, message) -> None:
         ("Outcome", "validation/outcome.py"),
         ("Product", "tasks/products/product.py"),
         ("Charge", "tasks/products/product.py"),
-        ("MODULES", "flows/registry.py"),
+        ("TITLES", "flows/registry.py"),
         ("PRODUCTS", "tasks/products/registry.py"),
         ("PRODUCTS", "tests/test_architecture.py"),
     ],

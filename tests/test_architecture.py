@@ -346,6 +346,7 @@ KNOWS_2020 = (
     "tasks/census/presets/",
     # The Census Edited File: its columns, and the rules on them.
     "tasks/tables/cef_layout.py",
+    "tasks/tables/presets/cef_layout.toml",
     "validation/census/cef_rules.toml",
     # The P.L. 94-171 format that a release is read from as fictional input.
     "tasks/topdown/release/tabulations/input_tables.py",

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 from pydantic import BaseModel
-from spineflow.flows.demo import COUNTRY
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.evidence_settings import CensusEvidenceSettings
 from spineflow.flows.form import PRESET_NAMES
 from spineflow.flows.products_settings import ProductsSettings
@@ -239,7 +239,7 @@ def test_the_reference_of_declared_censuses_is_current_and_whole() -> None:
 
 
 def test_the_settings_of_the_country_are_short_and_accepted(tmp_path: Path) -> None:
-    text = COUNTRY.read_text(encoding="utf-8")
+    text = (DEMOS / "country.toml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 80
     settings_of(tmp_path, text)
 

@@ -6,11 +6,13 @@ the one rule on files that cannot be used: they fail the checks that need them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +68,14 @@ def parse_fraction(text: str) -> Fraction:
     if not isinstance(text, str) or not _FRACTION.fullmatch(text):
         raise UnusableRunFile(f"{text!r} is not a fraction p/q")
     return Fraction(text)
+
+
+def read_json(root: Path, place: Path) -> Any:
+    """What a JSON file of a run holds, `place` being its path from the root."""
+    try:
+        return json.loads((root / place).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UnusableRunFile(f"{place.as_posix()} cannot be read") from None
 
 
 def as_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:

@@ -6,7 +6,6 @@ names that do not exist, levels in no or two groups, relations to universes that
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..runs.declared import read_declared
 from ..tables.formats import TextFormat
 from .agreeing_households import compiled_agreements
 from .agreements import Agreement, Relation, Side
@@ -320,7 +320,7 @@ def preset_census(name: str) -> Census:
     if not file.exists():
         known = ", ".join(sorted(entry.stem for entry in PRESETS.glob("*.toml")))
         raise ValueError(f"names no census {name!r}; there are {known}")
-    table = tomllib.loads(file.read_text(encoding="utf-8"))
+    table = read_declared(file)
     return compiled(CensusDeclaration.model_validate(table))
 
 

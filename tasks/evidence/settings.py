@@ -44,7 +44,15 @@ Reading = Literal["reads as allowed", "reads as forbidden", "unclear"]
 
 
 class ProtectionMethod(Section):
-    """What every method tells of itself; here, of one that changes nothing."""
+    """What every method tells of itself; here, of one that changes nothing.
+
+    A kind of methods that are alike in it sets the constant, another the property.
+    """
+
+    IS_RANDOM: ClassVar[bool] = False
+    READING: ClassVar[Reading] = "reads as allowed"
+    GUARANTEE: ClassVar[str] = "none stated"
+    INVARIANTS: ClassVar[str] = "all counts"
 
     @property
     def strengths(self) -> tuple[str, ...]:
@@ -54,22 +62,22 @@ class ProtectionMethod(Section):
     @property
     def is_random(self) -> bool:
         """Whether several draws differ."""
-        return False
+        return self.IS_RANDOM
 
     @property
     def reading(self) -> Reading:
         """What is reported of it; see `Reading`."""
-        return "reads as allowed"
+        return self.READING
 
     @property
     def guarantee(self) -> str:
         """What is promised whatever an attacker knows."""
-        return "none stated"
+        return self.GUARANTEE
 
     @property
     def invariants(self) -> str:
         """What is published as it is."""
-        return "all counts"
+        return self.INVARIANTS
 
 
 class Nothing(ProtectionMethod):
@@ -132,6 +140,8 @@ class Coarsening(ProtectionMethod):
 class Suppression(ProtectionMethod):
     """Small counts, or tables of small areas, are withheld."""
 
+    INVARIANTS: ClassVar[str] = "all counts that are published"
+
     kind: Literal["suppression"]
     how: Literal["cells", "tables"] = "cells"
     """cells: counts from 1 to below the threshold, and the secondary cells that would tell them;
@@ -144,14 +154,15 @@ class Suppression(ProtectionMethod):
         """By threshold."""
         return tuple(f"threshold {threshold}" for threshold in self.thresholds)
 
-    @property
-    def invariants(self) -> str:
-        """What is published as it is."""
-        return "all counts that are published"
-
 
 class Swapping(ProtectionMethod):
     """Pairs of like households exchange their areas before anything is counted."""
+
+    IS_RANDOM: ClassVar[bool] = True
+    READING: ClassVar[Reading] = "reads as forbidden"
+    INVARIANTS: ClassVar[str] = (
+        "households by size and by number of those who must agree, in every area"
+    )
 
     kind: Literal["swapping"]
     how: Literal["american", "european"] = "american"
@@ -167,24 +178,13 @@ class Swapping(ProtectionMethod):
         """By rate."""
         return tuple(f"{float(rate):.3g} of households" for rate in self.rates)
 
-    @property
-    def is_random(self) -> bool:
-        """Whether several draws differ."""
-        return True
-
-    @property
-    def reading(self) -> Reading:
-        """As reports have it."""
-        return "reads as forbidden"
-
-    @property
-    def invariants(self) -> str:
-        """What is published as it is."""
-        return "households by size and by number of those who must agree, in every area"
-
 
 class CellKeys(ProtectionMethod):
     """Noise from a perturbation table that the records of a cell fix."""
+
+    IS_RANDOM: ClassVar[bool] = True
+    READING: ClassVar[Reading] = "unclear"
+    INVARIANTS: ClassVar[str] = "zeros"
 
     kind: Literal["cell_keys"]
     largest: int = Field(default=5, ge=1, le=50)
@@ -215,24 +215,16 @@ class CellKeys(ProtectionMethod):
             (self.monotone,),
         )
 
-    @property
-    def is_random(self) -> bool:
-        """Whether several draws differ."""
-        return True
-
-    @property
-    def reading(self) -> Reading:
-        """As reports have it."""
-        return "unclear"
-
-    @property
-    def invariants(self) -> str:
-        """What is published as it is."""
-        return "zeros"
-
 
 class DifferentialPrivacy(ProtectionMethod):
     """Releases of the product, which its settings describe."""
+
+    IS_RANDOM: ClassVar[bool] = True
+    GUARANTEE: ClassVar[str] = (
+        "zero-concentrated differential privacy with the rho named, of one changed record"
+    )
+    READING: ClassVar[Reading] = "reads as forbidden"
+    INVARIANTS: ClassVar[str] = "those that the census declares"
 
     kind: Literal["differential_privacy"]
     estimator: Literal["topdown", "full_information", "block_by_block"] = "topdown"
@@ -243,26 +235,6 @@ class DifferentialPrivacy(ProtectionMethod):
     def strengths(self) -> tuple[str, ...]:
         """By rho."""
         return tuple(f"rho {float(rho):.3g}" for rho in self.rho) or ("rho as set",)
-
-    @property
-    def is_random(self) -> bool:
-        """Whether several draws differ."""
-        return True
-
-    @property
-    def guarantee(self) -> str:
-        """What is promised."""
-        return "zero-concentrated differential privacy with the rho named, of one changed record"
-
-    @property
-    def reading(self) -> Reading:
-        """As reports have it."""
-        return "reads as forbidden"
-
-    @property
-    def invariants(self) -> str:
-        """What is published as it is."""
-        return "those that the census declares"
 
 
 Method = Annotated[

@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import read_record, replacing
+from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
 from .digests import INPUT_DIGESTS, InputDigest, digest_of_table
@@ -95,6 +97,21 @@ def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
             f"{Path(path).name} is new among the files of the input since this run read them, "
             f"by {record}; take it out, or start a new run with another --run-dir."
         )
+
+
+def ingested_once(
+    run: RunDirectory,
+    settings: ProductSettings,
+    path: Path,
+    ingest: Callable[[RunDirectory, Any], object],
+) -> Made:
+    """What an ingest makes, `path` being what it writes last, unless that is there; raises as
+    `ingest`, and as `refuse_changed_input` where it is."""
+    if path.exists():
+        refuse_changed_input(run, settings)
+        return found(path, whole_digests(run))
+    ingest(run, settings)
+    return made(path, whole_digests(run))
 
 
 def local_files(settings: ProductSettings) -> dict[str, list[int]]:

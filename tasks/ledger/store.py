@@ -46,108 +46,11 @@ _APPLICATION_ID_AT = 68
 """Where SQLite has it in a file."""
 BUSY_SECONDS = 120
 
-_LAYOUTS = (
-    """
-    CREATE TABLE ledger (key_fingerprint TEXT NOT NULL);
-    CREATE TABLE datasets (
-        name TEXT PRIMARY KEY,
-        cap TEXT                  -- bounded zCDP rho as p/q; null: the ledger's own
-    );
-    CREATE TABLE inputs (
-        digest TEXT PRIMARY KEY,
-        dataset TEXT NOT NULL REFERENCES datasets (name)
-    );
-    CREATE TABLE published (
-        run_id TEXT NOT NULL,
-        name TEXT NOT NULL,
-        digest TEXT NOT NULL,
-        PRIMARY KEY (run_id, name)
-    );
-    CREATE TABLE draws (
-        run_id TEXT NOT NULL,
-        name TEXT NOT NULL,
-        dataset TEXT NOT NULL REFERENCES datasets (name),
-        product TEXT NOT NULL,
-        mechanism TEXT NOT NULL,
-        definition TEXT NOT NULL,
-        parameter TEXT NOT NULL,
-        neighbors TEXT NOT NULL,
-        delta TEXT NOT NULL,
-        bounded_factor TEXT NOT NULL,
-        bounded_rho TEXT NOT NULL,
-        inputs TEXT NOT NULL,
-        charged_at TEXT NOT NULL,
-        PRIMARY KEY (run_id, name)
-    );
-    """,
-    """
-    ALTER TABLE ledger ADD COLUMN sequence INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE ledger ADD COLUMN state TEXT NOT NULL DEFAULT '';
-    ALTER TABLE ledger ADD COLUMN state_before TEXT NOT NULL DEFAULT '';
-    ALTER TABLE ledger ADD COLUMN cap TEXT;           -- of datasets without one of their own
-    ALTER TABLE ledger ADD COLUMN delta_cap TEXT;
-    ALTER TABLE datasets ADD COLUMN delta_cap TEXT;
-    ALTER TABLE draws ADD COLUMN n_values INTEGER;    -- noisy values charged, or null
-    ALTER TABLE published ADD COLUMN draw TEXT;
-    ALTER TABLE published ADD COLUMN n_values INTEGER NOT NULL DEFAULT 0;
-    CREATE INDEX draws_of_dataset ON draws (dataset);
-    CREATE TABLE conditions (                         -- files that decide a run's draws
-        run_id TEXT NOT NULL,
-        name TEXT NOT NULL,
-        digest TEXT NOT NULL,
-        PRIMARY KEY (run_id, name)
-    );
-    CREATE TABLE noise (                              -- every parameter that was charged
-        run_id TEXT NOT NULL,
-        draw TEXT NOT NULL,
-        part TEXT NOT NULL,
-        mechanism TEXT NOT NULL,
-        parameter TEXT NOT NULL,
-        PRIMARY KEY (run_id, draw, part, mechanism, parameter)
-    );
-    CREATE TABLE directories (                        -- the one directory that may draw
-        run_id TEXT PRIMARY KEY,
-        identity TEXT NOT NULL
-    );
-    CREATE TABLE claims (                             -- files being drawn, not yet published
-        run_id TEXT NOT NULL,
-        name TEXT NOT NULL,
-        token TEXT NOT NULL,
-        claimed_at TEXT NOT NULL,
-        PRIMARY KEY (run_id, name)
-    );
-    """,
-    """
-    ALTER TABLE directories ADD COLUMN folder TEXT;   -- where it was when it was last charged
-    """,
-    """
-    CREATE TABLE joined (                             -- ledgers whose rows are here
-        key_fingerprint TEXT PRIMARY KEY,
-        path TEXT NOT NULL,
-        joined_at TEXT NOT NULL
-    );
-    CREATE TABLE joined_runs (                        -- runs whose files have digests of theirs
-        run_id TEXT PRIMARY KEY,
-        key_fingerprint TEXT NOT NULL
-    );
-    CREATE TABLE joined_to (                          -- where the rows of this one are
-        path TEXT NOT NULL,
-        key_fingerprint TEXT NOT NULL
-    );
-    """,
-    """
-    ALTER TABLE ledger ADD COLUMN epsilon_cap TEXT;   -- of datasets without one of their own
-    ALTER TABLE datasets ADD COLUMN epsilon_cap TEXT;
-    ALTER TABLE draws ADD COLUMN after_results INTEGER;  -- charged when some were published
-    CREATE TABLE curves (                             -- what the privacy curve is worked out from
-        run_id TEXT NOT NULL,
-        draw TEXT NOT NULL,
-        curve TEXT NOT NULL,
-        PRIMARY KEY (run_id, draw)
-    );
-    """,
+_LAYOUTS = tuple(
+    path.read_text(encoding="utf-8")
+    for path in sorted(Path(__file__).parent.glob("layouts/*.sql"), key=lambda path: int(path.stem))
 )
-"""What each layout adds to the one before it; the last is this version's."""
+"""What each layout adds to the one before it, as `layouts/` has it; the last is this version's."""
 
 LAYOUT = len(_LAYOUTS)
 

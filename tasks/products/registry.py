@@ -30,15 +30,7 @@ PRODUCTS: Mapping[str, str] = {
 }
 """Module and name of every product within the package."""
 
-OF_ONE_INPUT = (
-    "topdown",
-    "estimate",
-    "detailed-groups",
-    "detailed-households",
-    "group-sizes",
-    "trips",
-    "supplemental-dhc",
-)
+OF_ONE_INPUT = tuple(name for name, place in PRODUCTS.items() if place.startswith("tasks."))
 """Products that release something of one input."""
 
 TOGETHER = {

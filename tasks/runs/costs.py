@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from .declared import read_declared
 
 
 @dataclass(frozen=True)
@@ -19,31 +22,9 @@ class Rate:
     again: bool = False
 
 
-RATES: Mapping[str, Rate] = {
-    "read addresses": Rate(10.0, 0.0),
-    "count persons": Rate(0.9, 0.0),
-    "ingest": Rate(7.0, 11.7),
-    "build spine": Rate(0.1, 5.3),
-    "charge ledger": Rate(0.05, 1.0, again=True),
-    "constrain": Rate(0.2, 4.2),
-    "measure": Rate(0.03, 0.066),
-    "estimate": Rate(0.04, 71.0),
-    "combine": Rate(0.04, 21.0),
-    "write microdata": Rate(0.2, 26.0),
-    "write tables": Rate(1.0, 33.0),
-    "exact loss": Rate(4.0, 0.0),
-    "keep estimates": Rate(0.3, 80.0),
-    "write margin piece": Rate(0.3, 220.0),
-    "write margins": Rate(2.0, 250.0),
-    "predict errors": Rate(0.5, 6.0),
-    "compare piece": Rate(1.0, 39.0),
-    "accuracy": Rate(0.5, 43.0, again=True),
-    "check piece": Rate(0.1, 70.0),
-    "check": Rate(0.1, 200.0, again=True),
-    "release": Rate(0.2, 10.5, again=True),
-    "summarise spine": Rate(0.1, 5.5),
-    "report": Rate(0.4, 0.35, again=True),
-}
+_DECLARED = read_declared(Path(__file__).parent / "presets" / "rates.toml")
+
+RATES: Mapping[str, Rate] = {step: Rate(**told) for step, told in _DECLARED.items()}
 """By step, of a fiftieth and the whole of a generated nation.
 
 `.venv/bin/python -m benchmarks.rates RUN_DIR ...` fits them to finished runs; where those have no

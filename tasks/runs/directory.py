@@ -421,6 +421,10 @@ def settings_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+SOURCES = ("*.py", "*_rules.toml", "presets/*", "layouts/*.sql")
+"""What code is made of: sources, and the declarations beside them that decide what is made."""
+
+
 @cache
 def code_version() -> str:
     """Hash of the sources of every package that decides a result."""
@@ -428,7 +432,7 @@ def code_version() -> str:
     digest = hashlib.sha256()
     for package in ("flows", "geography", "tasks", "validation"):
         folder = root / package
-        for source in sorted([*folder.rglob("*.py"), *folder.rglob("presets/*.toml")]):
+        for source in sorted(path for of in SOURCES for path in folder.rglob(of)):
             digest.update(source.relative_to(root).as_posix().encode())
             digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

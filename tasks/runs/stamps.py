@@ -8,10 +8,12 @@ that the file lies in, whose `NOT PRIVATE.txt` is there before everything else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from .files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY, replacing
@@ -47,3 +49,31 @@ def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
     table = table.replace_schema_metadata(stamped(table.schema, stamp_at(path)).metadata)
     with replacing(path) as part:
         pq.write_table(table, part, **options)
+
+
+def write_text_and_parquet(
+    stem: Path,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    is_private: bool,
+    is_quoted: bool = True,
+) -> None:
+    """Write rows as `stem`.csv, comma-delimited under a header, and as `stem`.parquet, stamped if
+    they are not private; texts are quoted where they must be, unless nothing `is_quoted`."""
+    options = pyarrow.csv.WriteOptions(
+        include_header=False, quoting_style="needed" if is_quoted else "none"
+    )
+    of_parquet = schema.with_metadata(None if is_private else stamp(is_private=False))
+    with (
+        replacing(stem.with_suffix(".csv")) as text_part,
+        replacing(stem.with_suffix(".parquet")) as parquet_part,
+        text_part.open("wb") as sink,
+        pq.ParquetWriter(parquet_part, of_parquet, compression="zstd") as parquet_writer,
+    ):
+        header = "" if is_private else f"# {NOT_PRIVATE}\n"
+        sink.write((header + ",".join(schema.names) + "\n").encode())
+        with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as text_writer:
+            for batch in batches:
+                parquet_writer.write_batch(batch)
+                text_writer.write_batch(batch)

@@ -28,7 +28,7 @@ from prefect.settings import (
 )
 from pydantic import ValidationError
 from spineflow.flows.cli import main
-from spineflow.flows.demo import SETTINGS
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.form import SettingsForm, TopdownForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
 from spineflow.tasks.ledger.caps import set_default_cap
@@ -168,7 +168,9 @@ def run_deployment(server: dict[str, str], name: str, parameters: dict) -> dict:
 @pytest.mark.slow
 def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
-    text = SETTINGS.replace("input/", f"{county}/") + "[release]\nmargins = false\n"
+    text = (DEMOS / "topdown.toml").read_text().replace(
+        "input/", f"{county}/"
+    ) + "[release]\nmargins = false\n"
     settings.write_text(text, encoding="utf-8")
     api = server["PREFECT_API_URL"]
     ledger = open_ledger(tmp_path / "ledger.db")

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.demo import HOUSEHOLDS
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.products import rewritten
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.tasks.runs.directory import RunDirectory
@@ -26,7 +26,7 @@ from spineflow.tasks.topdown.ingest.generate_households import rehouse
 def test_persons_and_households_become_one_population(tmp_path: Path) -> None:
     generate_county(tmp_path / "raw", persons=500, seed=3, state="35")
     rehouse(tmp_path / "raw", tmp_path / "input", seed=4)
-    text = HOUSEHOLDS.read_text(encoding="utf-8")
+    text = (DEMOS / "households.toml").read_text(encoding="utf-8")
     file, run = tmp_path / "settings.toml", tmp_path / "run"
     text = text.replace('ledger = "ledger.db"', 'seed = 5\n[release]\npublish_to = "published"')
     file.write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.demo import SETTINGS
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.runners import local_cluster
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.directory import RunDirectory
@@ -57,7 +57,9 @@ def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None
     """
     distributed = pytest.importorskip("distributed")
     settings = tmp_path / "settings.toml"
-    settings.write_text(SETTINGS.replace("input/", f"{county}/"), encoding="utf-8")
+    settings.write_text(
+        (DEMOS / "topdown.toml").read_text().replace("input/", f"{county}/"), encoding="utf-8"
+    )
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:

@@ -10,7 +10,7 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from spineflow.flows.demo import SETTINGS
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
@@ -21,7 +21,9 @@ def warm() -> None:
     with tempfile.TemporaryDirectory(prefix="spineflow-warm-") as name:
         folder = Path(name)
         generate_county(folder / "input", persons=FEWEST_PERSONS, seed=1)
-        (folder / "settings.toml").write_text(SETTINGS + "[release]\nmargins = false\n")
+        (folder / "settings.toml").write_text(
+            (DEMOS / "topdown.toml").read_text() + "[release]\nmargins = false\n"
+        )
         settings = PRODUCT.load(folder / "settings.toml")
         run_stages_here(PRODUCT, prepare(settings, folder / "run"), settings)
 

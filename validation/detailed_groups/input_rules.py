@@ -1,4 +1,5 @@
-"""What persons and geography must satisfy for detailed race and ethnicity groups, declared once.
+"""What persons and geography must satisfy for detailed race and ethnicity groups, as
+`input_rules.toml` declares it.
 
 The rules are of the kind of `validation.rules`, on the distinct values of evidence columns.
 They hold for the rows of the states that are tabulated; rows of other states are left out before.
@@ -6,8 +7,12 @@ They hold for the rows of the states that are tabulated; rows of other states ar
 
 from __future__ import annotations
 
-from ..census.input_rules import OLDEST_AGE
+from pathlib import Path
+
+from ..rule_files import RuleFile
 from ..rules import Rule
+
+_FILE = RuleFile.read(Path(__file__).with_suffix(".toml"))
 
 NO_CODE = "Null"
 """What stands in QRACE2 to QRACE8 where a person has fewer race codes, in the production layout."""
@@ -15,10 +20,6 @@ NO_CODE = "Null"
 RACE_COLUMNS = tuple(f"QRACE{number}" for number in range(1, 9))
 ETHNICITY_COLUMN = "QSPAN"
 CODES_FILE = "race-and-ethnicity-codes.txt"
-
-SEXES = ("1", "2")
-CENRACE_CODES = tuple(str(code) for code in range(1, 64))
-AGES = tuple(str(age) for age in range(OLDEST_AGE + 1))
 
 GEOGRAPHY_WIDTHS = {
     "TABBLKST": 2,
@@ -38,25 +39,9 @@ def production_rules() -> tuple[Rule, ...]:
     return (
         *(_digits("geography", name, width) for name, width in GEOGRAPHY_WIDTHS.items()),
         *(_digits("persons", name, width) for name, width in PERSON_WIDTHS.items()),
-        _in_set("QAGE", AGES, f"a whole number from 0 to {OLDEST_AGE}"),
-        _in_set("QSEX", SEXES, "1 or 2"),
-        _in_set("CENRACE", CENRACE_CODES, "a code from 01 to 63"),
-        _in_set("HOUSEHOLDER", ("True", "False"), "True or False"),
+        *_FILE.of("persons"),
         *code_rules(no_code=NO_CODE),
-        _never(
-            "geography",
-            "TABBLK",
-            "repeated_block",
-            "every block (state, county, tract, block) must occur once",
-            "remove the duplicate blocks",
-        ),
-        _never(
-            "persons",
-            "TABBLK",
-            "person_in_unknown_block",
-            "the block of every person must be in the geography",
-            "add the blocks to the geography, or correct the persons",
-        ),
+        *_FILE.of("blocks"),
     )
 
 
@@ -65,48 +50,31 @@ def code_rules(*, no_code: str | None) -> tuple[Rule, ...]:
 
     `no_code` is what stands in QRACE2 to QRACE8 where there is none; None for a blank.
     """
+    optional = "code_or_blank" if no_code is None else "code_or_word"
     columns = (*RACE_COLUMNS, ETHNICITY_COLUMN)
-    unless = "blank" if no_code is None else no_code
-    return (
-        *(_code(name, no_code, may_be_none=name in RACE_COLUMNS[1:]) for name in columns),
-        *(
-            _never(
-                "persons",
-                name,
-                unknown_code(name),
-                f"every code in {name} must be one of {CODES_FILE}",
-                "correct the column, or add the codes to the specification",
-            )
-            for name in columns
-        ),
-        _never(
-            "persons",
-            "QRACE2",
-            "race_code_after_none",
-            f"no race code may follow a {unless} one in QRACE1 to QRACE8",
-            "move the codes of each person to the first columns",
-        ),
+    valid = (
+        _FILE.one(
+            optional if name in RACE_COLUMNS[1:] else "code",
+            column=name,
+            lower=name.lower(),
+            word=no_code,
+        )
+        for name in columns
     )
-
-
-HOUSEHOLD_TENURE = "tenure_of_household"
-"""Name of the evidence of TEN of the units that have a household."""
+    known = (
+        _FILE.one("known_code", column=name, unknown_code=unknown_code(name), file=CODES_FILE)
+        for name in columns
+    )
+    return (*valid, *known, _FILE.one("codes_first", none=no_code or "blank"))
 
 
 def household_rules() -> tuple[Rule, ...]:
     """The rules on the units of households."""
-    return (
-        Rule(
-            name="ten_is_valid",
-            suite="units",
-            table="units",
-            column="TEN",
-            evidence=HOUSEHOLD_TENURE,
-            statement="TEN must be 1, 2, 3 or 4 in every unit with a household",
-            remedy="correct the column",
-            allowed=("1", "2", "3", "4"),
-        ),
-    )
+    return _FILE.of("units")
+
+
+HOUSEHOLD_TENURE = household_rules()[0].evidence
+"""Name of the evidence of TEN of the units that have a household."""
 
 
 def unknown_code(column: str) -> str:
@@ -114,59 +82,5 @@ def unknown_code(column: str) -> str:
     return f"unknown_code_in_{column.lower()}"
 
 
-def _code(column: str, no_code: str | None, *, may_be_none: bool) -> Rule:
-    what = "a code of four digits, the first not 0"
-    pattern = "[1-9][0-9]{3}"
-    if may_be_none:
-        what = f"{'blank' if no_code is None else no_code} or {what}"
-        pattern = pattern if no_code is None else f"{pattern}|{no_code}"
-    return Rule(
-        name=f"{column.lower()}_is_valid",
-        suite="persons",
-        table="persons",
-        column=column,
-        evidence=column,
-        statement=f"{column} must be {what}, in every row",
-        remedy="correct the column",
-        pattern=pattern,
-        may_be_blank=may_be_none and no_code is None,
-    )
-
-
-def _in_set(column: str, allowed: tuple[str, ...], what: str) -> Rule:
-    return Rule(
-        name=f"{column.lower()}_is_valid",
-        suite="persons",
-        table="persons",
-        column=column,
-        evidence=column,
-        statement=f"{column} must be {what} in every row",
-        remedy="correct the column",
-        allowed=allowed,
-    )
-
-
 def _digits(table: str, column: str, width: int) -> Rule:
-    return Rule(
-        name=f"{column.lower()}_is_valid",
-        suite=table,
-        table=table,
-        column=column,
-        evidence=column,
-        statement=f"{column} must be {width} digits in every row",
-        remedy="fill the column, with leading zeros",
-        pattern=f"[0-9]{{{width}}}",
-    )
-
-
-def _never(table: str, column: str, evidence: str, statement: str, remedy: str) -> Rule:
-    return Rule(
-        name=f"no_{evidence}",
-        suite="cross_table",
-        table=table,
-        column=column,
-        evidence=evidence,
-        statement=statement,
-        remedy=remedy,
-        allowed=(False,),
-    )
+    return _FILE.one("digits", table=table, column=column, lower=column.lower(), width=width)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
+from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
 from ..run_files import parse_fraction
 from .universe import ExpectedLevel, ExpectedRun
@@ -21,16 +21,9 @@ def noise_variance(loss: Fraction, stability: int, *, is_pure: bool) -> float:
     The geometric's is 2 r / (1 - r)^2 with r = exp(-loss / s). The discrete Gaussian's is a sum;
     from sigma^2 = 30 on it is sigma^2 to within the accuracy of a float.
     """
-    rate = float(loss) / stability
     if is_pure:
-        return 1 / (2 * math.sinh(rate / 2) ** 2)
-    sigma_squared = 1 / (2 * rate)
-    if sigma_squared > 30:
-        return sigma_squared
-    values = range(1, 300)
-    weights = [math.exp(-rate * x * x) for x in values]
-    moment = math.fsum(w * x * x for w, x in zip(weights, values, strict=True))
-    return 2 * moment / (1 + 2 * math.fsum(weights))
+        return laplace_variance(stability / loss)
+    return gaussian_variance(stability / (2 * loss))
 
 
 def check_noise(

@@ -15,8 +15,6 @@ Gaussian noise to rho. Levels with the same regions are one query, and may be me
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,8 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
-from ..run_files import UnusableRunFile
+from ..run_files import UnusableRunFile, read_json
 
 HIERARCHY = Path("hierarchy")
 MEASUREMENTS = Path("measurements") / "groups"
@@ -71,10 +70,7 @@ class Promise:
 
 def read_plan(root: Path) -> dict[str, Any]:
     """The plan of a run; raises UnusableRunFile."""
-    try:
-        return json.loads((root / HIERARCHY / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise UnusableRunFile("hierarchy/plan.json cannot be read") from None
+    return read_json(root, HIERARCHY / "plan.json")
 
 
 def check_plan(root: Path, promise: Promise, failures: Failures) -> None:
@@ -114,10 +110,10 @@ def check_measurements(root: Path, failures: Failures) -> None:
         spent, variance = "inf", 0.0
         if level["scale"] is not None:
             spent = str(Fraction(plan["epsilon"]) * Fraction(level["share"]))
-            variance = _laplace_variance(Fraction(level["scale"]))
+            variance = laplace_variance(Fraction(level["scale"]))
         elif level.get("sigma_squared") is not None:
             spent = str(Fraction(plan["rho"]) * Fraction(level["share"]))
-            variance = _gaussian_variance(Fraction(level["sigma_squared"]))
+            variance = gaussian_variance(Fraction(level["sigma_squared"]))
         if table["plb"].unique().to_pylist() != [spent]:
             failures.add(f"the measurements of {where} do not cost {spent}")
         if not np.allclose(table["variance"].to_numpy(), variance, rtol=1e-9, atol=0):
@@ -219,16 +215,3 @@ def _largest_changes(promise: Promise, plan: dict[str, Any], n_regions: int) -> 
         return [1, 1, 1, 1] if promise.rho is None else [2, 1, 1]
     entries = promise.quantity * (n_regions if vector.startswith("chained") else 1)
     return [1] * entries * (2 if promise.bounded else 1)
-
-
-def _gaussian_variance(sigma_squared: Fraction) -> float:
-    """Variance of P(x) proportional to exp(-x^2 / (2 sigma^2)) on the integers."""
-    if sigma_squared > 100:
-        return float(sigma_squared)
-    weights = [math.exp(-(x**2) / (2 * float(sigma_squared))) for x in range(1, 500)]
-    return 2 * math.fsum(x**2 * w for x, w in enumerate(weights, 1)) / (1 + 2 * math.fsum(weights))
-
-
-def _laplace_variance(scale: Fraction) -> float:
-    """Variance of P(x) proportional to exp(-|x| / scale) on the integers: 2 q / (1 - q)^2."""
-    return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2

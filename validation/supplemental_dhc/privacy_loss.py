@@ -10,7 +10,6 @@ norm; numbers of households, which read the units alone, by 2.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,8 +20,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..noise import gaussian_variance
 from ..outcome import Failures
-from ..run_files import UnusableRunFile
+from ..run_files import UnusableRunFile, read_json
 
 GEOGRAPHY = Path("geography")
 MEASUREMENTS = Path("measurements") / "people_in_households"
@@ -59,10 +59,7 @@ class Promise:
 
 def read_plan(root: Path) -> dict[str, Any]:
     """The plan of a run; raises UnusableRunFile."""
-    try:
-        return json.loads((root / GEOGRAPHY / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise UnusableRunFile("geography/plan.json cannot be read") from None
+    return read_json(root, GEOGRAPHY / "plan.json")
 
 
 def regions_by_level(root: Path) -> dict[str, list[str]]:
@@ -144,16 +141,12 @@ def check_measurements(root: Path, failures: Failures) -> None:
             if not pc.all(pc.equal(pc.list_value_length(rows["value"]), n_values)).as_py():
                 failures.add(f"{name} of {level} does not have {n_values} values")
             noise = query["sigma_squared"]
-            spent, variance = ("inf", 0.0) if noise is None else (query["rho"], _variance(noise))
+            spent, variance = (
+                ("inf", 0.0)
+                if noise is None
+                else (query["rho"], gaussian_variance(Fraction(noise)))
+            )
             if rows["plb"].unique().to_pylist() != [spent]:
                 failures.add(f"{name} of {level} does not cost {spent}")
             if not np.allclose(rows["variance"].to_numpy(), variance, rtol=1e-9, atol=0):
                 failures.add(f"{name} of {level} does not have the variance of its noise")
-
-
-def _variance(sigma_squared: str) -> float:
-    """Variance of the discrete Gaussian, by summing its terms."""
-    sigma = float(Fraction(sigma_squared)) ** 0.5
-    reach = np.arange(-int(40 * sigma) - 40, int(40 * sigma) + 41, dtype=float)
-    weight = np.exp(-(reach**2) / (2 * sigma**2))
-    return float((weight * reach**2).sum() / weight.sum())

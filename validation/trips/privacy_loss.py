@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
 from .run_files import TripsTree, level_paths
 
@@ -140,14 +141,8 @@ def _largest_nodes(tree: TripsTree, level: int, n: int) -> list[int]:
 
 def _variance(tree: TripsTree, level: int, loss: Fraction, expected: ExpectedTrips) -> float:
     if expected.threshold is not None:
-        ratio = math.exp(-float(loss / _most_trips(expected)))
-        return 2 * ratio / (1 - ratio) ** 2
-    sigma_squared = squared_sensitivity(tree, level, expected) / (2 * loss)
-    if sigma_squared > 100:
-        return float(sigma_squared)
-    weights = [math.exp(-(x**2) / (2 * float(sigma_squared))) for x in range(1, 1000)]
-    second = 2 * math.fsum(x**2 * weight for x, weight in enumerate(weights, 1))
-    return second / (1 + 2 * math.fsum(weights))
+        return laplace_variance(_most_trips(expected) / loss)
+    return gaussian_variance(squared_sensitivity(tree, level, expected) / (2 * loss))
 
 
 def _most_trips(expected: ExpectedTrips) -> Fraction:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ...ledger.identity import refuse_changed_input
@@ -10,6 +11,7 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..paths import (
+    Shard,
     counts_file,
     household_file,
     measured_file,
@@ -51,16 +53,8 @@ def count(
     run: RunDirectory, _settings: DetailedGroupsSettings, region_type: str, level: int
 ) -> Made:
     """Count the persons of every group of a level, in confidence, unless all are measured."""
-    path = counts_file(run, region_type, level)
-    of_level = [
-        shard
-        for shard in read_shards(run)
-        if (shard.region_type, shard.level) == (region_type, level)
-    ]
-    if path.exists() or all(measured_file(run, shard).exists() for shard in of_level):
-        return found(path)
-    tabulate(run, region_type, level)
-    return made(path)
+    files = [measured_file(run, shard) for shard in _shards_of(run, region_type, level)]
+    return _counted(run, region_type, level, files)
 
 
 @step("ingest detailed households", DetailedHouseholdsSettings, run_name="ingest")
@@ -74,15 +68,25 @@ def count_households(
     run: RunDirectory, settings: DetailedHouseholdsSettings, region_type: str, level: int
 ) -> Made:
     """Count the households of every group of a level, in confidence, unless all are measured."""
-    path, key = counts_file(run, region_type, level), (region_type, level)
     parameters = run_parameters(run, settings)
     files = [
         household_file(run, name, shard)
         for name in parameters.of
-        for shard in read_shards(run)
-        if (shard.region_type, shard.level) == key and parameters.measures(name, *key)
+        if parameters.measures(name, region_type, level)
+        for shard in _shards_of(run, region_type, level)
     ]
-    if path.exists() or all(file.exists() for file in files):
+    return _counted(run, region_type, level, files)
+
+
+def _shards_of(run: RunDirectory, region_type: str, level: int) -> list[Shard]:
+    key = (region_type, level)
+    return [shard for shard in read_shards(run) if (shard.region_type, shard.level) == key]
+
+
+def _counted(run: RunDirectory, region_type: str, level: int, measured: Sequence[Path]) -> Made:
+    """The counts of a level, unless they are there or all files of it are `measured`."""
+    path = counts_file(run, region_type, level)
+    if path.exists() or all(file.exists() for file in measured):
         return found(path)
     tabulate(run, region_type, level)
     return made(path)

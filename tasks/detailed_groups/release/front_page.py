@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from ...pages.document import Section
+from ...pages.document import NONE, Section, Table
 from ...products.reports import Overview, bars_panel, first_rows
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
@@ -70,10 +70,7 @@ def _errors(accuracy: pd.DataFrame) -> Section:
     used = accuracy[(accuracy["shown"] > 0) & accuracy["mean_absolute_error"].notna()]
     if used.empty:
         return Section(title, ("No group is shown.",))
-    labels, errors = [], []
-    for (region_type, level), rows in used.groupby(["region_type", "level"], sort=False):
-        labels.append(shown_level(str(region_type), int(level)))
-        errors.append(float(np.average(rows["mean_absolute_error"], weights=rows["shown"])))
+    labels, errors = mean_errors(used, "mean_absolute_error", "shown")
     return bars_panel(
         title,
         "Mean absolute error of the total of a group that is shown, by population group level.",
@@ -93,4 +90,34 @@ def _implied(figures: Sequence[LevelFigures], parameters: MechanismParameters) -
         [shown_level(item.region_type, item.level) for item in figures],
         {"margin": [float(item.margin) for item in figures]},
         value_label=f"margin of error, {percent} % (persons)",
+    )
+
+
+def mean_errors(accuracy: pd.DataFrame, column: str, weight: str) -> tuple[list[str], list[float]]:
+    """Population group levels, and the means of a column at each, weighted by another."""
+    labels, errors = [], []
+    for (region_type, level), rows in accuracy.groupby(["region_type", "level"], sort=False):
+        labels.append(shown_level(str(region_type), int(level)))
+        errors.append(float(np.average(rows[column], weights=rows[weight])))
+    return labels, errors
+
+
+def accuracy_section(accuracy: pd.DataFrame, columns: Mapping[str, str]) -> Section:
+    """The errors of every level and table; `columns` are figures with their headers."""
+    rows = tuple(
+        (
+            row["region_type"],
+            int(row["level"]),
+            row["table"],
+            *(NONE if pd.isna(row[name]) else row[name] for name in columns),
+        )
+        for row in accuracy.to_dict("records")
+    )
+    headers = ("region type", "level", "table", *columns.values())
+    return Section(
+        "Accuracy",
+        (
+            "Differences between the release and the input, which is not confidential.",
+            Table(headers, rows, columns["mean_absolute_error"]),
+        ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ...pages.document import NONE, Block, Document, Section, Table
+from ...pages.document import Block, Document, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts, exact_section
 from ...products.privacy_curves import exact_figures
 from ...products.reports import Overview, bars_panel, first_rows, report_document
@@ -16,12 +16,19 @@ from ..ingest.ingest import run_specification
 from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters, household_plan, tabulation_plan
 from ..workload.wanted_margins import shown_percent
-from .front_page import shown_level
+from .front_page import accuracy_section, mean_errors, shown_level
 from .household_budget import HouseholdFigures, curves_of, household_figures
 from .household_files import TIDY_FILE, measured_groups
 
 FIRST_COLUMNS = ("region_name", "iteration_name", "category", "margin", "count")
 """Columns of the first released counts."""
+
+_ACCURACY_COLUMNS = {
+    "groups": "groups",
+    "mean_absolute_error": "mean |error| of totals",
+    "mean_error": "mean error of totals",
+    "mean_absolute_cell_error": "mean |error| of counts",
+}
 
 EXACT = (
     Exact("groups and regions", "which groups and regions there are is public, not their size"),
@@ -173,7 +180,7 @@ def report(
         sections.append(margins_section(figures, settings))
     sections += [exact_section(EXACT), _tables(run, parameters)]
     if accuracy is not None:
-        sections.append(_accuracy(accuracy))
+        sections.append(accuracy_section(accuracy, _ACCURACY_COLUMNS))
     overview = Overview(
         f"Households by detailed race and ethnicity group of the householder of the dataset "
         f"{settings.privacy.dataset}, by the mechanism SafeTab-H",
@@ -239,10 +246,7 @@ def _front(figures: tuple[HouseholdFigures, ...], accuracy: pd.DataFrame | None)
             {"margin": list(shown.values())},
             value_label="margin of error (households)",
         )
-    labels, errors = [], []
-    for (region_type, level), rows in accuracy.groupby(["region_type", "level"], sort=False):
-        labels.append(shown_level(str(region_type), int(level)))
-        errors.append(float(np.average(rows["mean_absolute_cell_error"], weights=rows["groups"])))
+    labels, errors = mean_errors(accuracy, "mean_absolute_cell_error", "groups")
     return bars_panel(
         "How accurate it is",
         "Mean absolute error of a measured count of households, by population group level.",
@@ -264,34 +268,5 @@ def _tables(run: RunDirectory, parameters: HouseholdParameters) -> Section:
         (
             "By the released totals of persons: how many groups have a table, and which.",
             Table(("region type", "level", "tabulation", "groups", "by table"), tuple(rows)),
-        ),
-    )
-
-
-def _accuracy(accuracy: pd.DataFrame) -> Section:
-    figures = {
-        "groups": "groups",
-        "mean_absolute_error": "mean |error| of totals",
-        "mean_error": "mean error of totals",
-        "mean_absolute_cell_error": "mean |error| of counts",
-    }
-    rows = tuple(
-        (
-            row["region_type"],
-            int(row["level"]),
-            row["table"],
-            *(NONE if pd.isna(row[name]) else row[name] for name in figures),
-        )
-        for row in accuracy.to_dict("records")
-    )
-    return Section(
-        "Accuracy",
-        (
-            "Differences between the release and the input, which is not confidential.",
-            Table(
-                ("region type", "level", "table", *figures.values()),
-                rows,
-                figures["mean_absolute_error"],
-            ),
         ),
     )

@@ -11,19 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from ...tables.columns import coded_texts
-from ..postprocess.groups import CODE, KEY, codes_of, counts_of
+from ..postprocess.groups import CODE, codes_of, counts_of
 from ..workload.tabulations import HouseholdTabulation
 from .count_margins import CountNoise
-from .tables import GroupNames, named_regions, of_group
+from .tables import NAMED, GroupNames, named_columns, of_group
 
 TIDY = pa.schema(
     [
-        ("region_type", CODE),
-        ("region_id", CODE),
-        ("region_name", CODE),
-        ("iteration_code", CODE),
-        ("iteration_name", CODE),
-        ("iteration_level", pa.int8()),
+        *NAMED,
         ("table", CODE),
         ("category_code", pa.int8()),
         ("category", CODE),
@@ -108,13 +103,7 @@ def tidy_rows(
 ) -> pa.Table:
     """One row for each released count with names and margins, columns `TIDY`."""
     table = groups["table"].to_numpy()[rows.group]
-    columns = {name: of_group(groups[name], rows.group) for name in KEY}
-    columns["region_name"] = of_group(named_regions(groups, names), rows.group)
-    iteration = groups["iteration_code"].combine_chunks()
-    called = [names.iteration_name[code] for code in iteration.dictionary.to_pylist()]
-    columns["iteration_name"] = of_group(coded_texts(iteration.indices, called), rows.group)
-    level = [names.iteration_level[code] for code in iteration.dictionary.to_pylist()]
-    level_of_row = np.array(level, dtype=np.int8)[iteration.indices.to_numpy()][rows.group]
+    columns, level_of_row = named_columns(groups, rows.group, names)
     place, places = codes_of(groups, "region_type")
     margin, margin_if_cut = noise.margins(
         (place[rows.group], places),
@@ -126,7 +115,6 @@ def tidy_rows(
     return pa.table(
         {
             **columns,
-            "iteration_level": pa.array(level_of_row),
             "table": coded_texts(table, list(tabulation.names)),
             "category_code": pa.array(rows.code),
             "category": coded_texts(rows.code, [one.name for one in tabulation.categories]),

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ...noise.distributions import IntegerDistribution
-from ...pages.document import NONE, Document, Figure, Section, Table
+from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import bar_chart
 from ...products.certificate import exact_section
 from ...products.reports import report_document
@@ -32,7 +32,7 @@ from .budget import (
     level_figures,
 )
 from .certificate import exact_of
-from .front_page import overview, shown_level
+from .front_page import accuracy_section, overview, shown_level
 from .margins_of_error import margins_section
 from .relative_errors import populations_table
 from .suppression_curves import suppression_figures
@@ -77,7 +77,8 @@ def report(
     if settings.mechanism.coterminous:
         sections.append(_coterminous(run, settings, parameters))
     if accuracy is not None:
-        sections.append(_accuracy(accuracy))
+        used = accuracy[accuracy["groups"] > 0]
+        sections.append(accuracy_section(used, _ACCURACY_COLUMNS))
     front = overview(run, settings, parameters, figures, accuracy)
     return report_document(run, settings, front, sections)
 
@@ -202,29 +203,5 @@ def _coterminous(
             f"that is not suppressed, in the order {', '.join(settings.mechanism.summary_levels)}. "
             "The numbers below are of regions that share their blocks with another.",
             Table(("pass", "region type", "regions"), tuple(rows)),
-        ),
-    )
-
-
-def _accuracy(accuracy: pd.DataFrame) -> Section:
-    used = accuracy[accuracy["groups"] > 0]
-    rows = tuple(
-        (
-            row["region_type"],
-            int(row["level"]),
-            row["table"],
-            *(NONE if pd.isna(row[name]) else row[name] for name in _ACCURACY_COLUMNS),
-        )
-        for row in used.to_dict("records")
-    )
-    return Section(
-        "Accuracy",
-        (
-            "Differences between the release and the input, which is not confidential.",
-            Table(
-                ("region type", "level", "table", *_ACCURACY_COLUMNS.values()),
-                rows,
-                _ACCURACY_COLUMNS["mean_absolute_error"],
-            ),
         ),
     )

@@ -31,14 +31,19 @@ ALL_AGES = -1
 TOTAL, MALE, FEMALE = 0, 1, 2
 SEXES = ("total", "male", "female")
 
+NAMED = (
+    ("region_type", CODE),
+    ("region_id", CODE),
+    ("region_name", CODE),
+    ("iteration_code", CODE),
+    ("iteration_name", CODE),
+    ("iteration_level", pa.int8()),
+)
+"""The columns of `named_columns`, with which the rows of tidy files begin."""
+
 TIDY = pa.schema(
     [
-        ("region_type", CODE),
-        ("region_id", CODE),
-        ("region_name", CODE),
-        ("iteration_code", CODE),
-        ("iteration_name", CODE),
-        ("iteration_level", pa.int8()),
+        *NAMED,
         ("table", CODE),
         ("sex", CODE),
         ("age_start", pa.int16()),
@@ -171,24 +176,18 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
         for name, values in (("age_start", rows.age_start), ("age_end", rows.age_end))
     }
     variance = groups["variance"].to_numpy()[rows.group] * rows.n_cells
-    columns = {name: of_group(groups[name], rows.group) for name in (*KEY, "measured_at")}
-    columns["region_name"] = of_group(named_regions(groups, names), rows.group)
-    iteration = groups["iteration_code"].combine_chunks()
-    called = [names.iteration_name[code] for code in iteration.dictionary.to_pylist()]
-    columns["iteration_name"] = of_group(coded_texts(iteration.indices, called), rows.group)
-    level = [names.iteration_level[code] for code in iteration.dictionary.to_pylist()]
-    level_of_group = np.array(level, dtype=np.int8)[iteration.indices.to_numpy()]
+    columns, level_of_row = named_columns(groups, rows.group, names)
+    columns["measured_at"] = of_group(groups["measured_at"], rows.group)
     measured_at, places = codes_of(groups, "measured_at")
     margin, margin_if_cut = noise.margins(
         (measured_at[rows.group], places),
-        level_of_group[rows.group],
+        level_of_row,
         mask_of(groups, "total_only")[rows.group],
         rows.n_cells,
     )
     return pa.table(
         {
             **columns,
-            "iteration_level": pa.array(level_of_group[rows.group]),
             "table": coded_texts(table, list(TABLE_NAMES)),
             "sex": coded_texts(rows.sex, list(SEXES)),
             **ages,
@@ -211,6 +210,22 @@ def of_group(column: pa.ChunkedArray | pa.Array, group: np.ndarray) -> pa.Dictio
         column = column.combine_chunks()
     indices = column.indices.to_numpy(zero_copy_only=False)[group]
     return pa.DictionaryArray.from_arrays(pa.array(indices), column.dictionary)
+
+
+def named_columns(
+    groups: pa.Table, rows: np.ndarray, names: GroupNames
+) -> tuple[dict[str, pa.Array], np.ndarray]:
+    """Keys and names of the groups that rows are of, as columns, and each row's iteration level."""
+    columns: dict[str, pa.Array] = {name: of_group(groups[name], rows) for name in KEY}
+    columns["region_name"] = of_group(named_regions(groups, names), rows)
+    iteration = groups["iteration_code"].combine_chunks()
+    codes = iteration.dictionary.to_pylist()
+    called = coded_texts(iteration.indices, [names.iteration_name[code] for code in codes])
+    columns["iteration_name"] = of_group(called, rows)
+    level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
+    level_of_row = level[iteration.indices.to_numpy()][rows]
+    columns["iteration_level"] = pa.array(level_of_row)
+    return columns, level_of_row
 
 
 def named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:

@@ -7,15 +7,14 @@ comma-delimited text with a header. A run that is not private is stamped as micr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.stamps import write_text_and_parquet
 from ..workload.regions import RegionHierarchy
 
 GROUP_SIZES = "group_sizes"
@@ -64,9 +63,9 @@ def write_tables(
         for text in (level.name, *level.region)
         for character in _NEEDS_QUOTES
     )
-    stamped = {"is_private": is_private, "is_quoted": is_quoted}
-    _write(folder / GROUP_TOTALS, TOTALS_SCHEMA, totals, **stamped)
-    _write(folder / GROUP_SIZES, SIZES_SCHEMA, sizes, **stamped)
+    kinds = {"is_private": is_private, "is_quoted": is_quoted}
+    write_text_and_parquet(folder / GROUP_TOTALS, TOTALS_SCHEMA, totals, **kinds)
+    write_text_and_parquet(folder / GROUP_SIZES, SIZES_SCHEMA, sizes, **kinds)
 
 
 def _sizes(
@@ -84,31 +83,3 @@ def _sizes(
         ],
         schema=SIZES_SCHEMA,
     )
-
-
-def _write(
-    stem: Path,
-    schema: pa.Schema,
-    batches: Iterable[pa.RecordBatch],
-    *,
-    is_private: bool,
-    is_quoted: bool,
-) -> None:
-    metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    options = pyarrow.csv.WriteOptions(
-        include_header=False, quoting_style="needed" if is_quoted else "none"
-    )
-    with (
-        replacing(stem.with_suffix(".csv")) as text_part,
-        replacing(stem.with_suffix(".parquet")) as parquet_part,
-        text_part.open("wb") as sink,
-        pq.ParquetWriter(
-            parquet_part, schema.with_metadata(metadata), compression="zstd"
-        ) as parquet_writer,
-    ):
-        stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
-        sink.write((stamp + ",".join(schema.names) + "\n").encode())
-        with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as text_writer:
-            for batch in batches:
-                parquet_writer.write_batch(batch)
-                text_writer.write_batch(batch)

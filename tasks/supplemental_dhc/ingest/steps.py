@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...ledger.identity import refuse_changed_input, whole_digests
+from ...ledger.identity import ingested_once
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made
 from ...runs.steps import step
 from ..paths import plan_file
 from ..settings import SupplementalDhcSettings
@@ -14,9 +14,4 @@ from .ingest import ingest_households
 @step("ingest households", SupplementalDhcSettings, run_name="ingest")
 def ingest(run: RunDirectory, settings: SupplementalDhcSettings) -> Made:
     """Check the tables, and write the areas, the plan and the confidential counts."""
-    path = plan_file(run)
-    if path.exists():
-        refuse_changed_input(run, settings)
-        return found(path, whole_digests(run))
-    ingest_households(run, settings)
-    return made(path, whole_digests(run))
+    return ingested_once(run, settings, plan_file(run), ingest_households)

@@ -7,7 +7,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.stamps import write_text_and_parquet
 from ..estimation.estimate import SCHEMA
 from ..ingest.files import read_plan
 from ..paths import estimates_file
@@ -27,12 +27,6 @@ def released_rows(run: RunDirectory) -> pa.Table:
 
 def write_tables(run: RunDirectory, *, is_private: bool) -> None:
     """Write both files, the text first; text is comma-delimited, with a header."""
-    table, stem = released_rows(run), run.unchecked_release / SUPPLEMENTAL_DHC
-    metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
-    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
-    with replacing(stem.with_suffix(".csv")) as part, part.open("wb") as sink:
-        sink.write((stamp + ",".join(SCHEMA.names) + "\n").encode())
-        pyarrow.csv.write_csv(table, sink, options)
-    with replacing(stem.with_suffix(".parquet")) as part:
-        pq.write_table(table.replace_schema_metadata(metadata), part, compression="zstd")
+    rows = released_rows(run).replace_schema_metadata(None)
+    stem = run.unchecked_release / SUPPLEMENTAL_DHC
+    write_text_and_parquet(stem, rows.schema, rows.to_batches(), is_private=is_private)

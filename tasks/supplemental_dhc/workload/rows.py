@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...runs.declared import read_declared
 
 LARGEST_AVERAGE = 10
 """Persons of a household, or of a family, on average at most."""
@@ -43,107 +47,20 @@ class Row:
         )
 
 
-def _counts(table: str, cells: Sequence[tuple[str, Sequence[int]]]) -> Iterator[Row]:
-    for number, (label, numbers) in enumerate(cells, start=1):
-        yield Row(table, number, label, Cells(table, tuple(numbers)))
+def _rows(table: str, told: Mapping[str, Any]) -> Iterator[Row]:
+    """The rows of a table, as `presets/tables.toml` declares them."""
+    for number, row in enumerate(told["rows"], start=1):
+        counted, of, whole = Cells(told["measure"], tuple(row["cells"])), None, None
+        if "of" in row:
+            of = Cells(told["households"], tuple(row["of"]))
+            whole = Cells(told["measure"], tuple(row.get("whole", row["cells"])))
+        yield Row(table, number, row["label"], counted, of, whole, told.get("smallest", 1))
 
 
-def _averages(
-    table: str,
-    numerator: str,
-    denominator: str,
-    cells: Sequence[tuple[str, Sequence[int], Sequence[int], Sequence[int]]],
-    smallest: int = 1,
-) -> Iterator[Row]:
-    for number, (label, counted, whole, of) in enumerate(cells, start=1):
-        parts = (Cells(numerator, tuple(counted)), Cells(denominator, tuple(of)))
-        yield Row(table, number, label, *parts, Cells(numerator, tuple(whole)), smallest)
+_DECLARED = read_declared(Path(__file__).parent / "presets" / "tables.toml")
 
-
-_AGES = (("total", (0, 1)), ("under 18", (0,)), ("18 and over", (1,)))
-_FAMILIES = ("married couple", "cohabiting couple", "male householder", "female householder")
-_CHILDREN = ("under 4", "4 and 5", "6 to 11", "12 to 17")
-
-
-def _children() -> Iterator[tuple[str, Sequence[int]]]:
-    yield "total", range(16)
-    for place, family in enumerate(_FAMILIES):
-        first = 4 * place
-        yield family, range(first, first + 4)
-        for age, name in enumerate(_CHILDREN):
-            yield f"{family}: {name}", (first + age,)
-
-
-ROWS: tuple[Row, ...] = (
-    *_averages("PH1", "PH1_num", "PH1_denom", [(name, own, (0, 1), (0,)) for name, own in _AGES]),
-    *_counts(
-        "PH2",
-        (
-            ("total", range(8)),
-            ("married couple", (0, 1)),
-            ("opposite-sex married couple", (0,)),
-            ("same-sex married couple", (1,)),
-            ("cohabiting couple", (2, 3)),
-            ("opposite-sex cohabiting couple", (2,)),
-            ("same-sex cohabiting couple", (3,)),
-            ("male householder, no spouse or partner", (4, 5)),
-            ("male householder: living alone", (4,)),
-            ("male householder: with others", (5,)),
-            ("female householder, no spouse or partner", (6, 7)),
-            ("female householder: living alone", (6,)),
-            ("female householder: with others", (7,)),
-        ),
-    ),
-    *_counts(
-        "PH3",
-        (
-            ("total", range(7)),
-            ("householder, spouse, partner or nonrelative", (0,)),
-            ("own child", (1, 2, 3, 4)),
-            ("own child: married couple", (1,)),
-            ("own child: cohabiting couple", (2,)),
-            ("own child: male householder", (3,)),
-            ("own child: female householder", (4,)),
-            ("other relative", (5, 6)),
-            ("grandchild", (5,)),
-            ("further relative", (6,)),
-        ),
-    ),
-    *_counts("PH4", _AGES),
-    *_averages(
-        "PH5", "PH4", "PH5_denom", [(name, own, (0, 1), (0,)) for name, own in _AGES], smallest=2
-    ),
-    *_counts("PH6", tuple(_children())),
-    *_counts(
-        "PH7",
-        (
-            ("total", (0, 1, 2)),
-            ("owned with a mortgage or a loan", (0,)),
-            ("owned free and clear", (1,)),
-            ("renter occupied", (2,)),
-        ),
-    ),
-    *_averages(
-        "PH8",
-        "PH7",
-        "PH8_denom",
-        (
-            ("total", (0, 1, 2), (0, 1, 2), (0, 1)),
-            ("owner occupied", (0, 1), (0, 1), (0,)),
-            ("renter occupied", (2,), (2,), (1,)),
-        ),
-    ),
-)
+ROWS = tuple(row for table, told in _DECLARED.items() for row in _rows(table, told))
 """All rows, table by table."""
 
-TITLES: Mapping[str, str] = {
-    "PH1": "average household size by age",
-    "PH2": "population in households by type of household",
-    "PH3": "population under 18 in households by relationship and type of household",
-    "PH4": "population in families by age",
-    "PH5": "average family size by age",
-    "PH6": "own children under 18 by type of family and age",
-    "PH7": "population in occupied housing units by tenure",
-    "PH8": "average household size by tenure",
-}
+TITLES: Mapping[str, str] = {table: told["title"] for table, told in _DECLARED.items()}
 """What the tables are of."""

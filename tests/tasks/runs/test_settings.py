@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from spineflow.flows.demo import HOUSEHOLDS
+from spineflow.flows.demo import DEMOS
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.errors import InputRefused
@@ -95,7 +95,7 @@ def test_products_are_private_together_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_products_of_one_flow_are_published_in_folders_of_their_own(tmp_path: Path) -> None:
-    given = tomllib.loads(HOUSEHOLDS.read_text(encoding="utf-8"))
+    given = tomllib.loads((DEMOS / "households.toml").read_text(encoding="utf-8"))
     given |= {"release": {"publish_to": "s3://office/2020/"}}
     settings = loaded(tmp_path, ProductsSettings, tomli_w.dumps(given))
     places = {name: own.published_to for name, own in settings.products.chosen().items()}
@@ -109,7 +109,7 @@ def test_products_of_one_flow_are_published_in_folders_of_their_own(tmp_path: Pa
     del given["products"]["dhc-persons"]
     assert loaded(tmp_path, ProductsSettings, tomli_w.dumps(given)).published_to is None
     # A product's own place wins, and where all have one, the population still needs the shared one.
-    given = tomllib.loads(HOUSEHOLDS.read_text(encoding="utf-8"))
+    given = tomllib.loads((DEMOS / "households.toml").read_text(encoding="utf-8"))
     given |= {"release": {"publish_to": "s3://office/all"}}
     for name, own in given["products"].items():
         own["release"] = {"publish_to": f"s3://office/{name}-alone"}

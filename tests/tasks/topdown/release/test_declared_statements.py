@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from spineflow.flows.demo import COUNTRY
+from spineflow.flows.demo import DEMOS
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.release.certificate import facts_of
@@ -21,7 +21,7 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 @pytest.fixture
 def country(tmp_path: Path) -> TopdownSettings:
     """The generated country, with two linear relations."""
-    tree = tomllib.loads(COUNTRY.read_text(encoding="utf-8"))
+    tree = tomllib.loads((DEMOS / "country.toml").read_text(encoding="utf-8"))
     tree["census"]["universes"]["persons"]["relations"] = [
         {
             "name": "homes",

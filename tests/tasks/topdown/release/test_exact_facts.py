@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
-from spineflow.flows.demo import COUNTRY
+from spineflow.flows.demo import DEMOS
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
@@ -30,7 +30,7 @@ BY_TENURE = {"query": "sort", "per": "dwellings", "by": "sort_of_home", "at_most
 
 def country(folder: Path, change: dict[str, Any] | None = None, *, runs_dwellings: bool):
     """The generated country with bounds by an attribute of dwellings with two levels."""
-    tree = tomllib.loads(COUNTRY.read_text(encoding="utf-8"))
+    tree = tomllib.loads((DEMOS / "country.toml").read_text(encoding="utf-8"))
     census = tree["census"]
     census["attributes"]["sort_of_home"] = {
         "column": "tenure",
@@ -84,7 +84,7 @@ def test_an_invariant_that_tells_them_makes_them_public(tmp_path, query, is_told
 
 @pytest.mark.parametrize("is_by", [True, False])
 def test_exact_numbers_of_a_universe_told_by_occupants_are_refused(tmp_path, is_by) -> None:
-    tree = tomllib.loads(COUNTRY.read_text(encoding="utf-8"))
+    tree = tomllib.loads((DEMOS / "country.toml").read_text(encoding="utf-8"))
     census = tree["census"]
     census["attributes"]["people"] = {
         "column": "member.number",
@@ -114,7 +114,7 @@ def test_exact_numbers_of_a_universe_told_by_occupants_are_refused(tmp_path, is_
 
 @pytest.mark.parametrize("about", ["plain", "exact"])
 def test_words_of_a_declaration_hide_no_exact_fact(tmp_path: Path, about: str) -> None:
-    tree = tomllib.loads(COUNTRY.read_text(encoding="utf-8"))
+    tree = tomllib.loads((DEMOS / "country.toml").read_text(encoding="utf-8"))
     sentence = {"about": about, "universe": "persons", "name": "mine", "text": "my own words"}
     tree["census"]["certificate"] = [sentence]
     file = tmp_path / "settings.toml"
