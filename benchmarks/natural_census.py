@@ -1,6 +1,6 @@
 """A census of natural size from another country: single years of age, education, nationality.
 
-    .venv/bin/python -m benchmarks.natural_census [--cells 8880 71040 710400] [--persons N]
+    .venv/bin/python -m benchmarks.natural_census [--cells 8880 71040] [--persons N] [--stages]
 
 Persons of a country in municipalities and sections, with the attributes that every office has and
 marginal queries that cross: no query asks for every cell. One command makes the release, with a
@@ -13,6 +13,7 @@ Needs Linux.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
@@ -41,6 +42,8 @@ age = { column = "age", bins = %(ages)s, largest = 110 }
 nationality = { column = "nationality", levels = %(nationality)s }
 education = { column = "education", levels = %(education)s }
 """
+STAGES = {"child": (0, 18), "working": (18, 65), "old": (65, 111)}
+"""A coarsening of age, by its first year and that after its last."""
 TAIL = """\
 [census.universes.persons]
 table = "persons"
@@ -72,8 +75,11 @@ def queries_of(further: list[str]) -> dict[str, str]:
     return dict.fromkeys(names, f"1/{len(names)}")
 
 
-def write_census(folder: Path, n_cells: int, n_persons: int, n_sections: int) -> None:
-    """Sections, persons in them whose attributes depend on each other, and the settings."""
+def write_census(
+    folder: Path, n_cells: int, n_persons: int, n_sections: int, *, stages: bool = False
+) -> None:
+    """Sections, persons in them whose attributes depend on each other, and the settings; with
+    `stages` one of the queries coarsens age."""
     rng = np.random.default_rng(1)
     further = list(FURTHER)[: N_FURTHER[n_cells]]
     n_municipalities = max(MUNICIPALITIES, n_sections // 40)
@@ -99,10 +105,10 @@ def write_census(folder: Path, n_cells: int, n_persons: int, n_sections: int) ->
         drawn = rng.binomial(levels - 1, chance)
         columns[name] = pa.array(drawn.astype(str))
     pq.write_table(pa.table(columns), folder / "persons.parquet")
-    (folder / "settings.toml").write_text(_settings(further), encoding="utf-8")
+    (folder / "settings.toml").write_text(_settings(further, stages), encoding="utf-8")
 
 
-def _settings(further: list[str]) -> str:
+def _settings(further: list[str], stages: bool) -> str:
     levels = {"nationality": 5, "education": 8} | {name: FURTHER[name] for name in further}
     text = {
         name: "{ " + ", ".join(f'"{i}" = ["{i}"]' for i in range(n)) + " }"
@@ -114,7 +120,13 @@ def _settings(further: list[str]) -> str:
     names = ["sex", "age", "nationality", "education", *further]
     shares = "".join(f'"{name}" = "{share}"\n' for name, share in queries_of(further).items())
     head = HEAD % ({"ages": list(range(111))} | text)
-    return head + attributes + TAIL % {"names": ", ".join(f'"{name}"' for name in names)} + shares
+    tail = TAIL % {"names": ", ".join(f'"{name}"' for name in names)} + shares
+    if stages:
+        ages = {name: [str(age) for age in range(*ends)] for name, ends in STAGES.items()}
+        levels = ", ".join(f"{name} = {json.dumps(own)}" for name, own in ages.items())
+        coarsening = f'[census.coarsenings.stage]\nattribute = "age"\nlevels = {{ {levels} }}\n'
+        tail = coarsening + tail.replace("sex * education", "stage * sex * education")
+    return head + attributes + tail
 
 
 def seconds_by_stage(tasks: Iterable[Task]) -> Counter[str]:
@@ -131,6 +143,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, nargs="*", default=[8_880, 71_040], choices=N_FURTHER)
     parser.add_argument("--persons", type=int, default=PERSONS)
     parser.add_argument("--sections", type=int, default=SECTIONS)
+    parser.add_argument("--stages", action="store_true", help="have a query coarsen age")
     parser.add_argument("--keep", type=Path, help="keep the censuses and their runs in this folder")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -139,7 +152,7 @@ def main() -> None:
         for number, (n_cells, n_persons, n_sections) in enumerate(sizes):
             folder = root / f"{number}-{n_cells}"
             folder.mkdir(parents=True)
-            write_census(folder, n_cells, n_persons, n_sections)
+            write_census(folder, n_cells, n_persons, n_sections, stages=chosen.stages)
             run = taken(folder / "settings.toml", (), folder)
             if number:
                 print(

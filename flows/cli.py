@@ -178,21 +178,27 @@ def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, 
 
 def _intervals(options: argparse.Namespace) -> int:
     from ..tasks.topdown.intervals.report import write_run_intervals
+    from .console import shown_work
 
     run, settings = _topdown_run(options, "intervals")
-    for written in write_run_intervals(
-        run,
-        settings,
-        options.queries,
-        universe=options.universe,
-        geolevel=options.geolevel,
-        entities=options.entities,
-        share_of=options.share_of,
-        compare=options.compare,
-        level=options.level,
-        out=options.out,
-    ):
-        print(written.sentence())
+    with shown_work() as told:
+        found = [
+            written.sentence()
+            for written in write_run_intervals(
+                run,
+                settings,
+                options.queries,
+                universe=options.universe,
+                geolevel=options.geolevel,
+                entities=options.entities,
+                share_of=options.share_of,
+                compare=options.compare,
+                level=options.level,
+                out=options.out,
+                told=told,
+            )
+        ]
+    print(*found, sep="\n")
     return 0
 
 

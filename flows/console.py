@@ -19,6 +19,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -63,25 +64,13 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
         return
     if is_compiling:
         console.print(f"{ANNOUNCEMENT}: meanwhile the run goes on until they are needed.")
-    columns = (
-        SpinnerColumn(finished_text="[green]done"),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
+    with _bars(console) as progress:
         starting = progress.add_task("starting Prefect", total=1)
-        shown = {}
+        bar = _bar_by_bar(progress)
 
         def listener(stage: str, done: int, planned: int) -> None:
             progress.update(starting, completed=1)
-            if planned == 0:
-                progress.console.print(stage)
-                return
-            if stage not in shown:
-                shown[stage] = progress.add_task(stage, total=planned)
-            progress.update(shown[stage], completed=done)
+            bar(stage, done, planned)
 
         rest = progress.add_task("time left of the run", total=None, visible=False)
 
@@ -94,6 +83,45 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
                 yield
             finally:
                 progress.remove_task(rest)
+
+
+@contextmanager
+def shown_work() -> Iterator[Callable[[str, int, int], None]]:
+    """For a command that runs no flow: who is to be told, as a `progress.Listener` is. What there
+    is to say stands on a line of the error stream, and beside it bars on a terminal.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what, done, planned: None if planned else say(what)
+        return
+    with _bars(console) as progress:
+        yield _bar_by_bar(progress)
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(finished_text="[green]done"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def _bar_by_bar(progress: Progress) -> Callable[[str, int, int], None]:
+    """A listener that draws a bar for every stage."""
+    shown: dict[str, TaskID] = {}
+
+    def listener(stage: str, done: int, planned: int) -> None:
+        if planned == 0:
+            progress.console.print(stage)
+            return
+        if stage not in shown:
+            shown[stage] = progress.add_task(stage, total=planned)
+        progress.update(shown[stage], completed=done)
+
+    return listener
 
 
 def _line_by_line() -> Callable[[str, int, int], None]:

@@ -153,9 +153,11 @@ def read_measurements(
         query = found[query_name]
         if np.isfinite(query.variance[positions]).any():
             raise ValueError(f"{query_name} was measured twice on a geounit")
-        query.values[positions] = values
-        query.variance[positions] = table["variance"].to_numpy()
-        query.plb[positions] = table["plb"].to_numpy()
+        rows = _in_a_row(positions)
+        query.values[rows] = values
+        query.variance[rows] = table["variance"].to_numpy()
+        plb = table["plb"].chunk(0)
+        query.plb[rows] = np.array(plb.dictionary.to_pylist(), object)[plb.indices.to_numpy()]
     return found
 
 
@@ -170,9 +172,10 @@ def read_constraints(
     found: dict[tuple[str, str], Constraint] = {}
     held: dict[tuple[str, str], np.ndarray] = {}
     for table, query_name, positions, values in _runs(paths, geocodes, _CONSTRAINTS_SCHEMA):
-        signs = np.asarray(table["sign"].to_pylist(), dtype=object)
-        for sign in np.unique(signs):
-            key, has_sign = (query_name, str(sign)), signs == sign
+        signs = table["sign"].chunk(0)
+        number, names = signs.indices.to_numpy(), signs.dictionary.to_pylist()
+        for sign in np.unique(number):
+            key, has_sign = (query_name, names[sign]), number == sign
             if key not in found:
                 held[key] = np.zeros(len(geocode), dtype=bool)
                 none = np.zeros((len(geocode), values.shape[1]), dtype=np.int64)
@@ -182,6 +185,14 @@ def read_constraints(
             found[key].values[positions[has_sign]] = values[has_sign]
             held[key][positions[has_sign]] = True
     return found
+
+
+def _in_a_row(positions: np.ndarray) -> np.ndarray | slice:
+    """Positions as a slice, which is copied to at once, where they follow one another."""
+    first = int(positions[0])
+    if np.array_equal(positions, np.arange(first, first + len(positions))):
+        return slice(first, first + len(positions))
+    return positions
 
 
 def _writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:

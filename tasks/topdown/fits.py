@@ -13,7 +13,7 @@ from ..pages.document import Block
 from ..products.product import Caution, Charge, noted
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from .estimation.full_information import algebra_of
+from .estimation.full_information import measured_algebra
 from .estimation.largest_solve import largest_solve, refuse_large_solves, told_size
 from .estimation.refusals import refuse_settings
 from .ingest.earlier import held_answers
@@ -60,7 +60,7 @@ def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Itera
     """
     if not has_margins(settings):
         return
-    algebra = algebra_of(settings, universe)
+    algebra = measured_algebra(settings, universe)
     types = np.ones((spine.n_blocks, int(algebra.cell_type.max()) + 1), dtype=bool)
     size = PosteriorSize.of(algebra, types)
     why = why_no_margins(universe, size)

@@ -96,12 +96,16 @@ def test_finished_release_outlives_new_code_and_new_input(
 
 
 @pytest.mark.usefixtures("in_process")
-def test_intervals_need_no_confidential_file(finished_run, tmp_path: Path) -> None:
+def test_intervals_need_no_confidential_file(finished_run, tmp_path: Path, capsys) -> None:
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(finished_run("topdown").run.root, run.root)
     shutil.rmtree(run.confidential)
     assert main(["intervals", str(run.root), "--query", "total", "--geolevel", "Tract"]) == 0
-    assert (run.root / "intervals" / "persons" / "Tract.parquet").exists()
+    file = run.root / "intervals" / "persons" / "Tract.parquet"
+    assert file.exists()
+    said = capsys.readouterr()
+    assert said.err.startswith("combining what was measured of persons: estimates and covariances")
+    assert said.out.startswith(f"{file}: ")
 
 
 @pytest.mark.usefixtures("prefect_server")

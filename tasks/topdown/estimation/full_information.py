@@ -28,7 +28,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....geography.levels import Spine
-from ...census.queries import marginal_query
+from ...census.queries import MarginalQuery, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..paths import combined_file
@@ -182,6 +182,23 @@ def algebra_of(
     return _algebra(settings, universe, types, zeros if with_zeros else np.zeros_like(zeros))
 
 
+def measured_algebra(
+    settings: TopdownSettings,
+    universe: str,
+    type_of_cell: np.ndarray | None = None,
+    asked: Sequence[MarginalQuery] | None = None,
+) -> QueryAlgebra:
+    """Coordinates of what is measured of a universe and answers to queries see, all by default.
+
+    The types of cells are by default those that its settings alone tell.
+    """
+    if type_of_cell is None:
+        algebra = algebra_of(settings, universe)
+    else:
+        algebra = _algebra(settings, universe, type_of_cell, structural_zeros(settings, universe))
+    return algebra.restricted(measured_queries(settings, universe), asked)
+
+
 def query_algebra(given: ShardInput) -> QueryAlgebra:
     """Coordinates for all queries of the universe, the same at every geolevel."""
     zeros = structural_zeros(given.settings, given.universe)
@@ -191,15 +208,16 @@ def query_algebra(given: ShardInput) -> QueryAlgebra:
 def _algebra(
     settings: TopdownSettings, universe: str, type_of_cell: np.ndarray, forbidden: np.ndarray
 ) -> QueryAlgebra:
+    queries = measured_queries(settings, universe)
+    return QueryAlgebra.build(settings.schema_of(universe), queries, type_of_cell, forbidden)
+
+
+def measured_queries(settings: TopdownSettings, universe: str) -> list[MarginalQuery]:
+    """All queries of a universe's budget, at whatever geolevel."""
     schema = settings.schema_of(universe)
     shares = settings.budget_of(universe).query_shares
     names = sorted({name for asked in shares.values() for name in asked})
-    return QueryAlgebra.build(
-        schema,
-        [marginal_query(schema, name) for name in names],
-        type_of_cell,
-        forbidden,
-    )
+    return [marginal_query(schema, name) for name in names]
 
 
 def _own_estimates(given: ShardInput) -> GroupedEstimates:

@@ -16,16 +16,28 @@ and 0 in the others. On the core the Gram matrices do not commute, so the small 
 carried as they are. Types that a geounit cannot have are left out of its core: their cells are
 zero without noise.
 
+*Which components are carried.* Noisy answers to a query that keeps U tell of the components within
+U and of no other, and an exact total of the constant one. So what all measurements tell lies in the
+components within some measured U; going up and down a spine never mixes components; and an answer
+that keeps W sees those within W. With B free attributes there are 2^B components. For the answers
+to queries W, those within some U and some W are needed one by one (`restricted`). In all others
+that an answer asked for sees A and b are zero, so that the estimate and V are zero, and D is the
+same whatever the component: it begins with the identity on what a block can have, and sums,
+measurements and wholes act on it through the core alone. One component without coordinates stands
+for them all.
+Where parents' counts are given, as estimation gives them, they tell of every component, and all are
+carried.
+
 Shapes: N geounits that can have the same types, n core cells of those types, m coordinates of the
-free attributes, S components. The redistricting product has n = 2 without group quarters, at most
-15, m = 126 and S = 4.
+free attributes that are carried, S components. The redistricting product has n = 2 without group
+quarters, at most 15, m = 126 and S = 4.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,12 +49,51 @@ from .problem import QueryMeasurement
 
 
 @dataclass(frozen=True, eq=False)
+class Cube:
+    """The coordinates of the components within one set of free attributes, as a cube of these.
+
+    kept : the set, as bits. shape : the levels of every free attribute in it, 1 for the others.
+    codes : the components, as sets of bits, that no cube before has.
+    columns, places : (k,) their coordinates, among those that are carried and in the cube.
+    """
+
+    kept: int
+    shape: tuple[int, ...]
+    codes: tuple[int, ...]
+    columns: np.ndarray
+    places: np.ndarray
+
+    def spread(self, x: np.ndarray) -> np.ndarray:
+        """(N, z, shape...) from coordinates (N, z, m), zeros where another cube has them."""
+        if self.is_all_of(x.shape[-1]):
+            return x.reshape(*x.shape[:2], *self.shape)
+        cube = np.zeros((*x.shape[:2], math.prod(self.shape)))
+        cube[:, :, self.places] = x[:, :, self.columns]
+        return cube.reshape(*x.shape[:2], *self.shape)
+
+    def enter(self, cube: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Coordinates (N, z, m) `x` with those of the cube (N, z, shape...) entered."""
+        flat = cube.reshape(*x.shape[:2], -1)
+        if self.is_all_of(x.shape[-1]):
+            return flat
+        x[:, :, self.columns] = flat[:, :, self.places]
+        return x
+
+    def is_all_of(self, n_coordinates: int) -> bool:
+        """Whether all coordinates that are carried stand in the cube, and nothing else."""
+        return self.columns.size == n_coordinates == math.prod(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
 class QueryAlgebra:
     """The coordinates for a schema, its queries, its impossible cells and its bounded types.
 
     core, free : numbers of the attributes of each kind, in the schema's order.
     cell_type : (n_core,) type of each core cell.
     is_possible : (n_core,) whether the core cell is no structural zero.
+    sets : sets of free attributes, as bits, none within another, within which components are
+        carried one by one; None for all.
+    has_others : whether one more component, the last, stands for all that are not.
     """
 
     schema: Schema
@@ -50,6 +101,8 @@ class QueryAlgebra:
     free: tuple[int, ...]
     cell_type: np.ndarray
     is_possible: np.ndarray
+    sets: tuple[int, ...] | None = None
+    has_others: bool = False
 
     @classmethod
     def build(
@@ -89,19 +142,69 @@ class QueryAlgebra:
         """Number of levels of each free attribute."""
         return tuple(self.schema.shape[axis] for axis in self.free)
 
+    def restricted(
+        self, measured: Sequence[MarginalQuery], asked: Sequence[MarginalQuery] | None = None
+    ) -> QueryAlgebra:
+        """The same with the components alone of which noisy answers to the queries `measured` tell
+        and that answers to the queries `asked` see, any by default; see the module's docstring.
+        """
+        told = {self.kept(query) for query in measured} or {0}
+        seen = {self._every} if asked is None else {self.kept(query) for query in asked}
+        both = {u & w for u in told for w in seen}
+        largest = [u for u in both if not any(u & w == u != w for w in both)]
+        sets = tuple(sorted(largest, key=lambda u: (-u.bit_count(), u)))
+        others = any(all(w & ~kept for kept in sets) for w in seen)
+        return replace(self, sets=None if sets == (self._every,) else sets, has_others=others)
+
+    def kept(self, query: MarginalQuery) -> int:
+        """The free attributes that a query keeps, as bits."""
+        return sum(1 << bit for bit, axis in enumerate(self.free) if query.shape[axis] > 1)
+
     @property
+    def _every(self) -> int:
+        """All free attributes that have levels to keep, as bits."""
+        return sum(1 << bit for bit, size in enumerate(self.free_shape) if size > 1)
+
+    @cached_property
     def n_coordinates(self) -> int:
-        """m, the number of coordinates of the free attributes."""
-        return math.prod(self.free_shape)
+        """m, the number of coordinates of the free attributes that are carried."""
+        return len(self._carried)
+
+    @cached_property
+    def codes(self) -> tuple[int, ...]:
+        """The components that are carried one by one, as sets of free attributes by bits."""
+        if self.sets is None:
+            return tuple(range(1 << len(self.free)))
+        return tuple(sorted({code for kept in self.sets for code in subsets(kept)}))
 
     @cached_property
     def components(self) -> tuple[np.ndarray, ...]:
         """Coordinates of each component; the first component is the constant coordinate alone."""
-        code = np.zeros(1, dtype=np.int64)
-        for bit, size in enumerate(self.free_shape):
-            is_first = np.arange(size) == 0
-            code = (code[:, None] + np.where(is_first, 0, 1 << bit)).ravel()
-        return tuple(np.flatnonzero(code == c) for c in range(1 << len(self.free)))
+        shape = self.free_shape
+        found = [np.searchsorted(self._carried, _places(code, shape)) for code in self.codes]
+        nothing = [np.zeros(0, dtype=np.int64)] if self.has_others else []
+        return (*found, *nothing)
+
+    @cached_property
+    def cubes(self) -> tuple[Cube, ...]:
+        """Cubes that have every coordinate which is carried once."""
+        found, left = [], set(self.codes)
+        for kept in self.sets or ((1 << len(self.free)) - 1,):
+            shape = tuple(
+                size if kept >> bit & 1 else 1 for bit, size in enumerate(self.free_shape)
+            )
+            own = sorted(left.intersection(subsets(kept)))
+            left.difference_update(own)
+            columns = np.concatenate([self.components[self.codes.index(code)] for code in own])
+            places = np.concatenate([_places(code, shape) for code in own])
+            order = np.argsort(columns)
+            found.append(Cube(kept, shape, tuple(own), columns[order], places[order]))
+        return tuple(found)
+
+    @cached_property
+    def _carried(self) -> np.ndarray:
+        """(m,) the coordinates that are carried, among all of the free attributes."""
+        return np.sort(np.concatenate([_places(code, self.free_shape) for code in self.codes]))
 
     @cached_property
     def bases(self) -> tuple[np.ndarray, ...]:
@@ -127,10 +230,15 @@ class QueryAlgebra:
     def coordinates(self, histograms: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Coordinates `(N, n, m)` of histograms `(N, n_cells)` on the core cells `cells`."""
         cube = self._on_bases(self.by_core(histograms, self.schema.shape)[:, cells])
-        return cube.reshape(len(cube), len(cells), self.n_coordinates)
+        flat = cube.reshape(len(cube), len(cells), math.prod(self.free_shape))
+        return flat if self.sets is None else flat[:, :, self._carried]
 
     def histograms(self, x: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Histograms `(N, n_cells)` from coordinates `(N, n, m)`; other cells are 0."""
+        if self.sets is not None:
+            every = np.zeros((*x.shape[:2], math.prod(self.free_shape)))
+            every[:, :, self._carried] = x
+            x = every
         part = x.reshape(*x.shape[:2], *self.free_shape)
         for position, basis in enumerate(self.bases, 2):
             part = np.moveaxis(np.moveaxis(part, position, -1) @ basis, -1, position)
@@ -142,35 +250,65 @@ class QueryAlgebra:
         """Gram matrices `(S, n, n)` of a query in every component."""
         row = self.core_row(query, cells)
         same_row = (row[:, None] == row[None, :]).astype(np.float64)
-        kept = [query.shape[axis] > 1 for axis in self.free]
-        scale = math.prod(s for s, k in zip(self.free_shape, kept, strict=True) if not k)
+        kept = self.kept(query)
+        left = [size for bit, size in enumerate(self.free_shape) if not kept >> bit & 1]
         gram = np.zeros((len(self.components), len(cells), len(cells)))
-        for component in range(len(self.components)):
-            if all(k or not component >> bit & 1 for bit, k in enumerate(kept)):
-                gram[component] = scale * same_row
+        for component, code in enumerate(self.codes):
+            if not code & ~kept:
+                gram[component] = math.prod(left) * same_row
         return gram
 
     def information(
-        self, measurements: Mapping[str, QueryMeasurement], cells: np.ndarray
+        self,
+        measurements: Mapping[str, QueryMeasurement],
+        cells: np.ndarray,
+        rows: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """What noisy answers tell: A `(N, S, n, n)`, the precision-weighted sum of Gram matrices,
         and b `(N, n, m)`, that of Q'y; the weighted least-squares estimate solves A x = b.
+
+        Of the geounits `rows` (N,) alone, if they are given.
         """
-        n_geounits = len(next(iter(measurements.values())).precision)
+        if rows is None:
+            rows = np.arange(len(next(iter(measurements.values())).precision))
+        n_geounits = len(rows)
         a = np.zeros((n_geounits, len(self.components), len(cells), len(cells)))
-        weighted = np.zeros((n_geounits, len(cells), *self.free_shape))
         for answers in measurements.values():
-            query, precision = answers.query, answers.precision.astype(np.float64)
-            a += precision[:, None, None, None] * self.gram(query, cells)
-            row = self.core_row(query, cells)
-            by_core = self.by_core(answers.values, query.shape)[:, row]
-            weighted += by_core * precision.reshape(-1, *(1,) * (by_core.ndim - 1))
-        b = self._on_bases(weighted)
-        return a, b.reshape(n_geounits, len(cells), self.n_coordinates)
+            precision = answers.precision[rows].astype(np.float64)
+            a += precision[:, None, None, None] * self.gram(answers.query, cells)
+        b = np.empty((n_geounits, len(cells), self.n_coordinates))
+        for cube in self.cubes:
+            weighted = np.zeros((n_geounits, len(cells), *cube.shape))
+            for answers in measurements.values():
+                kept = self.kept(answers.query)
+                if all(code & ~kept for code in cube.codes):
+                    continue
+                by_core, scale = self._summed(answers, cube)
+                precision = answers.precision[rows].astype(np.float64) * scale
+                by_core = by_core[rows[:, None], self.core_row(answers.query, cells)]
+                weighted += by_core * precision.reshape(-1, *(1,) * (by_core.ndim - 1))
+            b = cube.enter(self._on_bases(weighted), b)
+        return a, b
+
+    def _summed(self, answers: QueryMeasurement, cube: Cube) -> tuple[np.ndarray, float]:
+        """Answers (N, core rows, levels or 1 of each free attribute) that a cube's coordinates see,
+        summed over what the cube does not keep, and by what these are to be multiplied: on an
+        attribute of d levels they are the first coordinate, which is the sum over sqrt(d), or
+        sqrt(d) times what is summed over already.
+        """
+        by_core, scale = self.by_core(answers.values, answers.query.shape), 1.0
+        for bit, size in enumerate(self.free_shape):
+            if not cube.kept >> bit & 1 and size > 1:
+                if by_core.shape[2 + bit] == 1:
+                    scale *= math.sqrt(size)
+                else:
+                    scale /= math.sqrt(size)
+                    by_core = by_core.sum(axis=2 + bit, keepdims=True)
+        return by_core, scale
 
     def total_vector(self, n_cells: int) -> np.ndarray:
         """h `(n,)`: the total of x is h'x[:, 0], for the constant coordinate is the first."""
-        return np.full(n_cells, math.sqrt(self.n_coordinates))
+        return np.full(n_cells, math.sqrt(math.prod(self.free_shape)))
 
     def core_row(self, query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
         """Core row `(n,)` of the query that counts each of the core cells."""
@@ -193,7 +331,30 @@ class QueryAlgebra:
         return cube.transpose(order).reshape(len(cube), -1)
 
     def _on_bases(self, cube: np.ndarray) -> np.ndarray:
-        """(N, n, free...) to coordinates along each free attribute."""
+        """(N, n, free...) to coordinates along each free attribute that the cube keeps."""
         for position, basis in enumerate(self.bases, 2):
-            cube = np.moveaxis(np.moveaxis(cube, position, -1) @ basis.T, -1, position)
+            if cube.shape[position] == len(basis):
+                cube = np.moveaxis(np.moveaxis(cube, position, -1) @ basis.T, -1, position)
         return cube
+
+
+def subsets(bits: int) -> list[int]:
+    """All subsets of a set of bits, ascending.
+
+    >>> subsets(0b101)
+    [0, 1, 4, 5]
+    """
+    found = [0]
+    for bit in range(bits.bit_length()):
+        if bits >> bit & 1:
+            found += [one | 1 << bit for one in found]
+    return found
+
+
+def _places(code: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Places of a component's coordinates in a cube of this shape, ascending."""
+    found = np.zeros(1, dtype=np.int64)
+    for bit, size in enumerate(shape):
+        levels = np.arange(1, size) if code >> bit & 1 else np.zeros(1, dtype=np.int64)
+        found = (found[:, None] * size + levels).ravel()
+    return found

@@ -271,11 +271,7 @@ def subtree_estimates(
     groups = []
     for group in before:
         if measurements:
-            own = {
-                name: QueryMeasurement(m.query, m.values[group.rows], m.precision[group.rows])
-                for name, m in measurements.items()
-            }
-            a, b = algebra.information(own, group.cells)
+            a, b = algebra.information(measurements, group.cells, group.rows)
             taken_in = with_measurements(group.estimates, a, b, algebra.components)
             group = replace(group, estimates=taken_in)
         groups.append(group)
@@ -298,8 +294,11 @@ def _patterns(
     algebra: QueryAlgebra, can_have: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Rows and core cells of the geounits of each combination of types, rows ascending."""
-    combinations, code = np.unique(can_have, axis=0, return_inverse=True)
-    for number, combination in enumerate(combinations):
-        cells = algebra.cells_of(combination)
+    # As bytes: texts are sorted much faster than rows, and in the same order.
+    packed = np.ascontiguousarray(np.packbits(can_have, axis=1))
+    texts = packed.view(f"V{packed.shape[1]}").reshape(-1)
+    _, first, code = np.unique(texts, return_index=True, return_inverse=True)
+    for number, row in enumerate(first):
+        cells = algebra.cells_of(can_have[row])
         if cells.size:
             yield np.flatnonzero(code.reshape(-1) == number), cells

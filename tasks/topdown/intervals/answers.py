@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from ...census.queries import MarginalQuery
-from ..estimation.query_algebra import QueryAlgebra
+from ..estimation.query_algebra import QueryAlgebra, subsets
 from ..estimation.spine_estimates import GroupedEstimates
 
 ROUNDING = 1e-9
@@ -129,27 +129,48 @@ class ProductAnswers:
         return tuple(sets @ basis.T for sets, basis in zip(self.free, bases, strict=True))
 
     @cached_property
-    def codes(self) -> list[int]:
-        """Numbers of the algebra's components that an answer sees."""
+    def _seen(self) -> list[int]:
+        """The components that an answer sees, as sets of free attributes by bits."""
         sees = [np.abs(part[:, 1:]).max(initial=0.0) > 1e-12 for part in self.coordinates]
-        return [
-            code
-            for code in range(1 << len(self.free))
-            if all(sees[bit] for bit in range(len(self.free)) if code >> bit & 1)
-        ]
+        return subsets(sum(1 << bit for bit, does in enumerate(sees) if does))
+
+    @cached_property
+    def codes(self) -> list[int]:
+        """Those of them that the algebra carries one by one."""
+        carried = set(self.algebra.codes)
+        return [code for code in self._seen if code in carried]
+
+    @cached_property
+    def _others(self) -> list[int]:
+        """Those of them that it does not, for all of which its last component stands."""
+        return sorted(set(self._seen).difference(self.codes))
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Numbers of the algebra's components that an answer sees.
+
+        Raises ValueError where it carries none for some of them, which were not asked for.
+        """
+        if self._others and not self.algebra.has_others:
+            raise ValueError("these answers were not asked for when estimates were made")
+        found = [self.algebra.codes.index(code) for code in self.codes]
+        return [*found, len(self.algebra.codes)] if self._others else found
 
     def coupling(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """(S, ...) the product over free attributes of u_b for two arrays of answers (...), for the
-        components `codes`; see the module's docstring."""
+        components at `places`; see the module's docstring."""
         shape = np.broadcast_shapes(np.shape(first), np.shape(second))
-        found = np.ones((len(self.codes), *shape))
+        found = np.ones((len(self.codes) + len(self._others), *shape))
         for bit, part in enumerate(self.coordinates):
             constant = np.outer(part[:, 0], part[:, 0])
             contrast = part[:, 1:] @ part[:, 1:].T
             one, other = self.free_of_answer[bit][first], self.free_of_answer[bit][second]
-            for place, code in enumerate(self.codes):
+            for place, code in enumerate((*self.codes, *self._others)):
                 found[place] *= (contrast if code >> bit & 1 else constant)[one, other]
-        return found
+        if not self._others:
+            return found
+        others = found[len(self.codes) :].sum(axis=0, keepdims=True)
+        return np.concatenate([found[: len(self.codes)], others])
 
     def on_core(self, mean: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """(N, z, m) coordinates of the sums over core sets, from those (N, k, m) of some core cells
@@ -157,19 +178,26 @@ class ProductAnswers:
         return self.core[:, cells] @ mean
 
     def estimates(self, on_core: np.ndarray) -> np.ndarray:
-        """(N, a) answers from `on_core`."""
-        part = on_core.reshape(*on_core.shape[:2], *self.algebra.free_shape)
-        for position, sets in enumerate(self.coordinates, 2):
-            part = np.moveaxis(np.moveaxis(part, position, -1) @ sets.T, -1, position)
-        return part[:, self.core_of_answer, *self.free_of_answer]
+        """(N, a) answers from `on_core`; coordinates that are not carried are zero."""
+        seen, found = set(self.codes), np.zeros((len(on_core), self.n_answers))
+        for number, cube in enumerate(self.algebra.cubes):
+            if seen.isdisjoint(cube.codes):
+                continue
+            part = cube.spread(on_core)
+            for position, sets in enumerate(self.coordinates, 2):
+                own = sets[:, : part.shape[position]]
+                part = np.moveaxis(np.moveaxis(part, position, -1) @ own.T, -1, position)
+            values = part[:, self.core_of_answer, *self.free_of_answer]
+            found = found + values if number else values
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerCovariances:
     """Covariances of answers for N geounits, or for N tuples of areas.
 
-    variance, diffuse : (N, S, slots * z, slots * z) of the sums over core sets, by component in
-        `answers.codes` and for each area of a tuple, and the same of what nothing measured
+    variance, diffuse : (N, S, slots * z, slots * z) of the sums over core sets, by component at
+        `answers.places` and for each area of a tuple, and the same of what nothing measured
         determines.
     """
 
@@ -214,7 +242,7 @@ class AnswerCovariances:
         coupling = self.answers.coupling(one, other)
         row, column = slot * z + core[one], other_slot * z + core[other]
         found = np.zeros((len(matrices), len(one)))
-        for place in range(len(self.answers.codes)):
+        for place in range(len(self.answers.places)):
             found += matrices[:, place, row, column] * coupling[place]
         return found
 
@@ -224,7 +252,7 @@ def covariances_of(
 ) -> AnswerCovariances:
     """Covariances of the answers of geounits `rows` (N,) of a geolevel."""
     z = len(answers.core)
-    shape = (len(rows), len(answers.codes), z, z)
+    shape = (len(rows), len(answers.places), z, z)
     variance, diffuse = np.zeros(shape), np.zeros(shape)
     for chosen, group, place in level.meeting(rows):
         core = answers.core[:, group.cells]
@@ -232,7 +260,7 @@ def covariances_of(
             (variance, group.estimates.variance),
             (diffuse, group.estimates.diffuse),
         ):
-            part = matrices[place][:, answers.codes]
+            part = matrices[place][:, answers.places]
             if part.any():
                 into[chosen] = core @ part @ core.T
     return AnswerCovariances(answers, variance, diffuse)

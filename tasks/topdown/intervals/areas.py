@@ -48,8 +48,9 @@ class BlockAreas:
     def of_pairs(cls, n_areas: int, block: np.ndarray, area: np.ndarray) -> BlockAreas:
         """From pairs of a block and an area, in any order; rows of blocks below 0 are left out."""
         kept = np.flatnonzero((block >= 0) & (area >= 0))
-        pairs = np.unique(np.stack([area[kept], block[kept]]), axis=1)
-        return cls(n_areas, pairs[1], pairs[0], np.ones((pairs.shape[1], 1)))
+        n_blocks = int(block[kept].max(initial=0)) + 1
+        pairs = np.unique(area[kept].astype(np.int64) * n_blocks + block[kept])
+        return cls(n_areas, pairs % n_blocks, pairs // n_blocks, np.ones((pairs.size, 1)))
 
     def part(self, start: int, stop: int) -> BlockAreas:
         """The areas from `start` to `stop`, numbered from 0."""
@@ -112,9 +113,9 @@ def area_covariances(
     """
     z, n_cells = answers.core.shape
     z *= areas.inside.shape[1]
-    shape = (areas.n_areas, len(answers.codes), z, z)
+    shape = (areas.n_areas, len(answers.places), z, z)
     variance, diffuse = np.zeros(shape), np.zeros(shape)
-    size = len(answers.codes) * z * n_cells
+    size = len(answers.places) * z * n_cells
     for first, last in _chunks(np.bincount(areas.area, minlength=areas.n_areas) * size):
         start, stop = np.searchsorted(areas.area, [first, last])
         inside, area = areas.inside[start:stop], areas.area[start:stop]
@@ -122,8 +123,8 @@ def area_covariances(
         nothing = np.zeros((len(area), *shape[1:]))
         parts = _Parts(areas.block[start:stop], area, regression, nothing, nothing)
         for step in reversed(posterior.steps):
-            parts = _up(step, answers.codes, parts, areas.n_areas)
-        at_root = _through(answers.codes, parts, posterior.root)
+            parts = _up(step, answers.places, parts, areas.n_areas)
+        at_root = _through(answers.places, parts, posterior.root)
         np.add.at(variance, parts.area, parts.variance + at_root[0])
         np.add.at(diffuse, parts.area, parts.diffuse + at_root[1])
     return AnswerCovariances(answers, variance, diffuse)
@@ -157,23 +158,24 @@ def _chunks(cost: np.ndarray) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _up(step: Step, codes: list[int], parts: _Parts, n_areas: int) -> _Parts:
+def _up(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:
     """Parts of the areas in the wholes of a step, from those in its parts."""
     pairs, place = np.unique(step.whole[parts.unit] * n_areas + parts.area, return_inverse=True)
     place = place.reshape(-1)
     z, n_cells = parts.regression.shape[2:]
-    shape = (pairs.size, len(codes), z)
+    shape = (pairs.size, len(places), z)
     cross, cross_diffuse = np.zeros((*shape, n_cells)), np.zeros((*shape, n_cells))
     own, own_diffuse = np.zeros((*shape, z)), np.zeros((*shape, z))
-    _add(own, place, parts.variance)
-    _add(own_diffuse, place, parts.diffuse)
+    for into, matrices in ((own, parts.variance), (own_diffuse, parts.diffuse)):
+        if matrices.any():
+            _add(into, place, matrices)
     for chosen, group, rows in step.parts.meeting(parts.unit):
         regression = parts.regression[chosen][..., group.cells]
         for of_group, into, into_own in (
             (group.estimates.variance, cross, own),
             (group.estimates.diffuse, cross_diffuse, own_diffuse),
         ):
-            covariance = of_group[rows][:, codes]
+            covariance = of_group[rows][:, places]
             if covariance.any():
                 product = regression @ covariance
                 _add(into, place[chosen], product, group.cells)
@@ -183,14 +185,18 @@ def _up(step: Step, codes: list[int], parts: _Parts, n_areas: int) -> _Parts:
     gains = {id(group): gain for group, gain in zip(step.sums.groups, step.gains, strict=True)}
     for chosen, group, rows in step.sums.meeting(unit):
         both = gains[id(group)].along, gains[id(group)].along_diffuse
-        along, along_diffuse = (part[rows][:, codes] for part in both)
+        along, along_diffuse = (part[rows][:, places] for part in both)
         seen, seen_diffuse = (c[chosen][..., group.cells] for c in (cross, cross_diffuse))
-        regression = seen @ along + seen_diffuse @ along_diffuse
+        regression = seen @ along
+        if seen_diffuse.any():
+            regression += seen_diffuse @ along_diffuse
         for of_group, part, into in (
             (group.estimates.variance, seen, own),
             (group.estimates.diffuse, seen_diffuse, own_diffuse),
         ):
-            total = of_group[rows][:, codes]
+            total = of_group[rows][:, places]
+            if not (total.any() or part.any()):
+                continue
             product = part @ regression.swapaxes(-1, -2)
             again = regression @ total @ regression.swapaxes(-1, -2)
             into[chosen] += again - product - product.swapaxes(-1, -2)
@@ -199,7 +205,7 @@ def _up(step: Step, codes: list[int], parts: _Parts, n_areas: int) -> _Parts:
 
 
 def _through(
-    codes: list[int], parts: _Parts, root: GroupedEstimates
+    places: list[int], parts: _Parts, root: GroupedEstimates
 ) -> tuple[np.ndarray, np.ndarray]:
     """R C R' and R D R' at the root."""
     found = np.zeros_like(parts.variance), np.zeros_like(parts.diffuse)
@@ -207,7 +213,9 @@ def _through(
         regression = parts.regression[chosen][..., group.cells]
         matrices = group.estimates.variance, group.estimates.diffuse
         for into, covariance in zip(found, matrices, strict=True):
-            product = regression @ covariance[rows][:, codes]
+            if not covariance.any():
+                continue
+            product = regression @ covariance[rows][:, places]
             into[chosen] = product @ regression.swapaxes(-1, -2)
     return found
 
@@ -218,10 +226,12 @@ def _add(
     """Add values (p, s, z, z or n) to the rows `place` (p,), on some of the last axis's cells."""
     if not len(place):
         return
-    order = np.argsort(place, kind="stable")
-    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
-    total = np.add.reduceat(values[order], starts, axis=0)
-    rows = place[order][starts]
+    if (np.diff(place) < 0).any():
+        order = np.argsort(place, kind="stable")
+        place, values = place[order], values[order]
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    total = np.add.reduceat(values, starts, axis=0) if starts.size < len(place) else values
+    rows = place[starts]
     if cells is None:
         into[rows] += total
     else:

@@ -2,9 +2,9 @@
 
 Two files a universe, below `intervals/` of the run: `posterior.json` says of every array what it
 is, and `posterior.bin` has them one after the other, each from a multiple of 64 bytes on, so that
-they are used as they are mapped. All of it follows from what is public. The means of the steps
-are left out: margins ask for those of geounits from everything alone. What reads them finds no
-number.
+they are used as they are mapped. All of it follows from what is public. The bounds of the geounits
+stand there too, so that constraints are not read again. The means of the steps are left out:
+margins ask for those of geounits from everything alone. What reads them finds no number.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from ...runs.files import replacing
 from ..estimation.linear_estimates import LinearEstimates
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.spine_estimates import Group, GroupedEstimates, Step
-from .run_posterior import RunLevels, RunPosterior
+from ..settings import TopdownSettings
+from .run_posterior import LevelBounds, RunLevels, RunPosterior
 from .spine_posterior import SpinePosterior
 
 ALIGNED = 64
+FORMAT = 2
+"""Of what is kept; what a run has in another one is made again."""
 _STEPS = ("variance", "diffuse")
 _ALL = ("mean", *_STEPS)
 
@@ -66,10 +69,20 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
         for step in posterior.steps
     ]
     told = {
+        "format": FORMAT,
         "root": estimates(posterior.root, _STEPS),
         "steps": steps,
         "depths": list(posterior.depth_of_step),
         "geolevels": [estimates(level, _ALL) for level in found.geolevels],
+        "bounds": [
+            {
+                "lower": kept(bound.lower),
+                "upper": kept(bound.upper),
+                "total": None if bound.total is None else kept(bound.total),
+            }
+            for bound in found.bounds
+        ],
+        "type_of_cell": kept(found.of_run.type_of_cell),
         "arrays": places,
     }
     description, content = _files(run, universe)
@@ -83,18 +96,31 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
 
 
 def has_posterior(run: RunDirectory, universe: str) -> bool:
-    """Whether the estimates of a universe stand."""
-    return all(path.exists() for path in _files(run, universe))
+    """Whether the estimates of a universe stand, in the format of today."""
+    description, content = _files(run, universe)
+    if not (description.exists() and content.exists()):
+        return False
+    try:
+        return bool(json.loads(description.read_bytes())["format"] == FORMAT)
+    except (ValueError, KeyError):
+        return False
 
 
-def posterior_of(run: RunDirectory, universe: str, levels: RunLevels) -> RunPosterior:
-    """The estimates of a universe, mapped where they stand, and else made."""
-    if not has_posterior(run, universe):
-        return RunPosterior.of(levels)
+def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
+    """The estimates of a universe that are kept, mapped where they stand."""
     description, content = _files(run, universe)
     told = json.loads(description.read_bytes())
     bytes_of = np.memmap(content, dtype=np.uint8, mode="r") if content.stat().st_size else None
     arrays = [_array(bytes_of, place) for place in told["arrays"]]
+    bounds = tuple(
+        LevelBounds(
+            arrays[of["lower"]],
+            arrays[of["upper"]],
+            None if of["total"] is None else arrays[of["total"]],
+        )
+        for of in told["bounds"]
+    )
+    levels = RunLevels.of_bounds(run, settings, universe, bounds, arrays[told["type_of_cell"]])
     algebra = levels.algebra
 
     def estimates(of: Mapping[str, Any]) -> GroupedEstimates:

@@ -24,6 +24,7 @@ from .area_lists import (
     read_pairs,
 )
 from .run_posterior import RunPosterior
+from .spine_posterior import Told, nobody
 from .tables import (
     Asked,
     Written,
@@ -46,8 +47,9 @@ def write_run_intervals(
     compare: str | Path | None = None,
     level: float = 0.9,
     out: str | Path | None = None,
+    told: Told = nobody,
 ) -> Iterator[Written]:
-    """Write intervals of one universe; yields each file.
+    """Write intervals of one universe; yields each file, and has `told` what is being done.
 
     `entities` is a file of areas, or areas as `listed_areas` takes them. Without `out` the files go
     to `intervals/<universe>/<geolevel>.parquet` of the run, for every geolevel or the one asked
@@ -86,7 +88,7 @@ def write_run_intervals(
     if entities is not None:
         listed, known = _listed(run, settings, entities)
     pairs = None if compare is None else read_pairs(Path(compare), settings.written)
-    found = RunPosterior.read(run, settings, universe)
+    found = RunPosterior.read(run, settings, universe, asked.seen, told)
     folder, is_private = run.root / "intervals", settings.is_private
     areas = None
     if listed is not None and known is not None:

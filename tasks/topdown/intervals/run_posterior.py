@@ -12,12 +12,12 @@ from scipy import sparse
 
 from ....geography.levels import Spine
 from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
-from ...census.queries import marginal_query
+from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..estimation.estimate import ShardInput
-from ..estimation.full_information import query_algebra
+from ..estimation.full_information import measured_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.shard_constraints import sums_of_level
@@ -29,7 +29,7 @@ from ..spine.shards import Shard, read_shards
 from ..workload.zeros import structural_zeros
 from .areas import BlockAreas
 from .sizes import PosteriorSize, refuse_large_posterior
-from .spine_posterior import LevelInput, SpinePosterior
+from .spine_posterior import LevelInput, SpinePosterior, Told, nobody
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,17 @@ class RunLevels:
         return PosteriorSize.of(self.algebra, self.levels[-1].can_have)
 
     @classmethod
-    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunLevels:
+    def read(
+        cls,
+        run: RunDirectory,
+        settings: TopdownSettings,
+        universe: str,
+        asked: Sequence[MarginalQuery] | None = None,
+    ) -> RunLevels:
         """From the measurement files of a run; nothing confidential.
+
+        What only other answers than those of the queries `asked` see is left out; any may be asked
+        for without these.
 
         Raises InputRefused for a run without measurements or without noise.
         """
@@ -129,10 +138,30 @@ class RunLevels:
         first = _without_answers(run, settings, universe, spine, shards[0])
         return cls(
             spine,
-            query_algebra(first),
+            measured_algebra(settings, universe, first.type_of_cell, asked),
             tuple(levels),
             tuple(bounds),
             first.type_of_cell,
+            structural_zeros(settings, universe),
+            settings.budget_of(universe).mechanism,
+        )
+
+    @classmethod
+    def of_bounds(
+        cls,
+        run: RunDirectory,
+        settings: TopdownSettings,
+        universe: str,
+        bounds: tuple[LevelBounds, ...],
+        type_of_cell: np.ndarray,
+    ) -> RunLevels:
+        """Of a run whose bounds are known and whose measurements are not needed any more."""
+        return cls(
+            read_spine(spine_folder(run, universe)),
+            measured_algebra(settings, universe, type_of_cell),
+            (),
+            bounds,
+            type_of_cell,
             structural_zeros(settings, universe),
             settings.budget_of(universe).mechanism,
         )
@@ -148,19 +177,28 @@ class RunPosterior:
     given: tuple[GroupedEstimates, ...] | None = None
 
     @classmethod
-    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
+    def read(
+        cls,
+        run: RunDirectory,
+        settings: TopdownSettings,
+        universe: str,
+        asked: Sequence[MarginalQuery] | None = None,
+        told: Told = nobody,
+    ) -> RunPosterior:
         """From the measurement files of a run; see `RunLevels.read`.
 
         Raises InputRefused, before any answer is read, where estimates would not fit in memory.
         """
-        levels = RunLevels.read(run, settings, universe)
-        refuse_large_posterior(universe, levels.size)
-        return cls.of(levels)
+        levels = RunLevels.read(run, settings, universe, asked)
+        size = levels.size
+        refuse_large_posterior(universe, size)
+        told(f"combining what was measured of {universe}: {size.work}", 0, 0)
+        return cls.of(levels, told)
 
     @classmethod
-    def of(cls, levels: RunLevels) -> RunPosterior:
+    def of(cls, levels: RunLevels, told: Told = nobody) -> RunPosterior:
         """From what was measured and declared."""
-        return cls(levels, SpinePosterior.up(levels.algebra, list(levels.levels)))
+        return cls(levels, SpinePosterior.up(levels.algebra, list(levels.levels), told))
 
     @property
     def spine(self) -> Spine:

@@ -68,6 +68,18 @@ levels) and education (9 levels) for each of 257 areas'
         )
 
     @property
+    def work(self) -> str:
+        """What is made, in words.
+
+        >>> PosteriorSize(257, 1, 30, {}, 10**6).work
+        'estimates and covariances of 257 areas and all above them, in up to 0.1 GB of memory'
+        """
+        return (
+            f"estimates and covariances of {self.geounits:,} areas and all above them, in up to "
+            f"{gigabytes(self.peak)} of memory"
+        )
+
+    @property
     def peak(self) -> int:
         """Bytes in memory at once while intervals are made."""
         return PEAK * BYTES * self.numbers

@@ -44,6 +44,18 @@ class LevelInput:
     known_sums: KnownSums | None = None
 
 
+Told = Callable[[str, int, int], None]
+"""Called with what is being done, and how many geounits are done and planned. With nothing planned,
+the text is something to be said."""
+
+UP = "estimates up the spine"
+DOWN = "estimates down the spine"
+
+
+def nobody(what: str, done: int, planned: int) -> None:
+    """Tell nobody."""
+
+
 @dataclass(frozen=True, eq=False)
 class SpinePosterior:
     """Estimates up a spine.
@@ -53,49 +65,66 @@ class SpinePosterior:
         parts and the root.
     depth_of_step : number of the geolevel whose geounits are a step's parts; -1 for states that
         are no geounits.
+    told : who is told of the progress down the spine.
     """
 
     algebra: QueryAlgebra
     root: GroupedEstimates
     steps: tuple[Step, ...]
     depth_of_step: tuple[int, ...]
+    told: Told = nobody
 
     @classmethod
-    def up(cls, algebra: QueryAlgebra, levels: list[LevelInput]) -> SpinePosterior:
+    def up(
+        cls, algebra: QueryAlgebra, levels: list[LevelInput], told: Told = nobody
+    ) -> SpinePosterior:
         """From the geolevels' measurements, root first."""
+        planned = sum(len(level.parent) for level in levels)
         steps: list[Step] = []
         depths: list[int] = []
         below = None
         for depth in range(len(levels) - 1, -1, -1):
             level = levels[depth]
-            root = _from_subtrees(algebra, level, below)
+            before = sum(len(lower.parent) for lower in levels[depth + 1 :])
+
+            def done(stop: int, before: int = before) -> None:
+                told(UP, before + stop, planned)
+
+            root = _from_subtrees(algebra, level, below, done)
             if depth or level.known_sums is not None:
                 n_above = len(levels[depth - 1].parent) if depth else 1
                 found = steps_up(root, level.parent, n_above, level.known_sums)
                 steps.extend(reversed(found))
                 depths.extend([depth, *[-1] * (len(found) - 1)])
                 root = below = found[0].sums
-        return cls(algebra, root, tuple(reversed(steps)), tuple(reversed(depths)))
+        return cls(algebra, root, tuple(reversed(steps)), tuple(reversed(depths)), told)
 
     def down(self) -> Iterator[tuple[int, GroupedEstimates]]:
         """Number of each geolevel, root first, and the estimates of its geounits."""
-        above = self.root
+        above, done = self.root, 0
+        planned = sum(len(step.whole) for step in self.steps)
         if 0 not in self.depth_of_step:
             yield 0, above
         for step, depth in zip(self.steps, self.depth_of_step, strict=True):
-            above = step.given(above)
+            above, done = step.given(above), done + len(step.whole)
+            self.told(DOWN, done, planned)
             if depth >= 0:
                 yield depth, above
 
 
 def _from_subtrees(
-    algebra: QueryAlgebra, level: LevelInput, below: GroupedEstimates | None
+    algebra: QueryAlgebra,
+    level: LevelInput,
+    below: GroupedEstimates | None,
+    done: Callable[[int], None],
 ) -> GroupedEstimates:
-    """Estimates of a geolevel's geounits from their own measurements and what lies below."""
+    """Estimates of a geolevel's geounits from their own measurements and what lies below; `done` is
+    called with the number of those that are there."""
     found = GroupedEstimates.zero(algebra, level.can_have)
     for start, stop, measured in level.measured():
         totals = None if level.totals is None else level.totals[start:stop].astype(np.float64)
         own = below if below is None else below.part(start, stop)
         can_have = level.can_have[start:stop]
         found.enter(start, subtree_estimates(algebra, can_have, measured, totals, own))
+        done(stop)
     return found

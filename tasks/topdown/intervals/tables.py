@@ -78,6 +78,11 @@ class Asked:
         return tuple(dict.fromkeys(name for name, _, _ in ordered))
 
     @property
+    def seen(self) -> tuple[MarginalQuery, ...]:
+        """The queries whose answers are needed."""
+        return self.queries if self.share_of is None else (*self.queries, self.share_of)
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         """Columns of numbers."""
         return NUMBERS if self.share_of is None else (*NUMBERS, *SHARES)

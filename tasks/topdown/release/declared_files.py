@@ -40,6 +40,7 @@ from ...census.table_variables import table_variables
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from ...runs.names import below
 from ...tables.columns import coded_texts
+from .text_rows import numbered_rows, text_lines
 
 TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
@@ -235,6 +236,14 @@ class RowsForm:
     keeps_types: bool = False
 
 
+def _n_before_numbers(rows: pa.RecordBatch) -> int:
+    """How many columns stand before those that are whole numbers without a blank to the end."""
+    n = rows.num_columns
+    while n and rows.schema.types[n - 1] == pa.int64() and not rows.column(n - 1).null_count:
+        n -= 1
+    return n
+
+
 COMMA_SEPARATED = RowsForm(",", "none", keeps_types=True)
 """The form of tables of summary levels."""
 
@@ -269,6 +278,13 @@ def write_rows(
         for batch in batches:
             rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)
             writer.write_batch(rows)
-            lines.write_batch(rows)
+            n_texts = _n_before_numbers(rows) if form.quoting == "none" else rows.num_columns
+            if 0 < n_texts < rows.num_columns:
+                texts = rows.select(range(n_texts))
+                of_texts = text_lines(texts.columns, texts.schema, form.delimiter)
+                numbers = np.array([column.to_numpy() for column in rows.columns[n_texts:]])
+                text.write(numbered_rows(of_texts, numbers.T, form.delimiter))
+            else:
+                lines.write_batch(rows)
             n_rows += rows.num_rows
     return WrittenFiles(parquet, csv, n_rows)

@@ -204,10 +204,13 @@ def _write(
     universes: Sequence[str],
 ) -> None:
     """Write pieces that need the estimates of some universes."""
-    levels = {name: RunLevels.read(run, settings, name) for name in universes}
-    if _left_out(run, levels):
-        return
-    found = {name: posterior_of(run, name, part) for name, part in levels.items()}
+    if all(has_posterior(run, name) for name in universes):
+        found = {name: posterior_of(run, settings, name) for name in universes}
+    else:
+        levels = {name: RunLevels.read(run, settings, name) for name in universes}
+        if _left_out(run, levels):
+            return
+        found = {name: RunPosterior.of(part) for name, part in levels.items()}
     tables = tables_of_run(run, settings)
     for piece in pieces:
         if piece.kind == FIGURES:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 
 LONGEST_NUMBER = 20
 """Characters of the longest 64-bit integer, with its sign."""
@@ -96,6 +97,19 @@ def numbered_rows(lines: bytes | pa.Buffer, numbers: np.ndarray, separator: str)
     out = np.empty(len(text) + numbers.size * widest, dtype=np.uint8)
     end = _write_numbered(text, ends, np.ascontiguousarray(numbers), ord(separator), out)
     return out[:end].data
+
+
+def text_lines(
+    columns: Sequence[pa.Array], schema: pa.Schema, delimiter: str, quoting: str = "none"
+) -> pa.Buffer:
+    """Columns of texts as lines of delimited text."""
+    options = pyarrow.csv.WriteOptions(
+        include_header=False, delimiter=delimiter, quoting_style=quoting
+    )
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays(list(columns), schema=schema)
+    pyarrow.csv.write_csv(batch, sink, options)
+    return sink.getvalue()
 
 
 def _offsets_and_bytes(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:

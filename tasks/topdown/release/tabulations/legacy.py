@@ -25,7 +25,7 @@ import pyarrow as pa
 from ....census.cef_2020 import PERSONS, UNITS
 from ....census.states import State, state_of
 from ....runs.files import NOT_PRIVATE, replacing
-from ..text_rows import numbered_rows
+from ..text_rows import numbered_rows, text_lines
 from .header import (
     CHARACTERISTIC_ITERATION,
     FILE_ID,
@@ -36,7 +36,6 @@ from .levels import SUMMARY_LEVELS
 from .tables import (
     LevelTable,
     Tabulation,
-    text_lines,
 )
 from .variables import variables_of
 

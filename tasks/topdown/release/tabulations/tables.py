@@ -20,12 +20,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from ..text_rows import numbered_rows
+from ..text_rows import numbered_rows, text_lines
 from .levels import (
     SUMMARY_LEVELS,
     Entities,
@@ -241,16 +240,3 @@ class _LevelWriter:
         )
         lines = text_lines(columns, self._codes, ",", self._quoting)
         self._text.write(numbered_rows(lines, rows, ","))
-
-
-def text_lines(
-    columns: Sequence[pa.Array], schema: pa.Schema, delimiter: str, quoting: str = "none"
-) -> pa.Buffer:
-    """Columns of texts as lines of delimited text."""
-    options = pyarrow.csv.WriteOptions(
-        include_header=False, delimiter=delimiter, quoting_style=quoting
-    )
-    sink = pa.BufferOutputStream()
-    batch = pa.RecordBatch.from_arrays(list(columns), schema=schema)
-    pyarrow.csv.write_csv(batch, sink, options)
-    return sink.getvalue()

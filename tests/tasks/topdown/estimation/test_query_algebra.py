@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
-from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
@@ -111,3 +111,74 @@ def test_gram_of_the_total_sees_the_constant_coordinate_alone():
     gram = algebra.gram(marginal_query(PERSONS, "total"), cells)
     assert np.array_equal(gram[0], np.full((4, 4), 126.0))
     assert not gram[1:].any()
+
+
+def crossed() -> tuple[Schema, list[MarginalQuery]]:
+    """Three free attributes that no query keeps together, and a core attribute."""
+    labels = ("0", "1", "2"), ("f", "m"), ("a", "b", "c"), ("no", "yes")
+    schema = Schema("persons", ("size", "sex", "group", "status"), labels)
+    names = ("total", "size", "sex * group", "size * status")
+    coarse = MarginalQuery("coarse", ((0, 1, 1), (0, 1), (0,) * 3, (0, 1)))
+    return schema, [*(marginal_query(schema, name) for name in names), coarse]
+
+
+@pytest.mark.parametrize("asked", [None, "total", "sex", "group * status", "detailed"])
+def test_what_is_carried_is_the_projection_of_all_on_what_is_measured_and_asked(asked):
+    """Coordinates, information and Gram matrices, by a dense projection of every histogram on the
+    span of the rows of queries."""
+    schema, queries = crossed()
+    nothing = np.zeros(schema.n_cells, dtype=np.int64)
+    every = QueryAlgebra.build(schema, queries, nothing, nothing > 0)
+    assert every.core == (0,)
+    wanted = None if asked is None else [marginal_query(schema, asked)]
+    algebra = every.restricted(queries, wanted)
+    cells = np.arange(3)
+    rng = np.random.default_rng(3)
+    measured = {
+        q.name: QueryMeasurement(q, rng.integers(-9, 9, (2, q.n_rows)), rng.uniform(0.1, 2, 2))
+        for q in queries
+    }
+    (a, b), (all_a, all_b) = (one.information(measured, cells) for one in (algebra, every))
+    x = rng.normal(size=(2, 3, every.n_coordinates))
+    histograms = every.histograms(x, cells)
+    carried = algebra.coordinates(histograms, cells)
+    spans = [
+        np.kron(np.eye(3), kept)
+        for q in queries
+        for w in (wanted or [marginal_query(schema, "detailed")])
+        for kept in [free_rows(q, w)]
+    ]
+    span = np.vstack(spans)
+    projector = np.linalg.pinv(span) @ span
+    assert np.allclose(algebra.histograms(carried, cells), histograms @ projector)
+    assert np.linalg.matrix_rank(span) == 3 * algebra.n_coordinates
+    assert np.allclose(algebra.histograms(b, cells), every.histograms(all_b, cells) @ projector)
+    assert len(a[0]) == len(algebra.components) == len(algebra.codes) + algebra.has_others
+    for place, code in enumerate(algebra.codes):
+        assert np.array_equal(a[:, place], all_a[:, code])
+    assert not a[:, len(algebra.codes) :].any()
+    together = np.sort(np.concatenate(algebra.components))
+    assert np.array_equal(together, np.arange(algebra.n_coordinates))
+    again = np.zeros_like(carried)
+    for cube in algebra.cubes:
+        again = cube.enter(cube.spread(carried), again)
+    assert np.array_equal(again, carried)
+
+
+def free_rows(measured: MarginalQuery, asked: MarginalQuery) -> np.ndarray:
+    """Rows on the levels of the free attributes that both queries keep."""
+    found = np.ones((1, 1))
+    for axis in (1, 2, 3):
+        size = len(measured.factors[axis])
+        is_kept = measured.shape[axis] > 1 and asked.shape[axis] > 1
+        found = np.kron(found, np.eye(size) if is_kept else np.ones((1, size)))
+    return found
+
+
+def test_all_is_carried_where_a_measured_query_keeps_every_free_attribute():
+    algebra = algebra_of(PERSONS)
+    queries = [marginal_query(PERSONS, name) for name in ASKED[PERSONS]]
+    assert algebra.restricted(queries).sets is None
+    assert not algebra.restricted(queries).has_others
+    few = algebra.restricted(queries, [marginal_query(PERSONS, "hispanic")])
+    assert (few.n_coordinates, len(few.components)) == (2, 2)

@@ -90,7 +90,7 @@ def small_spine(
     can_have = [have]
     type_of_cell = schema.levels("hhgq") if n_types > 1 else np.zeros(schema.n_cells, int)
     truth = [rng.poisson(3, (len(have), schema.n_cells)) * have[:, type_of_cell]]
-    if n_types > 1:
+    if set(NURSING) <= set(schema.attributes):
         truth[0][:, schema.cells_where(NURSING)] = 0
     for parent in reversed(parents[1:]):
         up = np.zeros((parent.max() + 1, schema.n_cells), dtype=np.int64)

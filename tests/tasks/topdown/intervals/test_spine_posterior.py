@@ -31,11 +31,17 @@ from tests.tasks.topdown.estimation.test_spine_estimates import (
 )
 
 
-def posterior_of(spine: SmallSpine) -> SpinePosterior:
-    asked = {m.query for level in spine.measurements for m in level.values()}
-    algebra = QueryAlgebra.build(
-        spine.schema, sorted(asked, key=lambda q: q.name), spine.type_of_cell, spine.forbidden
-    )
+def algebra_of(spine: SmallSpine) -> QueryAlgebra:
+    """With every component."""
+    measured = sorted(measured_of(spine), key=lambda q: q.name)
+    return QueryAlgebra.build(spine.schema, measured, spine.type_of_cell, spine.forbidden)
+
+
+def measured_of(spine: SmallSpine) -> set[MarginalQuery]:
+    return {m.query for level in spine.measurements for m in level.values()}
+
+
+def posterior_of(spine: SmallSpine, algebra: QueryAlgebra | None = None) -> SpinePosterior:
 
     def in_two(measured, n):
         """The answers of geounits in two runs, as shards hold them."""
@@ -62,12 +68,12 @@ def posterior_of(spine: SmallSpine) -> SpinePosterior:
             (spine.state, spine.state_totals),
         )
         levels[1] = states
-    return SpinePosterior.up(algebra, levels)
+    return SpinePosterior.up(algebra or algebra_of(spine), levels)
 
 
 def dense_covariance(spine: SmallSpine) -> tuple[list[np.ndarray], np.ndarray]:
     """0/1 matrices from blocks to geounits of every geolevel, and the covariance of all block
-    cells `(n_blocks * n_cells,) * 2` by one dense problem."""
+    cells `(n_blocks * n_cells,) * 2` by one dense problem, none of what nothing determines."""
     n_blocks, n_cells = len(spine.parents[-1]), spine.schema.n_cells
     possible = spine.possible[-1].ravel()
     incidence = [np.eye(n_blocks)]
@@ -93,7 +99,7 @@ def dense_covariance(spine: SmallSpine) -> tuple[list[np.ndarray], np.ndarray]:
     if exact:
         _, values, vectors = np.linalg.svd(np.vstack(exact)[:, possible])
         null = vectors[(values > 1e-9 * values[0]).sum() :].T
-    inner = null @ np.linalg.solve(null.T @ information @ null, null.T)
+    inner = null @ np.linalg.pinv(null.T @ information @ null, 1e-10, True) @ null.T
     covariance = np.zeros((possible.size, possible.size))
     covariance[np.ix_(possible, possible)] = inner
     return incidence, covariance
@@ -263,3 +269,72 @@ def test_what_nothing_measured_determines_is_said_to_be_unknown():
     area[0] = -1
     assert not of_areas(spine, area, "detailed").is_known().all()
     assert of_areas(spine, area, "total").is_known().all()
+
+
+LABELS = SMALL.levels_of[0], ("f", "m"), ("a", "b", "c"), ("no", "yes")
+CROSSED = Schema("persons", ("hhgq", "sex", "group", "status"), LABELS)
+"""Of which no measured query keeps all free attributes."""
+MEASURED = ("total", "hhgq * sex", "sex * group", "status")
+ASKED = ("total", "hhgq * sex", "sex * group", "group", "status", "hhgq * status", "detailed")
+RESTRICTED = {
+    "plain": {},
+    "bypassed": {"bypassed": True},
+    "state totals": {"states": True},
+    "exact totals and bypassed": {"exact_totals": True, "bypassed": True},
+    "blocks in part": {"block_queries": ("status",)},
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("case", RESTRICTED)
+def test_what_is_measured_or_asked_is_all_that_need_be_carried(case, seed):
+    """With every component, with those that are measured, and with those that one query sees too:
+    estimates, variances and what is known, of geounits and areas, against one dense problem."""
+    spine = small_spine(
+        seed, schema=CROSSED, queries=MEASURED, fanouts=(1, 2, 3), **RESTRICTED[case]
+    )
+    expected, free = by_dense_least_squares(spine)
+    incidence, covariance = dense_covariance(spine)
+    every = algebra_of(spine)
+    assert [CROSSED.attributes[axis] for axis in every.free] == ["sex", "group", "status"]
+    queries = {name: marginal_query(CROSSED, name) for name in ASKED}
+    measured = every.restricted(list(measured_of(spine)))
+    assert [len(part) for part in measured.components] == [1, 1, 2, 2, 1, 0]
+    kinds = {name: (query, [every, measured]) for name, query in queries.items()}
+    for query, algebras in kinds.values():
+        algebras.append(every.restricted(list(measured_of(spine)), [query]))
+    only = kinds["hhgq * status"][1][-1]
+    assert len(only.components) == 2
+    with pytest.raises(ValueError, match="not asked for"):
+        _ = ProductAnswers.of_query(only, queries["detailed"]).places
+    found = {
+        id(algebra): posterior_of(spine, algebra) for _, use in kinds.values() for algebra in use
+    }
+    down = {key: dict(posterior.down()) for key, posterior in found.items()}
+    rng = np.random.default_rng(seed)
+    inside = rng.random((3, len(spine.parents[-1]))) < 0.5
+    inside[:, 0] = True
+    areas = BlockAreas.of_pairs(3, *np.nonzero(inside)[::-1])
+    n_known = n_unknown = 0
+    for query, algebras in kinds.values():
+        matrix = query.matrix.toarray()
+        for algebra in algebras:
+            posterior, levels = found[id(algebra)], down[id(algebra)]
+            answers = ProductAnswers.of_query(algebra, query)
+            given = [
+                (above, answers_of(level, query, np.arange(len(level.can_have))))
+                for above, level in zip(incidence, levels.values(), strict=True)
+            ]
+            of_area = area_covariances(posterior, answers, areas)
+            estimates = area_estimates(levels[len(incidence) - 1], answers, areas)
+            ends = estimates, of_area.variances(), of_area.is_known()
+            for above, (estimate, variance, is_known) in [*given, (inside.astype(float), ends)]:
+                rows = np.kron(above, matrix)
+                is_told = np.abs(rows @ free).max(axis=1, initial=0.0) < 1e-8
+                assert np.array_equal(is_known.ravel(), is_told)
+                dense = (above @ expected[-1]) @ matrix.T
+                assert np.abs(estimate - dense).ravel()[is_told].max(initial=0.0) < 1e-8
+                own = ((rows @ covariance) * rows).sum(axis=1)
+                assert np.abs(variance.ravel() - own)[is_told].max(initial=0.0) < 1e-8
+                n_known, n_unknown = n_known + is_told.sum(), n_unknown + (~is_told).sum()
+    assert n_known > 100 and n_unknown > 100
