@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.directory import RunDirectory
@@ -126,7 +127,8 @@ def test_the_check_of_the_input_says_so_before_a_run(finished, monkeypatch):
 
 def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finished, monkeypatch):
     settings, run = finished
-    size = RunLevels.read(run, settings, "people").size
+    asked = [marginal_query(settings.schema_of("people"), "total")]
+    size = RunLevels.read(run, settings, "people", asked).size
     monkeypatch.setattr(sizes, "memory_of_machine", lambda: sizes.PEAK * 8 * size.numbers - 1)
 
     def never(*_: object) -> None:
