@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from ..tasks.detailed_groups.ingest.generate import (
 from ..tasks.detailed_groups.workload.parameters import read_specification
 from ..tasks.group_sizes.ingest.generate import census_like, write_dataset
 from ..tasks.products.registry import product
+from ..tasks.runs.declared import read_declared
 from ..tasks.topdown.ingest.generate import generate_county
 from ..tasks.topdown.ingest.generate_country import generate_country
 from ..tasks.topdown.ingest.generate_households import rehouse
@@ -126,7 +126,7 @@ def _detailed_households(folder: Path, seed: int) -> None:
     codes = tuple(read_specification(str(folder / "params")).names)
     give_detailed_codes(folder / "input" / "persons.parquet", codes, seed=seed)
     init_ledger(folder / "ledger.db", WrittenCaps(rho=[HOUSEHOLDS_CAP]), is_listed=False)
-    tables = tomllib.loads((DEMOS / "detailed_households.toml").read_text(encoding="utf-8"))
+    tables = read_declared(DEMOS / "detailed_households.toml")
     del tables["input"]["groups"]
     file = folder / "groups.toml"
     file.write_text(tomli_w.dumps(tables), encoding="utf-8")

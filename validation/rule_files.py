@@ -31,17 +31,20 @@ TEXTS = ("name", "suite", "table", "column", "evidence", "statement", "remedy")
 
 @dataclass(frozen=True)
 class RuleFile:
-    """What a file declares: tables of `rules` by group, and the texts `of_all`."""
+    """What a file declares: tables of `rules` by group, the texts `of_all`, and what else it has
+    `tables` of."""
 
     rules: Mapping[str, list[dict[str, Any]]]
     of_all: Mapping[str, str]
+    tables: Mapping[str, dict[str, Any]]
 
     @classmethod
     def read(cls, path: Path) -> RuleFile:
         """Read a TOML file."""
         declared = tomllib.loads(path.read_text(encoding="utf-8"))
         rules = {name: value for name, value in declared.items() if isinstance(value, list)}
-        return cls(rules, {name: declared[name] for name in declared if name in TEXTS})
+        tables = {name: value for name, value in declared.items() if isinstance(value, dict)}
+        return cls(rules, {name: declared[name] for name in declared if name in TEXTS}, tables)
 
     def of(self, group: str, **words: Any) -> tuple[Rule, ...]:
         """The rules of a group, with `words` for the names in braces."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
+from .highs import quiet_solver
+
 _DUAL, _PRIMAL = 1, 4
 """What HiGHS calls the two simplex methods: new bounds leave a basis optimal but for feasibility,
 and new columns leave it feasible."""
@@ -46,7 +48,7 @@ class GrowingProgram:
     """Minimise cost'x subject to bounds on rows and columns; columns may be added at any time."""
 
     def __init__(self, row_lower: np.ndarray, row_upper: np.ndarray) -> None:
-        self._solver = _quiet_solver()
+        self._solver = quiet_solver()
         self._solver.setOptionValue("presolve", "off")
         n, none = len(row_lower), np.zeros(0, dtype=np.int32)
         starts = np.zeros(n, dtype=np.int32)
@@ -109,7 +111,7 @@ class GrowingProgram:
         and to that share of its objective, or that much; None where none was found. `known` is one
         to begin with.
         """
-        solver = _quiet_solver()
+        solver = quiet_solver()
         solver.passModel(self._without_empty_rows())
         options = _QUICKLY | {
             "mip_max_nodes": node_limit,
@@ -150,10 +152,3 @@ class GrowingProgram:
         lp.a_matrix_.start_, lp.a_matrix_.value_ = own.a_matrix_.start_, own.a_matrix_.value_
         lp.a_matrix_.index_ = place[row]
         return lp
-
-
-def _quiet_solver() -> highspy.Highs:
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    return solver

@@ -55,13 +55,18 @@ class HighsResult:
 
 
 def _solver() -> highspy.Highs:
-    """One silent single-threaded solver per thread."""
+    """The solver of this thread."""
     solver = getattr(_local, "solver", None)
     if solver is None:
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
-        _local.solver = solver
+        solver = _local.solver = quiet_solver()
+    return solver
+
+
+def quiet_solver() -> highspy.Highs:
+    """A new solver that prints nothing and has one thread."""
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
     return solver
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from ..rule_files import RuleFile
 from ..rules import Evidence, Rule
 
-_FILE = Path(__file__).with_name("cef_rules.toml")
+_DECLARED = RuleFile.read(Path(__file__).with_name("cef_rules.toml"))
 
 GROUP_QUARTERS_CODES: Mapping[int, tuple[str, ...]] = {
-    int(kind): tuple(codes)
-    for kind, codes in tomllib.loads(_FILE.read_text(encoding="utf-8"))["group_quarters"].items()
+    int(kind): tuple(codes) for kind, codes in _DECLARED.tables["group_quarters"].items()
 }
 """Codes of group quarters by type: correctional (1), juvenile (2), nursing (3), other
 institutional (4), college (5), military (6), other noninstitutional (7)."""
@@ -29,7 +27,7 @@ def applicable_rules(evidence: Evidence) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if rule.evidence in evidence.get(rule.suite, {}))
 
 
-RULES = RuleFile.read(_FILE).of(
+RULES = _DECLARED.of(
     "rules", group_quarters=[code for codes in GROUP_QUARTERS_CODES.values() for code in codes]
 )
 """All rules, in the order in which a failure is reported."""

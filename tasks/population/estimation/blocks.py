@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from ...census.households import HOUSEHOLDER, MALE, Members
-from ..workload.household_types import FIRST_AGES
+from ..workload.household_types import levels_of_age
 from ..workload.levels import are_possible, household_levels
 from ..workload.patterns import book
 from ..workload.places import FIRST_RELATIONSHIP, N_BANDS, N_PLACES, places_of
@@ -175,11 +175,10 @@ def _carry(
         origin_and_race(households.origin, households.race),
         origin_and_race(members.hispanic[heads] - 1, persons.head_race[heads]),
     )
-    head_age = np.searchsorted(FIRST_AGES, members.age[heads], side="right") - 1
     drift.add(
         "head",
         sex_and_level(households.sex, households.age),
-        sex_and_level(members.sex[heads] - MALE, head_age),
+        sex_and_level(members.sex[heads] - MALE, levels_of_age(members.age[heads])),
     )
     drift.add(
         "relationship",

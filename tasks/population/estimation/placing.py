@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ...census.households import FEMALE, MALE, Members
 from ..workload.changes import LEAST
-from ..workload.household_types import FIRST_AGES
+from ..workload.household_types import FIRST_AGES, levels_of_age
 from ..workload.patterns import book
 from ..workload.places import (
     HOUSEHOLDERS,
@@ -124,7 +124,7 @@ def _of_heads(
 ) -> np.ndarray:
     """What it costs that persons are the householders of some households `(n, n_heads)`: that the
     household's householder is of another age, origin or race."""
-    level = np.searchsorted(FIRST_AGES, persons.age, side="right") - 1
+    level = levels_of_age(persons.age)
     age, origin, race = households.age[own], households.origin[own], households.race[own]
     sex, of_heads = households.sex[own], drift.of_heads()
     more = of_heads[sex, np.maximum(level, 0)[:, None]] - of_heads[sex, age]

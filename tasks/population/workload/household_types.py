@@ -43,6 +43,12 @@ HEAD_BANDS = (3, 3, 3, 3, 3, 4, 5, 6, 6)
 """Band of each level of a householder's age, of an adult one."""
 
 FIRST_AGES = (15, 25, 35, 45, 55, 60, 65, 75, 85)
+"""First age of each level of a householder's age."""
+
+
+def levels_of_age(age: np.ndarray) -> np.ndarray:
+    """Level of a householder of each age; -1 of who is too young to be one."""
+    return np.searchsorted(FIRST_AGES, age, side="right") - 1
 
 
 @dataclass(frozen=True)
