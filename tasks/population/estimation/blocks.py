@@ -14,8 +14,18 @@ from ..workload.household_types import levels_of_age
 from ..workload.levels import are_possible, household_levels
 from ..workload.patterns import book
 from ..workload.places import FIRST_RELATIONSHIP, N_BANDS, N_PLACES, places_of
+from ..workload.tables import BLOCK_GROUP, TRACT
+from .cells import CARRIED
 from .composition import Composition, Households, nearest_composition
-from .drift import Drift, origin_and_race, origin_and_sex, sex_and_age, sex_and_level
+from .drift import (
+    Drift,
+    origin_and_race,
+    origin_and_sex,
+    relationship_and_band,
+    sex_and_age,
+    sex_and_level,
+)
+from .exchanges import Spans, exchanged
 from .fallback import simple_households
 from .placing import Persons, placed
 
@@ -93,8 +103,26 @@ def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
     Raises ValueError unless every block has as many persons as households, and households where
     there are persons.
     """
-    parts, ways, costs = [], [], []
     drift = Drift() if drift is None else drift
+    counties = [areas[:CARRIED] for areas in blocks.areas]
+    starts = [0, *(k for k in range(1, len(counties)) if counties[k] != counties[k - 1])]
+    ends = [*starts[1:], len(counties)]
+    parts = [
+        _of_county(blocks.part(start, end), drift)
+        for start, end in zip(starts, ends, strict=True)
+        if start < end
+    ]
+    first = blocks.household_starts[starts[: len(parts)]]
+    return Piece(
+        _joined([part.members for part in parts], first),
+        tuple(way for part in parts for way in part.way),
+        np.concatenate([part.cost for part in parts] or [np.empty(0)]),
+    )
+
+
+def _of_county(blocks: Blocks, drift: Drift) -> Piece:
+    """The blocks of one county, one by one, and what they exchange at last."""
+    parts, ways, costs = [], [], []
     for block, areas in enumerate(blocks.areas):
         own = _rows(blocks.persons, *blocks.person_starts[block : block + 2])
         homes = _rows(blocks.households, *blocks.household_starts[block : block + 2])
@@ -113,7 +141,17 @@ def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
         ways[block], costs[block] = Way.SIMPLE, np.nan
     if len(wrong):
         members = _joined(parts, starts[:-1])
+    drift.cells.enter(blocks.areas[0][:CARRIED])
+    members = exchanged(blocks.persons, blocks.households, members, _spans(blocks), drift.cells)
     return Piece(members, tuple(ways), np.array(costs))
+
+
+def _spans(blocks: Blocks) -> Spans:
+    tract, group = (
+        np.unique([areas[level] for areas in blocks.areas], return_inverse=True)[1]
+        for level in (TRACT, BLOCK_GROUP)
+    )
+    return Spans(blocks.person_starts, blocks.household_starts, tract, group)
 
 
 def joined(blocks: Blocks, first: Sequence[int], pieces: Sequence[Piece]) -> Populated:
@@ -163,6 +201,12 @@ def _carry(
     before, after = persons.places, _places(members)
     drift.add("role", before // N_BANDS, after // N_BANDS)
     drift.add("band", before % N_BANDS, after % N_BANDS)
+    drift.add("place", before, after)
+    drift.add(
+        "member",
+        relationship_and_band(persons.relationship, persons.age),
+        relationship_and_band(members.relationship, members.age),
+    )
     drift.add("age", sex_and_age(persons.sex, persons.age), sex_and_age(members.sex, members.age))
     drift.add(
         "sex",
@@ -177,8 +221,12 @@ def _carry(
     )
     drift.add(
         "head",
-        sex_and_level(households.sex, households.age),
-        sex_and_level(members.sex[heads] - MALE, levels_of_age(members.age[heads])),
+        sex_and_level(households.sex, households.is_rented, households.age),
+        sex_and_level(
+            members.sex[heads] - MALE,
+            households.is_rented[members.unit[heads]],
+            levels_of_age(members.age[heads]),
+        ),
     )
     drift.add(
         "relationship",

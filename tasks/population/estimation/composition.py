@@ -72,7 +72,8 @@ def nearest_composition(
     classes, owner, number = np.unique(rows, axis=1, return_inverse=True, return_counts=True)
     present = np.flatnonzero(places)
     sex, age, elderly, kind, is_rented = classes
-    costs = outcome_costs(sex, age, elderly, kind, drift.of_types(sex, is_rented), drift.of_heads())
+    of_types, of_heads = drift.of_types(sex, is_rented), drift.of_heads(sex, is_rented)
+    costs = outcome_costs(sex, age, elderly, kind, of_types, of_heads)
     fill = filled(slots(), present, drift.distances())
     problem = Problem(costs, number, places[present], fill, PER_FURTHER_PERSON)
     taken = _solved(problem, drift, present)

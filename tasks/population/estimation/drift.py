@@ -28,8 +28,11 @@ from ..workload.places import (
     N_PLACES,
     OLDEST,
     ROLES,
+    bands_of,
     distances,
 )
+from ..workload.tables import details
+from .cells import Cells
 
 _WEIGHTS = np.array([0.03, 0.02, 0.06, 0.06])
 """What a record too many in the state, county, tract and block group of a block adds to a cost."""
@@ -50,11 +53,18 @@ _OF_PART = {
 _OF_FAMILY = 3.0
 """How much couple and own children count together, by sex of the householder and tenure."""
 
-_OF_HEAD = 0.04
-"""How much the householder's age counts, by sex."""
+_OF_DETAIL = 0.2
+"""How much the parts of a type that the finest query tells count together, by tenure."""
+
+_OF_HEAD = 0.08
+"""How much the householder's age counts, by sex and tenure."""
+
+_OF_PLACE = 0.5
+"""How much role and band of ages of a person count together, and relationship and band."""
 
 N_LEVELS = len(_WEIGHTS)
 _RACES, _N_FAMILIES = 7, 12
+_N_RELATIONSHIPS = 1 + LAST_RELATIONSHIP - FIRST_RELATIONSHIP
 
 
 class Drift:
@@ -72,6 +82,8 @@ class Drift:
         self._weights = _WEIGHTS * [n_chains, 1, 1, 1]
         self.prices = np.zeros(N_PLACES)
         """Prices of persons by place where they were last asked for, with which a block begins."""
+        self.cells = Cells()
+        """What was changed in the rows of the finest tables, which exchanges make up for."""
         self._areas: tuple[str, ...] = ("",) * N_LEVELS
         self._counts = {
             "role": np.zeros((N_LEVELS, len(ROLES))),
@@ -79,9 +91,12 @@ class Drift:
             "age": np.zeros((N_LEVELS, 2 * (OLDEST + 1))),
             "sex": np.zeros((N_LEVELS, 4)),
             "race": np.zeros((N_LEVELS, 2 * _RACES)),
-            "relationship": np.zeros((N_LEVELS, 1 + LAST_RELATIONSHIP - FIRST_RELATIONSHIP)),
+            "relationship": np.zeros((N_LEVELS, _N_RELATIONSHIPS)),
+            "place": np.zeros((N_LEVELS, N_PLACES)),
+            "member": np.zeros((N_LEVELS, _N_RELATIONSHIPS * N_BANDS)),
             "family": np.zeros((N_LEVELS, 4 * _N_FAMILIES)),
-            "head": np.zeros((N_LEVELS, 2 * len(FIRST_AGES))),
+            "detail": np.zeros((N_LEVELS, 2 * (1 + int(details().max())))),
+            "head": np.zeros((N_LEVELS, 4 * len(FIRST_AGES))),
             **{name: np.zeros((N_LEVELS, n)) for name, n in _sizes().items()},
         }
 
@@ -99,9 +114,10 @@ class Drift:
         most = _MOST * max(1.0, weight)
         return np.clip(weight * (self._weights @ self._counts[name]), -most, most)
 
-    def of_heads(self) -> np.ndarray:
-        """What one more householder adds to a cost, by sex and level of age `(2, n_levels)`."""
-        return self.of("head", _OF_HEAD).reshape(2, -1)
+    def of_heads(self, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
+        """What making the householder of each household of each level of ages adds to a cost
+        `(n, n_levels)`, given the householders' sex and whether they rent."""
+        return self.of("head", _OF_HEAD).reshape(2, 2, -1)[sex, is_rented.astype(int)]
 
     def add(self, name: str, before: np.ndarray, after: np.ndarray) -> None:
         """Records were of the kinds `before`, and are made of the kinds `after`."""
@@ -118,6 +134,7 @@ class Drift:
                 "areas": self._areas,
                 "prices": self.prices.tolist(),
                 "counts": counts,
+                "cells": self.cells.told(),
             }
         )
 
@@ -129,6 +146,7 @@ class Drift:
         drift._areas = tuple(told["areas"])
         drift.prices = np.array(told["prices"])
         drift._counts = {name: np.array(own) for name, own in told["counts"].items()}
+        drift.cells = Cells.of_told(told["cells"])
         return drift
 
     def of_types(self, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
@@ -138,7 +156,8 @@ class Drift:
         of_family = self.of("family", _OF_FAMILY)[
             _family(np.arange(len(parts[0])), sex[:, None], is_rented[:, None])
         ]
-        return np.sum(parts, axis=0) + of_family
+        detail = _detail(np.arange(len(parts[0])), is_rented[:, None])
+        return np.sum(parts, axis=0) + of_family + self.of("detail", _OF_DETAIL)[detail]
 
     def add_types(
         self, before: np.ndarray, after: np.ndarray, sex: np.ndarray, is_rented: np.ndarray
@@ -147,11 +166,17 @@ class Drift:
         for name, level in parts_of_types().items():
             self.add(name, level[before], level[after])
         self.add("family", _family(before, sex, is_rented), _family(after, sex, is_rented))
+        self.add("detail", _detail(before, is_rented), _detail(after, is_rented))
+
+    def of_members(self) -> np.ndarray:
+        """What one more person of each RELSHIP adds to a cost, by band of ages `(7, 17)`."""
+        of_member = self.of("member", _OF_PLACE).reshape(_N_RELATIONSHIPS, N_BANDS)
+        return self.of("relationship") + of_member.T
 
     def distances(self) -> np.ndarray:
         """What it costs to move a person from a place to another `(N_PLACES, N_PLACES)`."""
         role, band = np.divmod(np.arange(N_PLACES), N_BANDS)
-        of_place = self.of("role")[role] + self.of("band")[band]
+        of_place = self.of("role")[role] + self.of("band")[band] + self.of("place", _OF_PLACE)
         moved = np.maximum(distances() + of_place - of_place[:, None], LEAST)
         np.fill_diagonal(moved, np.diag(distances()))
         return moved
@@ -172,9 +197,14 @@ def origin_and_race(origin: np.ndarray, race: np.ndarray) -> np.ndarray:
     return origin * _RACES + race
 
 
-def sex_and_level(sex: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Kinds of householders by sex and level of age, as levels."""
-    return sex * len(FIRST_AGES) + level
+def sex_and_level(sex: np.ndarray, is_rented: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Kinds of householders by sex, whether they rent, and level of age, as levels."""
+    return (sex * 2 + is_rented) * len(FIRST_AGES) + level
+
+
+def relationship_and_band(relationship: np.ndarray, age: np.ndarray) -> np.ndarray:
+    """Kinds of persons by RELSHIP and band of ages."""
+    return (relationship - FIRST_RELATIONSHIP) * N_BANDS + bands_of(age)
 
 
 def _family(kind: np.ndarray, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
@@ -182,6 +212,11 @@ def _family(kind: np.ndarray, sex: np.ndarray, is_rented: np.ndarray) -> np.ndar
     parts = parts_of_types()
     family = (parts["couple"] // 2 * 4 + parts["own"])[kind]
     return (family * 2 + sex) * 2 + is_rented
+
+
+def _detail(kind: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
+    """What the finest query tells of a type, by tenure."""
+    return details()[kind] * 2 + is_rented
 
 
 def _sizes() -> dict[str, int]:

@@ -97,7 +97,7 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
         first[slot_of],
         last[slot_of],
         drift.of("age").reshape(2, -1)[new_sex - MALE],
-        drift.of("relationship"),
+        drift.of_members(),
     )
     return Members(
         slots.household[slot_of],
@@ -126,8 +126,11 @@ def _of_heads(
     household's householder is of another age, origin or race."""
     level = levels_of_age(persons.age)
     age, origin, race = households.age[own], households.origin[own], households.race[own]
-    sex, of_heads = households.sex[own], drift.of_heads()
-    more = of_heads[sex, np.maximum(level, 0)[:, None]] - of_heads[sex, age]
+    of_heads, each = (
+        drift.of_heads(households.sex[own], households.is_rented[own]),
+        np.arange(len(own)),
+    )
+    more = of_heads[each, np.maximum(level, 0)[:, None]] - of_heads[each, age]
     apart = abs(level[:, None] - age)
     cost = np.where(apart > 0, np.maximum(_PER_LEVEL * apart + more, LEAST), 0.0)
     cost += _OTHER_ORIGIN * (persons.hispanic[:, None] != origin + 1)

@@ -86,8 +86,8 @@ def outcome_costs(
     """What it costs to make of households each outcome of patterns `(n, n_outcomes)`.
 
     Infinite where structural zeros exclude it. `drift` (n, n_types) is added for the type that is
-    made, and taken away for the released one; so is `of_heads` (2, n_ages) of the householder's sex
-    and age.
+    made, and taken away for the released one; so is `of_heads` (n, n_ages) of the householder's
+    age.
     """
     rows = np.arange(len(kind))
     moved = np.maximum(between_types()[kind] + drift - drift[rows, kind][:, None], LEAST)
@@ -96,6 +96,6 @@ def outcome_costs(
     # Where structural zeros exclude every age, the cost is infinite whatever is added.
     new = np.minimum(np.maximum(age[:, None], outcomes.first[sex]), outcomes.last[sex])
     apart = _PER_LEVEL_OF_AGE * abs(new - age[:, None])
-    more = of_heads[sex[:, None], new] - of_heads[sex, age][:, None]
+    more = of_heads[rows[:, None], new] - of_heads[rows, age][:, None]
     more = np.where(apart > 0, np.maximum(more, LEAST - apart), 0.0)
     return moved[:, outcomes.kind] + more + _beside_types()[sex, age, elderly]

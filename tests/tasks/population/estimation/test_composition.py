@@ -41,7 +41,7 @@ def least_cost(own: Households, places: np.ndarray) -> float:
     n_types = len(household_types())
     nothing = np.zeros((len(own.kind), n_types))
     of_outcome = outcome_costs(
-        own.sex, own.age, own.elderly, own.kind, nothing, np.zeros((2, len(FIRST_AGES)))
+        own.sex, own.age, own.elderly, own.kind, nothing, np.zeros((len(own.kind), len(FIRST_AGES)))
     )
     cost = of_outcome[:, patterns.outcome]
     size = np.asarray(patterns.slots.sum(axis=1)).ravel()
