@@ -8,6 +8,7 @@ their sign, weighted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -28,12 +29,12 @@ _PART = (1.0, 0.5, 0.0, 0.0, 0.0)
 that have too many."""
 _COARSE = (4.0, 4.0, 4.0, 2.0, 1.0)
 
-PERSONS = {
-    "relgq * age_40_groups * hispanic * cenrace * sex": _FINEST,
+_PERSONS = {
+    "relgq * age_40_groups * hispanic * {race} * sex": _FINEST,
     "relgq * age_40_groups * sex": _PART,
     "relgq * sex": _COARSE,
 }
-HOUSEHOLDS = {
+_HOUSEHOLDS = {
     "sex * hisp * hhtenshort_3lev * race * hhage * DetailedCoupleTypeMultGenDetOwnChildSize": (
         _FINEST
     ),
@@ -52,12 +53,14 @@ FAMILY = "partner_type_detailed_own_child_status"
 class Tables:
     """The tables of a universe.
 
+    names : of the queries.
     part : (n_tables, n_attributes, n_levels) what each level of each attribute adds to the number
         of a record's row; rows of all tables are numbered through.
     weight : (n_tables, 5) what a record too many or too few in a row counts, by kind of area.
     n_rows : of all tables.
     """
 
+    names: tuple[str, ...]
     part: np.ndarray
     weight: np.ndarray
     n_rows: int
@@ -66,13 +69,15 @@ class Tables:
 @cache
 def person_tables() -> Tables:
     """The tables of persons."""
-    return _tables(person_levels.universe().schema, PERSONS)
+    schema = person_levels.universe().schema
+    race = schema.attributes[person_levels.RACE]
+    return _tables(schema, {name.format(race=race): own for name, own in _PERSONS.items()})
 
 
 @cache
 def household_tables() -> Tables:
     """The tables of households."""
-    return _tables(household_types.universe().schema, HOUSEHOLDS)
+    return _tables(household_types.universe().schema, _HOUSEHOLDS)
 
 
 @cache
@@ -92,7 +97,7 @@ def _of_types(query: str) -> np.ndarray:
     return np.array(marginal_query(schema, query).factors[household_types.TYPE])
 
 
-def _tables(schema: Schema, weights: dict[str, tuple[float, ...]]) -> Tables:
+def _tables(schema: Schema, weights: Mapping[str, tuple[float, ...]]) -> Tables:
     queries = [marginal_query(schema, name) for name in weights]
     part = np.zeros((len(queries), len(schema.shape), max(schema.shape)), dtype=np.int64)
     n_rows = 0
@@ -103,4 +108,4 @@ def _tables(schema: Schema, weights: dict[str, tuple[float, ...]]) -> Tables:
             of_attribute[: len(factor)] = stride * np.array(factor)
         own[0] += n_rows
         n_rows += query.n_rows
-    return Tables(part, np.array(list(weights.values())), n_rows)
+    return Tables(tuple(weights), part, np.array(list(weights.values())), n_rows)

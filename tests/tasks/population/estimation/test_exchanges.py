@@ -20,7 +20,7 @@ from spineflow.tasks.population.estimation.composition import Households
 from spineflow.tasks.population.estimation.drift import Drift
 from spineflow.tasks.population.estimation.exchanges import LARGE, Spans, exchanged
 from spineflow.tasks.population.estimation.placing import Persons
-from spineflow.tasks.population.workload import household_types, person_levels, tables
+from spineflow.tasks.population.workload import household_types, person_levels
 from spineflow.tasks.population.workload.household_types import RENTED, levels_of_age
 from spineflow.tasks.population.workload.levels import are_possible, household_levels
 from spineflow.tasks.population.workload.places import AGES_OF_RELATIONSHIP
@@ -85,8 +85,8 @@ def made_cells(census: Census, members: Members) -> tuple[np.ndarray, np.ndarray
 def rows_of_cells(universe: int) -> list[np.ndarray]:
     """The row of each cell in each table, as the declared queries tell it."""
     schema = (person_levels, household_types)[universe].universe().schema
-    names = (tables.PERSONS, tables.HOUSEHOLDS)[universe]
-    return [marginal_query(schema, name).row_of_cell for name in names]
+    tables = (person_tables(), household_tables())[universe]
+    return [marginal_query(schema, name).row_of_cell for name in tables.names]
 
 
 def areas_by_level(census: Census) -> Iterator[tuple[np.ndarray, np.ndarray]]:
