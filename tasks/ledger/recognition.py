@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
@@ -120,8 +121,8 @@ def people_digests(
     every area's geounit; a geounit lies in one of the level above.
     """
     hashing = _Hashing(key)
-    found = [_ColumnDigests(hashing, column, levels).lists() for column in columns]
-    lists = [one for of_column in found for one in of_column]
+    # Column by column: each holds its counts at every geolevel until its lists are made.
+    lists = [one for own in columns for one in _ColumnDigests(hashing, own, levels).lists()]
     strong = {digest for one in lists for digest in one.digests(hashing, is_strong=True)}
     weak = {digest for one in lists for digest in one.digests(hashing, is_strong=False)} - strong
     n_filling = max(0, sum(one.length for one in lists) - len(strong) - len(weak))
@@ -324,10 +325,12 @@ def _with_data(matrix: sparse.csr_array, data: np.ndarray) -> sparse.csr_array:
 
 def _regrouped(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sparse.csr_array:
     """Rows added up by group `(n_rows,)`."""
-    entries = sparse.coo_array(counts)
-    row, column = entries.coords
-    shape = (n_groups, counts.shape[1])
-    return sparse.csr_array(sparse.coo_array((entries.data, (group[row], column)), shape=shape))
+    n_rows = len(group)
+    members = sparse.coo_array((np.ones(n_rows, counts.dtype), (group, np.arange(n_rows))))
+    members.resize(n_groups, n_rows)
+    summed = members.tocsr() @ counts
+    summed.sort_indices()
+    return summed
 
 
 def _bits(counts: np.ndarray) -> np.ndarray:
@@ -343,7 +346,7 @@ def _bits_of_repeats(group: np.ndarray, what: np.ndarray, n_groups: int) -> np.n
     if not len(group):
         return np.zeros(n_groups)
     if int(what.max()) >= _LARGEST_KEY // n_groups:
-        what = np.unique(what, return_inverse=True)[1]
+        what = pd.factorize(what)[0]
     n_kinds = int(what.max()) + 1
     # One number for each pair is sorted in a third of the time of two.
     keys = np.sort(group * n_kinds + what.astype(np.int64))
