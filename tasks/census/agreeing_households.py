@@ -81,6 +81,12 @@ def householders_of_cells(
     aliases = [_alias(name, theirs, told) for name, theirs in householders.called.items()]
     named = replace(told, coarsenings=(*aliases, *told.coarsenings))
     one = householders
+    for part, _, _ in label_parts(schema, one.query):
+        if part not in named.told_names:
+            raise ValueError(
+                f"does not tell {part!r}{did_you_mean(part, named.told_names)}; say in called what "
+                "it is called there, or choose a query that it tells"
+            )
     return rows_that_count(schema, named, one.query, one.where, one.of)
 
 

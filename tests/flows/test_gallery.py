@@ -37,7 +37,11 @@ def test_a_declaration_of_the_gallery_is_forecast(settings: Path, capsys) -> Non
 MISTAKES = {
     "homes": [
         ("nobody = 0, ", "", "does not say how many people the level 'nobody' of 'residents' has"),
-        ('called = { sex = "householder" }', "", "'homes' does not tell sex"),
+        (
+            'called = { sex = "householder" }',
+            "",
+            "does not tell 'sex'; say in called what it is called",
+        ),
         ('"4 or more" = [4, 12] }', '"4 or more" = [12, 4] }', "at least 12 and at most 4"),
     ],
     "schools": [
