@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
-import pandas as pd
 from scipy import sparse
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
@@ -346,6 +345,8 @@ def _bits_of_repeats(group: np.ndarray, what: np.ndarray, n_groups: int) -> np.n
     if not len(group):
         return np.zeros(n_groups)
     if int(what.max()) >= _LARGEST_KEY // n_groups:
+        import pandas as pd  # Settings and budgets are read without it.
+
         what = pd.factorize(what)[0]
     n_kinds = int(what.max()) + 1
     # One number for each pair is sorted in a third of the time of two.
