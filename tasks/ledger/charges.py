@@ -30,9 +30,8 @@ from ..runs.errors import BudgetRefused
 from .accounting import BOUNDED, ONE_OF_SEVERAL, Guarantee
 from .caps import check_caps
 from .curves import written
-from .digests import InputDigest
+from .digests import ENOUGH_WEAK, InputDigest
 from .exact_curve import PrivacyCurve
-from .recognition import ENOUGH_WEAK
 from .spending import SpentDraw
 from .store import Ledger, reading, writing
 

@@ -43,8 +43,6 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations_with_replacement, product
 
-from scipy.special import log_ndtr
-
 from .loss_laws import (
     CUT,
     LOWER_ERROR,
@@ -328,10 +326,18 @@ def _limit(mu: float, delta: float) -> float:
     low, high = 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        first, second = log_ndtr([mu / 2 - middle / mu, -mu / 2 - middle / mu])
+        first, second = (_log_normal(sign * mu / 2 - middle / mu) for sign in (1, -1))
         is_low = math.exp(first) - math.exp(middle + second) > delta
         low, high = (middle, high) if is_low else (low, middle)
     return high
+
+
+def _log_normal(x: float) -> float:
+    """log Phi(x) of the standard normal law; far out by the first terms of its expansion."""
+    if x > -30:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    tail = math.log1p(-(x**-2) + 3 * x**-4 - 15 * x**-6)
+    return -(x**2) / 2 - math.log(-x * math.sqrt(2 * math.pi)) + tail
 
 
 def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> PrivacyCurve | None:

@@ -32,12 +32,11 @@ from hashlib import blake2b
 import numpy as np
 from scipy import sparse
 
+from .digests import PeopleDigests
+
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
 """Information of a multiset that recognises people by itself, and of one that does beside others:
 some 2^35 pairs of digests are compared for two large tables."""
-
-ENOUGH_WEAK = 4
-"""Digests of less information that recognise people together."""
 
 MOST = 1 << 12
 """Digests of a geolevel and a column that are kept."""
@@ -87,18 +86,6 @@ class RecordColumn:
             part.eliminate_zeros()
             yield first, part
             first = last
-
-
-@dataclass(frozen=True)
-class PeopleDigests:
-    """Digests that recognise people: each `strong` one alone, `weak` ones together.
-
-    `filling` recognises nobody: it makes the number of digests one that is public.
-    """
-
-    strong: tuple[str, ...] = ()
-    weak: tuple[str, ...] = ()
-    filling: tuple[str, ...] = ()
 
 
 def raw_value(text: str | None) -> str:

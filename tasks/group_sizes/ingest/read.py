@@ -20,8 +20,8 @@ from ...census.histograms import block_histogram
 from ...census.identity import input_digests
 from ...census.inputs import IngestResult, check_inputs
 from ...census.tables import load_geography
-from ...ledger.digests import InputDigest, input_digest
-from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests
+from ...ledger.digests import InputDigest, PeopleDigests, input_digest
+from ...ledger.recognition import RecordColumn, people_digests
 from ...products.privacy_curves import with_exact
 from ...runs.errors import InputRefused
 from ...tables.findings import InputCheck, UnreadableInput, refusal
