@@ -238,8 +238,8 @@ class RowsForm:
 
 def _n_before_numbers(rows: pa.RecordBatch) -> int:
     """How many columns stand before those that are whole numbers without a blank to the end."""
-    n = rows.num_columns
-    while n and rows.schema.types[n - 1] == pa.int64() and not rows.column(n - 1).null_count:
+    n, types, number = rows.num_columns, rows.schema.types, pa.int64()
+    while n and types[n - 1] == number and not rows.column(n - 1).null_count:
         n -= 1
     return n
 
