@@ -10,12 +10,12 @@ from ..tasks.runs.files import replacing, write_page
 from ..tasks.topdown.ingest.ingest import public_geography
 from ..tasks.topdown.intervals.area_lists import read_areas
 from ..tasks.topdown.release.spine_distances import SpineDistances, spine_distances
-from ..tasks.topdown.release.spine_page import (
+from ..tasks.topdown.release.spine_section import (
     category_statistics,
     entity_tables,
     spine_document,
+    statistics_table,
 )
-from ..tasks.topdown.release.spine_section import statistics_table
 from ..tasks.topdown.settings import TopdownSettings
 from .console import page, print_block
 

@@ -43,7 +43,6 @@ from .published.steps import (
     read_measurements,
     read_told_invariants,
 )
-from .release.exact_losses import has_losses
 from .release.margins import has_margins
 from .release.margins import pieces_apart as margin_pieces
 from .release.steps import (
@@ -51,10 +50,10 @@ from .release.steps import (
     work_out_loss,
     write_margin_piece,
     write_microdata,
+    write_redistricting_tables,
     write_release_margins,
 )
 from .release.tabulations.run import has_tables, tables_of_run
-from .release.tabulations.steps import write_redistricting_tables
 from .settings import TopdownSettings, universe_waves
 from .spine.shards import shards_by_geolevel
 from .spine.steps import build_spine, summarise_spine
@@ -142,7 +141,7 @@ def losses_of(settings: TopdownSettings, spines: Mapping[str, Call]) -> tuple[Wa
     stages: list[tuple[str, Sequence[Call]]] = [
         (f"{universe} exact loss", [call(work_out_loss, universe, after=[spine])])
         for universe, spine in spines.items()
-        if has_losses(settings)
+        if settings.is_private
     ]
     return dict(stages[:1]), dict(stages[1:])
 

@@ -291,13 +291,7 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     paths = settings.input.paths()
     names = {table: PurePosixPath(path).name for table, path in paths.items()}
     check = check_inputs(
-        persons=paths["persons"],
-        units=paths["units"],
-        geography=paths["geography"],
-        person_schema=None,
-        unit_schema=UNITS,
-        names=names,
-        scratch=scratch,
+        **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
     )
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None)
