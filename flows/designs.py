@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ..tasks.group_sizes.design import design as group_sizes
 from ..tasks.products.presets import PRESETS
-from ..tasks.runs.files import replacing
+from ..tasks.runs.files import write_text
 from ..tasks.runs.settings_files import dump_settings, load_settings
 from ..tasks.solvers.level_design import DesignedLevels
 from ..tasks.topdown.design.design import Design, design_universe, settings_text
@@ -53,9 +53,7 @@ def _design_levels(
     model, designed = OF_LEVELS[product]
     settings = load_settings(model, settings_file, presets=PRESETS, overrides=overrides)
     found, chosen = designed(settings)
-    with replacing(file) as part:
-        text = f"# Shares of levels: {found.certificate}.\n{dump_settings(chosen)}"
-        part.write_text(text, encoding="utf-8")
+    write_text(file, f"# Shares of levels: {found.certificate}.\n{dump_settings(chosen)}")
     if as_json:
         print(json.dumps(found.as_json(), indent=2))
     else:
@@ -106,8 +104,7 @@ def _design_topdown(
         universe: design_universe(settings, universe, geography, invariants)
         for universe in settings.design
     }
-    with replacing(file) as part:
-        part.write_text(settings_text(settings, designs), encoding="utf-8")
+    write_text(file, settings_text(settings, designs))
     if as_json:
         print(json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2))
         return

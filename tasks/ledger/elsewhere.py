@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..runs.directory import RunDirectory
 from ..runs.errors import BudgetRefused
-from ..runs.files import read_record, replacing
+from ..runs.files import read_record, write_text
 from ..runs.settings import ProductSettings
 from .charges import datasets_of
 from .digests import InputDigest, digest_of_table
@@ -45,8 +45,8 @@ def store_elsewhere(
         fingerprint: {kind: asdict(digest) for kind, digest in digests_under(key).items()}
         for fingerprint, key in keys.items()
     }
-    with replacing(run.confidential / DIGESTS_ELSEWHERE) as part:
-        part.write_text(json.dumps({"key": own[0], "elsewhere": stored}))
+    content = json.dumps({"key": own[0], "elsewhere": stored})
+    write_text(run.confidential / DIGESTS_ELSEWHERE, content)
 
 
 def digests_by_key(run: RunDirectory, ledger: Ledger, own: Digests) -> dict[str, Digests]:

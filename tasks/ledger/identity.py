@@ -10,7 +10,7 @@ from typing import Any
 
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from ..runs.files import read_record, replacing
+from ..runs.files import read_record, write_text
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
@@ -36,10 +36,9 @@ def store_identity(
         ledger = open_ledger(Path(settings.privacy.ledger))
         digests = digests_under(ledger.key())
         store_elsewhere(run, settings, ledger, digests_under)
-        with replacing(run.confidential / INPUT_DIGESTS) as part:
-            part.write_text(json.dumps({kind: asdict(digest) for kind, digest in digests.items()}))
-    with replacing(run.confidential / INPUT_FILES) as part:
-        part.write_text(json.dumps(local_files(settings)), encoding="utf-8")
+        stored = {kind: asdict(digest) for kind, digest in digests.items()}
+        write_text(run.confidential / INPUT_DIGESTS, json.dumps(stored))
+    write_text(run.confidential / INPUT_FILES, json.dumps(local_files(settings)))
 
 
 def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -11,7 +10,7 @@ from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
 from ..runs.confinement import lost
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError
-from ..runs.files import NOT_PRIVATE, read_record, replacing
+from ..runs.files import NOT_PRIVATE, read_record, write_record
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
 
@@ -72,8 +71,7 @@ def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[],
         content: dict[str, object] = {} if settings.is_private else {"stamp": NOT_PRIVATE}
         content |= {"warnings": [f"{sentence} The release does not depend on it."]}
         run.checks.mkdir(exist_ok=True)
-        with replacing(path) as part:
-            part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_record(path, content)
         return False
     path.unlink(missing_ok=True)
     return True

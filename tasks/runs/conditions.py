@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from .directory import RunDirectory
 from .errors import InputRefused
-from .files import FileState, replacing, sha256_of_file, state_of_file
+from .files import FileState, sha256_of_file, state_of_file, write_record
 from .names import below
 
 CHARGED = "spine/charged.json"
@@ -113,8 +113,7 @@ def _digest_if_there(path: Path) -> str | None:
 
 def write_charged(run: RunDirectory, conditions: Mapping[str, str]) -> None:
     """Keep in the run what its draws were charged with."""
-    with replacing(_charged_file(run)) as part:
-        part.write_text(json.dumps(dict(conditions), indent=2) + "\n", encoding="utf-8")
+    write_record(_charged_file(run), dict(conditions))
 
 
 def refuse_altered(run: RunDirectory, conditions: Mapping[str, str] | None = None) -> None:

@@ -126,8 +126,18 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, whole or not at all."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_record(path: Path, content: object) -> None:
+    """Write what `read_record` reads: JSON that people can read too."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
 def write_page(path: Path, document: Document) -> Path:
     """Write a document as HTML, whole or not at all; returns the path."""
-    with replacing(path) as part:
-        part.write_text(to_html(document), encoding="utf-8")
+    write_text(path, to_html(document))
     return path

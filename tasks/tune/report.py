@@ -19,7 +19,7 @@ from ..products.reports import (
     time_panel,
 )
 from ..runs.directory import RunDirectory
-from ..runs.files import NOT_PRIVATE, replacing, write_page
+from ..runs.files import NOT_PRIVATE, replacing, write_page, write_text
 from ..runs.settings_files import dump_settings
 from .criterion import described
 from .grid import EXACT
@@ -74,8 +74,7 @@ def release_settings(
     text = HEADER.format(criterion=described(settings.criterion))
     text += dump_settings(settings_of(settings, best_first[0][1].trial))
     run.unchecked_release.mkdir(exist_ok=True)
-    with replacing(run.unchecked_release / SETTINGS) as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(run.unchecked_release / SETTINGS, text)
     with replacing(run.unchecked_release / VARIANTS) as part:
         columns = ["variant", "total", "criterion", "standard_error"]
         pd.DataFrame(variants, columns=columns).to_csv(part, index=False)
