@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,20 +30,19 @@ OF_LEVELS: Mapping[str, tuple[type[Any], Callable[[Any], tuple[DesignedLevels, A
 """Products whose budget is shared among levels: settings with a design, and what finds it."""
 
 
-def write_design(
-    product: str, settings_file: Path, overrides: list[str], out: Path | None, *, as_json: bool
-) -> None:
+def write_design(options: Namespace) -> None:
     """Design the budget that a settings file has a section [design] for, and write settings.
 
     Reads public geography, and of housing units declared invariants, alone. The settings go beside
     the file, under its name and `-designed`, unless `out` says otherwise.
     """
-    file = out or settings_file.with_name(f"{settings_file.stem}-designed.toml")
-    if product == TopdownSettings.PRODUCT:
-        _design_topdown(settings_file, overrides, file, as_json=as_json)
+    settings_file = Path(options.settings)
+    file = Path(options.out or settings_file.with_name(f"{settings_file.stem}-designed.toml"))
+    if options.flow == TopdownSettings.PRODUCT:
+        _design_topdown(settings_file, options.overrides, file, as_json=options.json)
     else:
-        _design_levels(product, settings_file, overrides, file, as_json=as_json)
-    if not as_json:
+        _design_levels(options.flow, settings_file, options.overrides, file, as_json=options.json)
+    if not options.json:
         print(f"settings: {file}")
 
 
