@@ -17,9 +17,8 @@ from ..tasks.pages.document import Block
 from ..tasks.products.product import Product
 from ..tasks.products.registry import costs_of, product
 from ..tasks.runs.settings import ProductSettings
-from .entry import settings_flow, stages_flow
+from .entry import flows_of
 from .evidence_settings import CensusEvidenceSettings
-from .form import EvidenceForm
 
 
 def refuse(settings: CensusEvidenceSettings) -> None:
@@ -71,13 +70,9 @@ PRODUCT: Product = Product(
     rewritten=rewritten,
 )
 
-evidence = settings_flow(
+evidence, evidence_stages = flows_of(
     __name__,
     PRODUCT,
-    EvidenceForm(),
-    (
-        "Sets protection methods side by side on one census that may be disclosed: what each "
-        "costs, and what it withstands. It releases no data, but one page and its figures."
-    ),
+    "Sets protection methods side by side on one census that may be disclosed: what each "
+    "costs, and what it withstands. It releases no data, but one page and its figures.",
 )
-evidence_stages = stages_flow(__name__, PRODUCT)

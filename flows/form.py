@@ -8,6 +8,7 @@ run begins. What is left empty is as the settings file, its preset or the defaul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -108,8 +109,10 @@ class SettingsForm(ExactTypes):
                 yield f"{schema['setting']}={text}"
 
 
-def _form(name: str) -> Any:
-    """The model of a declared form: the fields that it shares with others, and its own."""
+@cache
+def form_of(flow: str) -> type[SettingsForm]:
+    """The model of a flow's declared form: the fields that it shares with others, and its own."""
+    name = f"{flow.title().replace('-', '')}Form"
     declared = DECLARED[name]
     shared = [DECLARED["fields"][begun] for begun in declared["begins_with"]]
     fields: dict[str, Any] = {
@@ -120,16 +123,3 @@ def _form(name: str) -> Any:
     return create_model(
         name, __base__=SettingsForm, __module__=__name__, __doc__=declared["description"], **fields
     )
-
-
-CensusForm = _form("CensusForm")
-TopdownForm = _form("TopdownForm")
-EstimateForm = _form("EstimateForm")
-DetailedGroupsForm = _form("DetailedGroupsForm")
-DetailedHouseholdsForm = _form("DetailedHouseholdsForm")
-GroupSizesForm = _form("GroupSizesForm")
-TripsForm = _form("TripsForm")
-SupplementalDhcForm = _form("SupplementalDhcForm")
-DesignForm = _form("DesignForm")
-TuneForm = _form("TuneForm")
-EvidenceForm = _form("EvidenceForm")

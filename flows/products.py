@@ -30,7 +30,6 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.timing import stopwatch
 from .console import check_input
 from .entry import settings_flow
-from .form import CensusForm
 from .order import submitted
 from .population import population_order, sources_of
 from .products_settings import ProductsSettings
@@ -166,10 +165,7 @@ PRODUCT: Product = Product(
 products = settings_flow(
     __name__,
     PRODUCT,
-    CensusForm(),
-    (
-        "Releases several products of one dataset, one after the other, all charged "
-        "to one ledger. The products and their own settings stand in the settings "
-        "file."
-    ),
+    "Releases several products of one dataset, one after the other, all charged "
+    "to one ledger. The products and their own settings stand in the settings "
+    "file.",
 )

@@ -45,7 +45,6 @@ from ..tasks.tune.settings import Criterion, TuneSettings
 from ..tasks.tune.steps import prepare, read_tuning_data, replicate
 from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
 from .entry import settings_flow
-from .form import TuneForm
 from .order import finish
 from .results import show_result
 from .running import (
@@ -248,9 +247,6 @@ PRODUCT: Product = Product(
 tune = settings_flow(
     __name__,
     PRODUCT,
-    TuneForm(),
-    (
-        "Searches for the smallest budget that meets a criterion, on data that may be "
-        "disclosed. It releases no data, but settings that are ready to run."
-    ),
+    "Searches for the smallest budget that meets a criterion, on data that may be "
+    "disclosed. It releases no data, but settings that are ready to run.",
 )

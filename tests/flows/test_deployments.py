@@ -29,7 +29,7 @@ from prefect.settings import (
 from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
-from spineflow.flows.form import SettingsForm, TopdownForm
+from spineflow.flows.form import SettingsForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
 from spineflow.tasks.ledger.caps import set_default_cap
 from spineflow.tasks.ledger.store import open_ledger
@@ -286,6 +286,9 @@ def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
 
 def form_of(name: str) -> type[SettingsForm]:
     return get_type_hints(flow_of(name).fn)["settings"]
+
+
+TopdownForm = form_of("topdown")
 
 
 @pytest.mark.parametrize("name", MODULES)
