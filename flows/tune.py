@@ -21,6 +21,7 @@ from prefect import flow
 from ..tasks.pages.document import Block, Table
 from ..tasks.products.product import Product
 from ..tasks.products.registry import costs_of, product
+from ..tasks.products.searched import Losses
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
@@ -40,7 +41,6 @@ from ..tasks.tune.report import (
     release_settings,
     write_tuning_report,
 )
-from ..tasks.tune.searched import Losses
 from ..tasks.tune.settings import Criterion, TuneSettings
 from ..tasks.tune.steps import prepare, read_tuning_data, replicate
 from ..tasks.tune.trials import TrialOutcome, new_trial, values_of

@@ -14,6 +14,7 @@ import pandas as pd
 from ..census.census import Census
 from ..census.queries import spelt_like
 from ..noise.mechanisms import DISCRETE_LAPLACE
+from ..products.searched import SearchedProduct
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
@@ -101,7 +102,7 @@ class TrialFigures:
 
 
 @dataclass(frozen=True)
-class TopdownTrials:
+class TopdownTrials(SearchedProduct):
     """Trials of topdown settings, on data that are not confidential."""
 
     settings: type[TopdownSettings] = TopdownSettings

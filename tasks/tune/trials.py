@@ -20,13 +20,13 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
+from ..products.searched import Losses, SearchedProduct
 from ..runs.directory import RunDirectory
 from ..runs.files import write_text
 from ..runs.names import below
 from ..runs.settings import ProductSettings
 from ..runs.settings_files import dump_settings, frozen_settings
 from .criterion import value_of
-from .searched import Losses, SearchedProduct
 from .settings import TuneSettings
 
 KEYS = ["quantity", "level"]
