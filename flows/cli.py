@@ -210,7 +210,7 @@ def _ledger(options: argparse.Namespace) -> None:
     from ..tasks.ledger.store import open_ledger, refuse_unreachable
     from ..tasks.ledger.summary import summary
     from .console import print_ledger
-    from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_caps
+    from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps
 
     if options.action == "move":
         if options.name is None:
@@ -243,7 +243,7 @@ def _ledger(options: argparse.Namespace) -> None:
     else:
         ledger = open_ledger(file, must_exist=True)
     if options.action == "set-cap":
-        set_caps(ledger, options.name, options.rho, caps)
+        set_written_caps(ledger, options.name, options.rho, caps)
     is_exact = options.action == "show"
     print_ledger(summary(ledger, is_exact=is_exact), as_json=options.json)
 

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..runs.errors import BudgetRefused, InputRefused
-from .caps import caps_of
+from .caps import caps_of, enter_caps
 from .key import add_keys, read_key
 from .store import (
     Ledger,
@@ -135,9 +135,7 @@ def _move(others: sqlite3.Connection, connection: sqlite3.Connection) -> None:
         caps = caps_of(others, name)
         if is_known:
             caps = caps.smaller(caps_of(connection, name))
-        connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [name])
-        for column, text in caps.columns().items():
-            connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", [text, name])
+        enter_caps(connection, name, caps)
     in_both = _drawn(others) & _drawn(connection)
     for table in _MOVED:
         rows = others.execute(f"SELECT * FROM {table}").fetchall()

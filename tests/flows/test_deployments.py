@@ -31,7 +31,7 @@ from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.form import SettingsForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
-from spineflow.tasks.ledger.caps import set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
@@ -174,7 +174,7 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     settings.write_text(text, encoding="utf-8")
     api = server["PREFECT_API_URL"]
     ledger = open_ledger(tmp_path / "ledger.db")
-    set_default_cap(ledger, NEARLY_SPENT)
+    set_caps(ledger, None, Caps(NEARLY_SPENT))
     asked(f"{api}/automations/", near_cap_automation())
     run = run_deployment(server, "topdown", {"settings_file": str(settings)})
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
