@@ -20,7 +20,7 @@ from .charges import datasets_of
 from .digests import InputDigest, digest_of_table
 from .key import read_key
 from .listed import listed_ledgers
-from .store import Ledger, ledger_at, open_ledger, reading
+from .store import Ledger, has_joined, ledger_at, open_ledger, reading
 
 DIGESTS_ELSEWHERE = "input_digests_elsewhere.json"
 """Digests of a run's people under other keys than its ledger's, in its confidential folder."""
@@ -78,15 +78,12 @@ def refuse_known_elsewhere(
     for path, other in _others(ledger, settings):
         if other is None:
             continue  # It is told of by `unasked_ledgers`.
+        if has_joined(other, read_key(ledger.key_path).fingerprint):
+            raise BudgetRefused(
+                f"the ledger {ledger.path} was joined to {path}, and is an older copy; set "
+                "[privacy] ledger to that one"
+            )
         with reading(other) as connection:
-            if connection.execute(
-                "SELECT 1 FROM joined WHERE key_fingerprint = ?",
-                [read_key(ledger.key_path).fingerprint],
-            ).fetchone():
-                raise BudgetRefused(
-                    f"the ledger {ledger.path} was joined to {path}, and is an older copy; set "
-                    "[privacy] ledger to that one"
-                )
             is_empty = not connection.execute("SELECT 1 FROM inputs LIMIT 1").fetchone()
             asked = [] if is_empty else _under_keys_of(other, digests)
             known = sorted(datasets_of(connection, asked))

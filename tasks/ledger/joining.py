@@ -28,6 +28,7 @@ from .store import (
     Ledger,
     bring_up_retired,
     connected,
+    has_joined,
     is_joined,
     joined_to,
     ledger_at,
@@ -71,7 +72,7 @@ def join(path: Path, other_path: Path) -> Ledger:
                 f"{other.path} was joined, or was being joined, to {target.path}; give that ledger "
                 "as --ledger."
             )
-        if _has_joined(ledger, fingerprint):
+        if has_joined(ledger, fingerprint):
             raise InputRefused(f"{other.path} was joined to {ledger.path} before; use that one.")
         bring_up_retired(other)
     else:
@@ -95,11 +96,6 @@ def join(path: Path, other_path: Path) -> Ledger:
             "INSERT INTO joined VALUES (?, ?, ?)", [fingerprint, str(other.path), now]
         )
     return ledger_at(other.path)
-
-
-def _has_joined(ledger: Ledger, fingerprint: str) -> bool:
-    with reading(ledger) as connection:
-        return _holds(connection, "joined", "key_fingerprint", [fingerprint])
 
 
 def _holds(connection: sqlite3.Connection, table: str, column: str, values: Sequence[str]) -> bool:
