@@ -25,9 +25,9 @@ from ..tasks.products.several_certificate import write_products_certificate
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.handles import Artifact
+from ..tasks.runs.metering import stopwatch
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.runs.timing import stopwatch
 from .console import check_input
 from .entry import settings_flow
 from .order import submitted

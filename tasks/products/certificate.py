@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..pages.document import Document, Section, Table, to_markdown
+from ..runs.conditions import digests_of
 from ..runs.directory import RunDirectory
-from ..runs.files import sha256_of_files, write_page, write_text
+from ..runs.files import write_page, write_text
 from ..runs.settings import ProductSettings
 from .gate import CERTIFICATE
 from .reports import checks_table
@@ -133,7 +134,7 @@ def files_table(root: Path, files: Iterable[Path]) -> Table:
     ordered = sorted(files)
     rows = tuple(
         (path.relative_to(root).as_posix(), path.stat().st_size, digest)
-        for path, digest in zip(ordered, sha256_of_files(ordered), strict=True)
+        for path, digest in zip(ordered, digests_of(ordered), strict=True)
     )
     return Table(("file", "bytes", "SHA-256"), rows)
 

@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -109,12 +108,6 @@ def sha256_of_file(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes; for public files only."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def sha256_of_files(paths: Iterable[Path]) -> list[str]:
-    """Hexadecimal SHA-256 of public files, as many at a time as there are processors."""
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(sha256_of_file, paths))
 
 
 def sync(path: Path) -> None:

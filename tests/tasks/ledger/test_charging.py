@@ -36,9 +36,9 @@ from spineflow.tasks.runs.directory import (
 )
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.opening import opened
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.runs.steps import opened
 from spineflow.tasks.runs.writing import write_once
 from spineflow.tasks.topdown.settings import TopdownSettings
 
