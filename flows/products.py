@@ -154,7 +154,7 @@ def rewritten(run: RunDirectory, settings: ProductsSettings) -> None:
 PRODUCT: Product = Product(
     settings=ProductsSettings,
     costs=lambda settings: costs_of(settings.products.chosen()),
-    refuse=lambda settings: refuse_any(settings.products.chosen()),
+    refuse=lambda settings: refuse_any(settings.products.chosen().values()),
     needed=needed,
     of_parts=lambda settings: settings.products.chosen(),
     summary=lambda run, settings: (f"all products: {run.report}",),

@@ -10,17 +10,16 @@ so a search that was interrupted asks the same trials again and finds their repl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import pandas as pd
 from prefect import flow
 
 from ..tasks.pages.document import Block, Table
 from ..tasks.products.product import Product
-from ..tasks.products.registry import costs_of, product
+from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
 from ..tasks.products.searched import Losses
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
@@ -163,22 +162,11 @@ def refuse(settings: TuneSettings) -> None:
     """The further checks of every variant's settings, which must spend something."""
     for choice in settings.choices.values():
         settings.SEARCHED.losses(choice, settings.criterion.universe)
-        product(settings.product).refuse(choice)
-
-
-def check_first(settings: TuneSettings) -> Any:
-    """Check the input by the rules of the product, once for all variants."""
-    check = product(settings.product).check_input
-    return None if check is None else check(_first(settings))
-
-
-def fits(settings: TuneSettings, accepted: Any) -> Iterable[Block]:
-    """Hold the settings of a variant to the input, as its product does."""
-    own = product(settings.product).fits
-    return () if own is None else own(_first(settings), accepted)
+        refuse_any([choice])
 
 
 def _first(settings: TuneSettings) -> ProductSettings:
+    """The settings of a variant; all read the same input."""
     return next(iter(settings.variants.values()))
 
 
@@ -238,8 +226,8 @@ PRODUCT: Product = Product(
     settings=AnyTuneSettings,
     costs=lambda settings: costs_of(settings.choices),
     refuse=refuse,
-    check_input=check_first,
-    fits=fits,
+    check_input=lambda settings: check_input_of(_first(settings)),
+    fits=lambda settings, accepted: fits_of(_first(settings), accepted),
     of_parts=lambda settings: settings.choices,
     summary=summary,
 )

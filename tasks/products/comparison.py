@@ -114,7 +114,10 @@ def comparison_document(
         if len(found) < len(indexed):
             continue
         body = tuple(
-            (*(_key(part) for part in _parts(place)), *(_shown(own.iloc[i]) for own in found))
+            (
+                *map(str, place if isinstance(place, tuple) else (place,)),
+                *(_shown(own.iloc[i]) for own in found),
+            )
             for i, place in enumerate(index)
         )
         headers = (*(key.replace("_", " ") for key in keys), *labels)
@@ -126,14 +129,6 @@ def comparison_document(
         tuple(sections),
         stamps[0] if stamps else None,
     )
-
-
-def _parts(place: object) -> tuple[object, ...]:
-    return place if isinstance(place, tuple) else (place,)
-
-
-def _key(part: object) -> str:
-    return str(part)
 
 
 def _shown(value: float | None) -> str:

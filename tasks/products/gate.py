@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
 from ..runs.confinement import lost
@@ -13,8 +12,6 @@ from ..runs.errors import CheckFailed, SpineflowError
 from ..runs.files import NOT_PRIVATE, read_record, write_record
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
-
-Settings = TypeVar("Settings", bound=ProductSettings)
 
 
 def accept(
@@ -34,18 +31,6 @@ def accept(
             f"see {run.checks.name}/{CHECKS_FILE} in the run directory."
         )
     return tuple(outcomes)
-
-
-def checked(
-    run: RunDirectory,
-    settings: Settings,
-    check_run: Callable[[RunDirectory, Settings], Sequence[Outcome]],
-) -> Made:
-    """The outcomes of a run's checks, made by `check_run` unless it is released already."""
-    path = run.checks / CHECKS_FILE
-    if run.release.exists():
-        return found(path)
-    return made(path, {"checks passed": len(check_run(run, settings))})
 
 
 WARNINGS_FILE = "warnings.json"
