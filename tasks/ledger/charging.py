@@ -264,9 +264,7 @@ def single_draw(
 
 def uncharged_noise(settings: ProductSettings, *key: str) -> UnchargedNoise:
     """Noise of a run that is not private: what a seed, if there is one, and a key fix."""
-    if settings.privacy.seed is not None:
-        return UnchargedNoise(SeededRandom(settings.privacy.seed, *key))
-    return UnchargedNoise(SystemRandom())
+    return UnchargedNoise(random_choice_source(settings, *key))
 
 
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:
