@@ -38,7 +38,7 @@ from .claims import (
     replaced,
 )
 from .digests import InputDigest, file_digest
-from .elsewhere import refuse_known_elsewhere, unasked_ledgers
+from .identity import refuse_known_elsewhere, unasked_ledgers
 from .listed import list_held, list_ledger
 from .store import Ledger, ledger_at, open_ledger, reading
 
