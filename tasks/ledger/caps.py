@@ -112,13 +112,13 @@ class Caps:
 
 def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
     """The caps of a dataset: its own, or else the ledger's; the latter alone for None."""
-    columns = "cap, delta_cap, epsilon_cap"
-    default = connection.execute(f"SELECT {columns} FROM ledger").fetchone()
-    own = connection.execute(f"SELECT {columns} FROM datasets WHERE name = ?", [dataset]).fetchone()
-    rho, delta, epsilon = (
-        default[column] if own is None or own[column] is None else own[column]
-        for column in default.keys()  # noqa: SIM118
-    )
+    rho, delta, epsilon = connection.execute(
+        "SELECT coalesce(datasets.cap, ledger.cap), "
+        "coalesce(datasets.delta_cap, ledger.delta_cap), "
+        "coalesce(datasets.epsilon_cap, ledger.epsilon_cap) "
+        "FROM ledger LEFT JOIN datasets ON datasets.name = ?",
+        [dataset],
+    ).fetchone()
     return Caps(
         None if rho is None else parsed(rho, "a cap"),
         None if delta is None else parsed(delta, "a cap"),

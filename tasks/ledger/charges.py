@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,8 +34,6 @@ from .exact_curve import PrivacyCurve
 from .recognition import ENOUGH_WEAK
 from .spending import SpentDraw
 from .store import Ledger, reading, writing
-
-_DIGESTS_AT_ONCE = 500
 
 OF_GUARANTEE = ("definition", "parameter", "neighbors", "delta", "bounded_factor", "bounded_rho")
 """Columns of a draw that `Guarantee` has under the same names."""
@@ -236,18 +233,14 @@ def datasets_of(connection: sqlite3.Connection, inputs: Iterable[InputDigest]) -
     return found
 
 
-def _known(connection: sqlite3.Connection, digests: Sequence[str]) -> Counter[str]:
-    """How many of some distinct digests are known of each dataset."""
-    known: Counter[str] = Counter()
-    for start in range(0, len(digests), _DIGESTS_AT_ONCE):
-        some = digests[start : start + _DIGESTS_AT_ONCE]
-        rows = connection.execute(
-            "SELECT dataset, count(*) FROM inputs WHERE digest IN "
-            f"({', '.join('?' * len(some))}) GROUP BY dataset",
-            some,
-        )
-        known.update(dict(rows.fetchall()))
-    return known
+def _known(connection: sqlite3.Connection, digests: Sequence[str]) -> dict[str, int]:
+    """How many of some distinct digests are known of each dataset that has any of them."""
+    rows = connection.execute(
+        "SELECT dataset, count(*) FROM inputs WHERE digest IN (SELECT value FROM json_each(?)) "
+        "GROUP BY dataset",
+        [json.dumps(digests)],
+    )
+    return dict(rows.fetchall())
 
 
 def _enter_conditions(
