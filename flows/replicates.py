@@ -12,7 +12,7 @@ import pandas as pd
 from ..tasks.products.product import Figures
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.files import replacing
+from ..tasks.runs.files import write_text
 from .console import page
 from .searched import run_under_seed
 
@@ -45,8 +45,7 @@ def write_replicates(options: Namespace) -> None:
             run = run_under_seed(asked, settings, seed, Path(temporary) / "run")
             found.append(run.errors)
     table = mean_errors(found, asked.figures)
-    with replacing(folder / ERRORS) as part:
-        table.to_csv(part, index=False)
+    write_text(folder / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
     written = [folder / ERRORS]
     if asked.write_truth is not None:

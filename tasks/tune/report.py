@@ -19,7 +19,7 @@ from ..products.reports import (
     time_panel,
 )
 from ..runs.directory import RunDirectory
-from ..runs.files import NOT_PRIVATE, replacing, write_page, write_text
+from ..runs.files import NOT_PRIVATE, write_page, write_text
 from ..runs.settings_files import dump_settings
 from .criterion import described
 from .grid import EXACT
@@ -75,11 +75,10 @@ def release_settings(
     text += dump_settings(settings_of(settings, best_first[0][1].trial))
     run.unchecked_release.mkdir(exist_ok=True)
     write_text(run.unchecked_release / SETTINGS, text)
-    with replacing(run.unchecked_release / VARIANTS) as part:
-        columns = ["variant", "total", "criterion", "standard_error"]
-        pd.DataFrame(variants, columns=columns).to_csv(part, index=False)
-    with replacing(run.unchecked_release / ERRORS) as part:
-        pd.concat(errors).to_csv(part, index=False)
+    columns = ["variant", "total", "criterion", "standard_error"]
+    found_of_each = pd.DataFrame(variants, columns=columns)
+    write_text(run.unchecked_release / VARIANTS, found_of_each.to_csv(index=False))
+    write_text(run.unchecked_release / ERRORS, pd.concat(errors).to_csv(index=False))
     release_unchecked(run)
     return run.release / SETTINGS
 
