@@ -19,6 +19,7 @@ from ..census.census import Census
 from ..census.queries import marginal_query, spelt_like
 from ..census.schema import Schema
 from ..noise.mechanisms import DISCRETE_LAPLACE
+from ..products.searched import SearchedProduct
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
@@ -115,7 +116,7 @@ class TrialFigures:
 
 
 @dataclass(frozen=True)
-class TopdownTrials:
+class TopdownTrials(SearchedProduct):
     """Trials of topdown settings, on data that are not confidential."""
 
     settings: type[TopdownSettings] = TopdownSettings

@@ -42,7 +42,7 @@ from spineflow.flows.cli import _quieten
 from spineflow.flows.cli import main as spineflow
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
-from spineflow.tasks.ledger.caps import set_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import OF_ONE_INPUT, TOGETHER, product
 from spineflow.tasks.runs.directory import RunDirectory
@@ -123,7 +123,7 @@ class Office:
         self.world = folder / "world"
         self.world.mkdir()
         with contextlib.redirect_stdout(None):
-            set_cap(open_ledger(self.world / "ledger.db"), PEOPLE, Fraction(1000))
+            set_caps(open_ledger(self.world / "ledger.db"), PEOPLE, Caps(Fraction(1000)))
         files = settings_files(folder)
         files |= of_several(folder, files)
         # What all together have spent, which certificates tell, takes seconds to be worked out.

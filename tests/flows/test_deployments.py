@@ -30,9 +30,9 @@ from prefect.settings import (
 from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
-from spineflow.flows.form import SettingsForm, TopdownForm
+from spineflow.flows.form import SettingsForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
-from spineflow.tasks.ledger.caps import set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
@@ -181,7 +181,7 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     settings.write_text(text, encoding="utf-8")
     api = server["PREFECT_API_URL"]
     ledger = open_ledger(tmp_path / "ledger.db")
-    set_default_cap(ledger, NEARLY_SPENT)
+    set_caps(ledger, None, Caps(NEARLY_SPENT))
     asked(f"{api}/automations/", near_cap_automation())
     run = run_deployment(server, "topdown", {"settings_file": str(settings)})
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
@@ -293,6 +293,9 @@ def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
 
 def form_of(name: str) -> type[SettingsForm]:
     return get_type_hints(flow_of(name).fn)["settings"]
+
+
+TopdownForm = form_of("topdown")
 
 
 @pytest.mark.parametrize("name", MODULES)
