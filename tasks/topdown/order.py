@@ -131,7 +131,9 @@ def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
     }
 
 
-def losses_of(settings: TopdownSettings, spines: Mapping[str, Call]) -> tuple[Wave, Wave]:
+def losses_of(
+    settings: TopdownSettings, spines: Mapping[str, Call]
+) -> tuple[dict[str, Sequence[Call]], dict[str, Sequence[Call]]]:
     """The stages that work out what the noise guarantees exactly, if it protects: one that goes
     beside the estimates, and those that go beside the checks.
 
