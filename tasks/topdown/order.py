@@ -204,8 +204,8 @@ def release_of(
 ) -> Generator[Wave, None, Call]:
     """Microdata and tables, the checks of them and of everything before, and the release.
 
-    `beside` are stages that go side by side with the former, and are begun before them;
-    `beside_checks` go with the checks.
+    `beside` are stages that go side by side with the former, and are begun before them, and
+    `beside_checks` those that are begun before the checks.
     """
     described = {u: settings.compiled_census.universes[u].described_by for u in estimated}
     written = {
@@ -235,7 +235,7 @@ def release_of(
         for piece in pieces_apart(run, settings)
     ]
     checked = call(check_release, after=[*made, *pieces])
-    yield {"checks": [*pieces, checked], **beside_checks}
+    yield {**beside_checks, "checks": [*pieces, checked]}
     released = call(release_run, after=[checked])
     yield {"release": [released]}
     return released
