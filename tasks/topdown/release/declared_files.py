@@ -312,7 +312,7 @@ def stamped_files(
     ):
         first = "" if is_private else f"# {NOT_PRIVATE}\n"
         text.write((first + delimiter.join(schema.names) + "\n").encode())
-        whole = schema.with_metadata(stamp if keeps_types else None)
+        whole = schema.with_metadata(stamp) if stamp and keeps_types else schema
         with pq.ParquetWriter(parquet, whole, store_schema=keeps_types, **options) as writer:
             if stamp and not keeps_types:
                 writer.add_key_value_metadata(stamp)
