@@ -83,17 +83,7 @@ def watch(
     while True:
         is_over = process.poll() is not None
         now = time.perf_counter() - started
-        resident = anonymous = 0.0
-        for number in processes_of(process.pid):
-            try:
-                told = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()[1:]
-                values = dict(line.split(":", 1) for line in told)
-                resident += int(values["Pss"].split()[0]) / 1024
-                anonymous += int(values["Pss_Anon"].split()[0]) / 1024
-                stat = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-                cpu_of[number] = (int(stat[11]) + int(stat[12])) / TICKS
-            except (OSError, KeyError):
-                continue  # It has ended meanwhile.
+        resident, anonymous = looked_at(process.pid, cpu_of)
         samples.append(Sample(now, resident, anonymous, sum(cpu_of.values())))
         if directory.manifest.exists():
             for name, stage in directory.read_manifest()["stages"].items():
@@ -102,6 +92,25 @@ def watch(
         if is_over:
             return samples, ended
         time.sleep(PAUSE)
+
+
+def looked_at(root: int, cpu_of: dict[int, float]) -> tuple[float, float]:
+    """MiB of a process and all that it has started, and of them those in anonymous pages; pages
+    that several share count once. The processor seconds of each go into `cpu_of`, where those of
+    processes that have ended stay.
+    """
+    resident = anonymous = 0.0
+    for number in processes_of(root):
+        try:
+            stat = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+            cpu_of[number] = (int(stat[11]) + int(stat[12])) / TICKS
+            told = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()[1:]
+            values = dict(line.split(":", 1) for line in told)
+            resident += int(values["Pss"].split()[0]) / 1024
+            anonymous += int(values["Pss_Anon"].split()[0]) / 1024
+        except (OSError, KeyError):
+            continue  # It has ended meanwhile.
+    return resident, anonymous
 
 
 def processes_of(root: int) -> Iterator[int]:

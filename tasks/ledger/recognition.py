@@ -312,9 +312,8 @@ def _with_data(matrix: sparse.csr_array, data: np.ndarray) -> sparse.csr_array:
 def _regrouped(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sparse.csr_array:
     """Rows added up by group `(n_rows,)`."""
     n_rows = len(group)
-    members = sparse.coo_array((np.ones(n_rows, counts.dtype), (group, np.arange(n_rows))))
-    members.resize(n_groups, n_rows)
-    summed = members.tocsr() @ counts
+    entries = np.ones(n_rows, counts.dtype), (group, np.arange(n_rows))
+    summed = sparse.csr_array(entries, shape=(n_groups, n_rows)) @ counts
     summed.sort_indices()
     return summed
 

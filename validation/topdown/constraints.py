@@ -205,10 +205,8 @@ class _Constrained:
 def values_of(rows: pa.RecordBatch, width: int, name: str) -> np.ndarray:
     """The value lists as an int64 array of shape `(n_rows, width)`."""
     wrong_width = f"a value of constraint {name} does not have {width} entries"
-    column, other_kind = (
-        rows.column("value"),
-        f"the values of constraint {name} are not lists of integers",
-    )
+    other_kind = f"the values of constraint {name} are not lists of integers"
+    column = rows.column("value")
     if (lengths_of_lists(column, other_kind, wrong_width) != width).any():
         raise UnusableRunFile(wrong_width)
     return column.flatten().to_numpy(zero_copy_only=False).astype(np.int64).reshape(-1, width)
