@@ -41,7 +41,7 @@ from spineflow.tasks.group_sizes.ingest.generate import (  # noqa: E402
     taxi_like,
 )
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows  # noqa: E402
-from spineflow.tasks.group_sizes.measurement.vectors import noisy_vector  # noqa: E402
+from spineflow.tasks.group_sizes.measurement.measure import noisy_vector  # noqa: E402
 from spineflow.tasks.group_sizes.release.tables import write_tables  # noqa: E402
 from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, RELAXED  # noqa: E402
 from spineflow.tasks.group_sizes.workload.plan import LevelPlan, Plan, make_plan  # noqa: E402

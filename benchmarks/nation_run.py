@@ -4,8 +4,9 @@
     .venv/bin/python -m benchmarks.nation_run FOLDER
 
 runs the settings that `nation.py` wrote, from end to end, under a ledger and a Prefect home of its
-own in FOLDER. Five times a second the processes of the run are looked at: their resident memory,
-that of anonymous pages (what mapped files take can be dropped), and their processor time. Stages
+own in FOLDER. Twice a second the processes of the run are looked at: their resident memory,
+that of anonymous pages (what mapped files take can be dropped), and their processor time. Pages
+that several processes share, as workers do that were forked of one, count once. Stages
 that run side by side end together in the manifest, and share a line: the time since the stages
 before, the seconds of their tasks, and the peak over all processes meanwhile. Needs Linux.
 """
@@ -24,7 +25,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMMAND = "import sys; from spineflow.flows.cli import main; sys.exit(main())"
-PAUSE = 0.2
+PAUSE = 0.5
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -82,17 +83,7 @@ def watch(
     while True:
         is_over = process.poll() is not None
         now = time.perf_counter() - started
-        resident = anonymous = 0.0
-        for number in processes_of(process.pid):
-            try:
-                status = Path(f"/proc/{number}/status").read_text()
-                values = dict(line.split(":", 1) for line in status.splitlines())
-                resident += int(values["VmRSS"].split()[0]) / 1024
-                anonymous += int(values["RssAnon"].split()[0]) / 1024
-                stat = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-                cpu_of[number] = (int(stat[11]) + int(stat[12])) / TICKS
-            except (OSError, KeyError):
-                continue  # It has ended meanwhile.
+        resident, anonymous = looked_at(process.pid, cpu_of)
         samples.append(Sample(now, resident, anonymous, sum(cpu_of.values())))
         if directory.manifest.exists():
             for name, stage in directory.read_manifest()["stages"].items():
@@ -101,6 +92,25 @@ def watch(
         if is_over:
             return samples, ended
         time.sleep(PAUSE)
+
+
+def looked_at(root: int, cpu_of: dict[int, float]) -> tuple[float, float]:
+    """MiB of a process and all that it has started, and of them those in anonymous pages; pages
+    that several share count once. The processor seconds of each go into `cpu_of`, where those of
+    processes that have ended stay.
+    """
+    resident = anonymous = 0.0
+    for number in processes_of(root):
+        try:
+            stat = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+            cpu_of[number] = (int(stat[11]) + int(stat[12])) / TICKS
+            told = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()[1:]
+            values = dict(line.split(":", 1) for line in told)
+            resident += int(values["Pss"].split()[0]) / 1024
+            anonymous += int(values["Pss_Anon"].split()[0]) / 1024
+        except (OSError, KeyError):
+            continue  # It has ended meanwhile.
+    return resident, anonymous
 
 
 def processes_of(root: int) -> Iterator[int]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.work import Task, read, tasks_of
 
-from .nation_run import COMMAND, TICKS, processes_of
+from .nation_run import COMMAND, looked_at
 
 PAUSE = 0.25
 
@@ -75,16 +75,8 @@ def looked_on(process: subprocess.Popen) -> tuple[float, float]:
     cpu_of: dict[int, float] = {}
     most = 0.0
     while process.poll() is None:
-        memory = 0.0
-        for number in processes_of(process.pid):
-            try:
-                stat = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-                cpu_of[number] = (int(stat[11]) + int(stat[12])) / TICKS
-                told = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()
-                memory += sum(int(line.split()[1]) for line in told if line.startswith("Pss:"))
-            except OSError:
-                continue  # It has ended meanwhile.
-        most = max(most, memory / 1024)
+        memory, _ = looked_at(process.pid, cpu_of)
+        most = max(most, memory)
         time.sleep(PAUSE)
     return sum(cpu_of.values()), most
 

@@ -63,7 +63,9 @@ class _Parser(argparse.ArgumentParser):
     commands: Collection[str] = ()
 
 
-def parser(commands: Mapping[str, Callable[[argparse.Namespace], int]]) -> argparse.ArgumentParser:
+def parser(
+    commands: Mapping[str, Callable[[argparse.Namespace], object]],
+) -> argparse.ArgumentParser:
     """The command line's arguments; `commands` is what each command does, by name."""
     declared = read_declared(DECLARED)
     parser = _Parser(

@@ -11,14 +11,17 @@ from pathlib import Path
 from ..tasks.pages.figures import stacked
 from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
 from ..tasks.products.product import Caution, Product
+from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from .console import print_block, print_costs
 
 
-def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -> None:
+def show_budget(options: Namespace) -> None:
     """What the command `budget` prints and writes, by its options."""
+    asked = product(options.flow)
+    settings = asked.load(options.settings, options.overrides)
     meaning: tuple[str, ...] = ()
     if options.curve is not None:
         meaning = draw_curve(asked, settings, Path(options.curve))

@@ -6,17 +6,17 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..tasks.products.registry import product
+from ..tasks.products.registry import later, product
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from . import fork_server
 from .arguments import HOUSEHOLDS, parser
 from .interruption import answered
 from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
-from .simulation import simulate
+from .registry import MODULES
 
 if TYPE_CHECKING:
     from ..tasks.runs.directory import RunDirectory
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _ended(options: argparse.Namespace) -> int:
     """The exit code of a command, whose errors are told in a sentence."""
     try:
-        code = options.command(options)
+        code = options.command(options) or 0
         if sys.stdout is not None:  # Who starts a command may have closed it.
             sys.stdout.flush()
         return code
@@ -59,6 +59,10 @@ def _ended(options: argparse.Namespace) -> int:
         )
         return 1
 
+
+FOLDERS = ("RUN_DIR", "D", "FOLDER", "DIRECTORY", "DIR")
+FILES = ("SETTINGS.toml", "FILE")
+"""Arguments that a shell completes with names of folders and of files."""
 
 SEMAPHORES = "ignore::UserWarning:multiprocessing.resource_tracker"
 """A filter for Python's tracker of semaphores, a process that outlives an interrupted command: it
@@ -101,14 +105,7 @@ def _demo(options: argparse.Namespace) -> int:
     return main(["run", demo.flow, str(settings_file), "--run-dir", str(folder / "run")])
 
 
-def _from_pl94171(options: argparse.Namespace) -> int:
-    from .published import write_published_input
-
-    write_published_input(Path(options.release), Path(options.directory))
-    return 0
-
-
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> None:
     from .servers import server_for_runs
 
     with server_for_runs() as server:
@@ -120,10 +117,10 @@ def _run(options: argparse.Namespace) -> int:
         from .running import default_run_directory
 
         folder = options.run_dir or default_run_directory(settings, options.settings)
-        return run_and_report(asked, settings, folder, server)
+        run_and_report(asked, settings, folder, server)
 
 
-def _resume(options: argparse.Namespace) -> int:
+def _resume(options: argparse.Namespace) -> None:
     from ..tasks.products.product import refuse_missing_runner
     from ..tasks.runs.settings_files import with_runner_overrides
     from .foreground import existing_run, run_and_report
@@ -133,10 +130,10 @@ def _resume(options: argparse.Namespace) -> int:
     settings = with_runner_overrides(frozen, options.overrides)
     refuse_missing_runner(settings.run)
     with server_for_runs() as server:
-        return run_and_report(asked, settings, run.root, server)
+        run_and_report(asked, settings, run.root, server)
 
 
-def _report(options: argparse.Namespace) -> int:
+def _report(options: argparse.Namespace) -> None:
     from .foreground import existing_run
     from .reports import write_comparison, write_expected_errors, write_report
 
@@ -147,17 +144,6 @@ def _report(options: argparse.Namespace) -> int:
         print(f"comparison: {write_comparison(existing)}")
     else:
         print(f"report: {write_report(*existing[0])}")
-    return 0
-
-
-def _replicates(options: argparse.Namespace) -> int:
-    from .replicates import write_replicates
-
-    asked = product(options.flow)
-    settings = asked.load(options.settings, options.overrides)
-    for path in write_replicates(asked, settings, options.replicates, Path(options.out)):
-        print(f"written: {path}")
-    return 0
 
 
 def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, TopdownSettings]:
@@ -176,7 +162,7 @@ def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, 
     return run, settings
 
 
-def _intervals(options: argparse.Namespace) -> int:
+def _intervals(options: argparse.Namespace) -> None:
     from ..tasks.topdown.intervals.report import write_run_intervals
     from .console import shown_work
 
@@ -199,19 +185,17 @@ def _intervals(options: argparse.Namespace) -> int:
             )
         ]
     print(*found, sep="\n")
-    return 0
 
 
-def _measurements(options: argparse.Namespace) -> int:
+def _measurements(options: argparse.Namespace) -> None:
     from ..tasks.topdown.published.export import export_measurements
 
     run, settings = _topdown_run(options, "such measurements")
     for path in export_measurements(run, settings, Path(options.directory)):
         print(path)
-    return 0
 
 
-def _check(options: argparse.Namespace) -> int:
+def _check(options: argparse.Namespace) -> None:
     from ..validation.expectations import by_the_rules_alone
     from .console import check_input
 
@@ -219,53 +203,29 @@ def _check(options: argparse.Namespace) -> int:
     with by_the_rules_alone():
         check_input(asked, asked.load(options.settings, options.overrides))
     print("The settings and the input are in order.")
-    return 0
 
 
-def _budget(options: argparse.Namespace) -> int:
-    from .budgets import show_budget
-
-    asked = product(options.flow)
-    show_budget(asked, asked.load(options.settings, options.overrides), options)
-    return 0
-
-
-def _design(options: argparse.Namespace) -> int:
-    from .designs import write_design
-
-    out = None if options.out is None else Path(options.out)
-    write_design(options.flow, Path(options.settings), options.overrides, out, as_json=options.json)
-    return 0
-
-
-def _spine(options: argparse.Namespace) -> int:
-    from .spines import show_spine
-
-    show_spine(options)
-    return 0
-
-
-def _ledger(options: argparse.Namespace) -> int:
+def _ledger(options: argparse.Namespace) -> None:
     from ..tasks.ledger.listed import forget_ledger, listed_ledgers
     from ..tasks.ledger.store import open_ledger, refuse_unreachable
     from ..tasks.ledger.summary import summary
     from .console import print_ledger
-    from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_caps
+    from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps
 
     if options.action == "move":
         if options.name is None:
             raise InputRefused("move needs the folder of a run: spineflow ledger move RUN_DIR.")
         print(f"the run goes on in {move_run(Path(options.name))}, and nowhere else")
-        return 0
+        return
     if options.action == "list":
         for path in listed_ledgers():
             print(path if path.exists() else f"{path} is missing")
-        return 0
+        return
     if options.action == "forget":
         if options.name is None:
             raise InputRefused("forget needs a ledger: spineflow ledger forget OTHER.db.")
         forget_ledger(Path(options.name).absolute())
-        return 0
+        return
     file = Path(options.ledger)
     refuse_unreachable(file)
     caps = WrittenCaps(options.cap, options.delta_cap, options.epsilon_cap, options.planned)
@@ -283,65 +243,66 @@ def _ledger(options: argparse.Namespace) -> int:
     else:
         ledger = open_ledger(file, must_exist=True)
     if options.action == "set-cap":
-        set_caps(ledger, options.name, options.rho, caps)
+        set_written_caps(ledger, options.name, options.rho, caps)
     is_exact = options.action == "show"
     print_ledger(summary(ledger, is_exact=is_exact), as_json=options.json)
-    return 0
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _serve(options: argparse.Namespace) -> None:
     from .deployments import serve
 
     if options.log == JSON:
         as_json_lines()
     serve(options.flows)
-    return 0
 
 
-def _deploy(options: argparse.Namespace) -> int:
+def _deploy(options: argparse.Namespace) -> None:
     from .deployments import deploy
 
     for name in deploy(options.flows, options.pool):
         print(f"registered {name}")
     print(f"Start a worker with: prefect worker start --pool {options.pool}")
-    return 0
 
 
-def _compile(options: argparse.Namespace) -> int:
-    from .kernels import announce_and_compile
+def _completion(options: argparse.Namespace) -> None:
+    """Print a script with which Tab completes commands, flows, options, files and folders."""
+    import shtab
 
-    announce_and_compile(options.processes)
-    return 0
+    commands = parser(COMMANDS)
+    (named,) = (found.choices for found in commands._actions if isinstance(found.choices, dict))
+    for sub in named.values():
+        for action in sub._actions:
+            if action.metavar == "FLOW":
+                # argparse itself would refuse a list of none.
+                action.choices = tuple(MODULES) if action.choices is None else action.choices
+            if action.metavar in FOLDERS:
+                action.complete = shtab.DIRECTORY
+            elif action.metavar in FILES:
+                action.complete = shtab.FILE
+    print(shtab.complete(commands, options.shell))
 
 
-def _completion(options: argparse.Namespace) -> int:
-    from .completion import completion_script
-
-    print(completion_script(parser(COMMANDS), options.shell))
-    return 0
-
-
-COMMANDS = {
+COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "demo": _demo,
-    "from-pl94171": _from_pl94171,
+    "from-pl94171": later("flows.published:write_published_input"),
     "run": _run,
     "resume": _resume,
     "report": _report,
-    "simulate": simulate,
-    "replicates": _replicates,
+    "simulate": later("flows.simulation:simulate"),
+    "replicates": later("flows.replicates:write_replicates"),
     "intervals": _intervals,
     "measurements": _measurements,
     "check": _check,
-    "budget": _budget,
-    "design": _design,
-    "spine": _spine,
+    "budget": later("flows.budgets:show_budget"),
+    "design": later("flows.designs:write_design"),
+    "spine": later("flows.spines:show_spine"),
     "ledger": _ledger,
     "serve": _serve,
     "deploy": _deploy,
     "completion": _completion,
-    "compile": _compile,
+    "compile": later("flows.kernels:announce_and_compile"),
 }
-"""What each command does with its arguments; returns the exit code."""
+"""What each command does with its arguments; returns the exit code, if it is not 0."""
 
 
 if __name__ == "__main__":

@@ -53,20 +53,25 @@ class Demo:
 
     flow : the flow that it runs.
     what : what is generated, in words.
-    folder : where it goes unless another is named.
     write : writes the input into a folder, from a seed.
     settings : name of its settings in `DEMOS`; None if they are written with the input.
     spends : whether a run is charged to a ledger.
     cap : rho that may be spent on what was generated.
+    named : where it goes unless another is named; "" for a folder named after the flow.
     """
 
     flow: str
     what: str
-    folder: str
     write: Callable[[Path, int], None]
     settings: str | None
     spends: bool = True
     cap: str = DEMO_CAP
+    named: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Where it goes unless another is named."""
+        return self.named or f"spineflow-{'demo' if self.flow == 'topdown' else self.flow}"
 
 
 def _generate(generate: Callable[..., object], folder: Path, seed: int) -> None:
@@ -148,9 +153,9 @@ def _trips(folder: Path, seed: int) -> None:
 DEMO_COUNTRY = Demo(
     "topdown",
     "country abroad",
-    "spineflow-country",
     partial(_generate, generate_country),
     "country.toml",
+    named="spineflow-country",
 )
 """The country abroad, whose census its settings declare."""
 
@@ -159,25 +164,12 @@ HOUSED = "county of 30,000 persons in households that fit together"
 DEMO_HOUSEHOLDS = Demo(
     "products",
     HOUSED,
-    "spineflow-households",
     partial(_generate_households, generate_county),
     "households.toml",
     cap="20",
+    named="spineflow-households",
 )
 """Redistricting, housing units and persons of one county."""
-
-
-def _demo(
-    flow: str,
-    what: str,
-    write: Callable[[Path, int], None],
-    settings: str | None,
-    *,
-    spends: bool = True,
-    cap: str = DEMO_CAP,
-) -> Demo:
-    folder = "spineflow-demo" if flow == "topdown" else f"spineflow-{flow}"
-    return Demo(flow, what, folder, write, settings, spends, cap)
 
 
 _county, _few = partial(_generate, generate_county), partial(_generate, _generate_few)
@@ -187,39 +179,39 @@ _few_housed = partial(_generate_households, _generate_few)
 GENERATED = {
     demo.flow: demo
     for demo in (
-        _demo("topdown", "county of 30,000 persons", _county, "topdown.toml"),
-        _demo(
+        Demo("topdown", "county of 30,000 persons", _county, "topdown.toml"),
+        Demo(
             "detailed-groups",
             "population of 60,000 persons in two states",
             _detailed_groups,
             "detailed_groups.toml",
         ),
-        _demo(
+        Demo(
             "detailed-households",
             HOUSED,
             _detailed_households,
             "detailed_households.toml",
             cap=HOUSEHOLDS_CAP,
         ),
-        _demo("group-sizes", "nation of two million households in 60 counties", _group_sizes, None),
-        _demo("products", "county of 30,000 persons", _county, "products.toml"),
-        _demo("tune", f"county of {FEW:,} persons", _few, "tune.toml", spends=False),
-        _demo(
+        Demo("group-sizes", "nation of two million households in 60 counties", _group_sizes, None),
+        Demo("products", "county of 30,000 persons", _county, "products.toml"),
+        Demo("tune", f"county of {FEW:,} persons", _few, "tune.toml", spends=False),
+        Demo(
             "evidence",
             f"county of {FEW:,} persons in households that fit together",
             _few_housed,
             "evidence.toml",
             spends=False,
         ),
-        _demo(
+        Demo(
             "estimate",
             f"folder of noisy measurements of a county of {FEW:,} persons",
             _estimate,
             "estimate.toml",
             spends=False,
         ),
-        _demo("supplemental-dhc", HOUSED, _housed, "supplemental_dhc.toml"),
-        _demo("trips", "country of 500,000 commuters in 400 towns", _trips, None),
+        Demo("supplemental-dhc", HOUSED, _housed, "supplemental_dhc.toml"),
+        Demo("trips", "country of 500,000 commuters in 400 towns", _trips, None),
     )
 }
 """The demonstration of every product, by the name of its flow."""

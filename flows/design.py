@@ -25,8 +25,7 @@ from ..tasks.topdown.design.steps import (
 from ..tasks.topdown.fits import fits
 from ..tasks.topdown.ingest.ingest import check_input_of
 from ..tasks.topdown.product import TOPDOWN, costs_in_words
-from .entry import settings_flow, stages_flow
-from .form import DesignForm
+from .entry import flows_of
 
 
 def order(_run: RunDirectory, settings: ComparisonSettings) -> Order:
@@ -70,14 +69,10 @@ PRODUCT: Product = Product(
     rewritten=rewritten,
 )
 
-design = settings_flow(
+design, design_stages = flows_of(
     __name__,
     PRODUCT,
-    DesignForm(),
-    (
-        "Finds the best split of a topdown budget for declared targets, and compares it with the "
-        "settings' own and with an even one, by every estimator, on data that may be disclosed. It "
-        "releases no data, but settings that are ready to run."
-    ),
+    "Finds the best split of a topdown budget for declared targets, and compares it with the "
+    "settings' own and with an even one, by every estimator, on data that may be disclosed. It "
+    "releases no data, but settings that are ready to run.",
 )
-design_stages = stages_flow(__name__, PRODUCT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from ..tasks.group_sizes.design import design as group_sizes
 from ..tasks.products.presets import PRESETS
-from ..tasks.runs.files import replacing
+from ..tasks.runs.files import write_text
 from ..tasks.runs.settings_files import dump_settings, load_settings
 from ..tasks.solvers.level_design import DesignedLevels
 from ..tasks.topdown.design.design import Design, design_universe, settings_text
@@ -29,20 +30,19 @@ OF_LEVELS: Mapping[str, tuple[type[Any], Callable[[Any], tuple[DesignedLevels, A
 """Products whose budget is shared among levels: settings with a design, and what finds it."""
 
 
-def write_design(
-    product: str, settings_file: Path, overrides: list[str], out: Path | None, *, as_json: bool
-) -> None:
+def write_design(options: Namespace) -> None:
     """Design the budget that a settings file has a section [design] for, and write settings.
 
     Reads public geography, and of housing units declared invariants, alone. The settings go beside
     the file, under its name and `-designed`, unless `out` says otherwise.
     """
-    file = out or settings_file.with_name(f"{settings_file.stem}-designed.toml")
-    if product == TopdownSettings.PRODUCT:
-        _design_topdown(settings_file, overrides, file, as_json=as_json)
+    settings_file = Path(options.settings)
+    file = Path(options.out or settings_file.with_name(f"{settings_file.stem}-designed.toml"))
+    if options.flow == TopdownSettings.PRODUCT:
+        _design_topdown(settings_file, options.overrides, file, as_json=options.json)
     else:
-        _design_levels(product, settings_file, overrides, file, as_json=as_json)
-    if not as_json:
+        _design_levels(options.flow, settings_file, options.overrides, file, as_json=options.json)
+    if not options.json:
         print(f"settings: {file}")
 
 
@@ -53,9 +53,7 @@ def _design_levels(
     model, designed = OF_LEVELS[product]
     settings = load_settings(model, settings_file, presets=PRESETS, overrides=overrides)
     found, chosen = designed(settings)
-    with replacing(file) as part:
-        text = f"# Shares of levels: {found.certificate}.\n{dump_settings(chosen)}"
-        part.write_text(text, encoding="utf-8")
+    write_text(file, f"# Shares of levels: {found.certificate}.\n{dump_settings(chosen)}")
     if as_json:
         print(json.dumps(found.as_json(), indent=2))
     else:
@@ -106,8 +104,7 @@ def _design_topdown(
         universe: design_universe(settings, universe, geography, invariants)
         for universe in settings.design
     }
-    with replacing(file) as part:
-        part.write_text(settings_text(settings, designs), encoding="utf-8")
+    write_text(file, settings_text(settings, designs))
     if as_json:
         print(json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2))
         return

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from ..tasks.detailed_groups.product import DETAILED_GROUPS
-from .entry import settings_flow, stages_flow
-from .form import DetailedGroupsForm
+from .entry import flows_of
 
-detailed_groups = settings_flow(
+detailed_groups, detailed_groups_stages = flows_of(
     __name__,
     DETAILED_GROUPS,
-    DetailedGroupsForm(),
-    (
-        "Releases adaptive tables for detailed race and ethnicity groups, by "
-        "SafeTab-P. Every draw of noise is charged to the dataset's ledger first; the "
-        "release appears once every check has passed."
-    ),
+    "Releases adaptive tables for detailed race and ethnicity groups, by "
+    "SafeTab-P. Every draw of noise is charged to the dataset's ledger first; the "
+    "release appears once every check has passed.",
 )
-detailed_groups_stages = stages_flow(__name__, DETAILED_GROUPS)

@@ -15,7 +15,7 @@ from ..tasks.products.product import END, Product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from .events import tell_near_cap
-from .form import SettingsForm
+from .form import SettingsForm, form_of
 from .order import announced, submitted
 from .results import show_notes, show_outcome, show_result, show_table
 from .running import (
@@ -32,15 +32,21 @@ FullPath = Annotated[str, Field(pattern="^(/.*)?$")]
 """A full path, or nothing: a server cannot tell from where a worker would take another."""
 
 
-def settings_flow(
-    module: str, product: Product, form: SettingsForm, description: str
-) -> Flow[..., str]:
+def flows_of(
+    module: str, product: Product, description: str
+) -> tuple[Flow[..., str], Flow[[str], str]]:
+    """The flow of a product, of settings, and that of the stages of a prepared run."""
+    return settings_flow(module, product, description), stages_flow(module, product)
+
+
+def settings_flow(module: str, product: Product, description: str) -> Flow[..., str]:
     """The flow of a product, of settings.
 
-    It stands in `module` under its name, with underscores, as an entry point of deployments. `form`
-    is the product's form, empty; its fields and the arguments below are what the UI asks for, and
-    `description` is what it says.
+    It stands in `module` under its name, with underscores, as an entry point of deployments. The
+    fields of the product's form and the arguments below are what the UI asks for, and `description`
+    is what it says.
     """
+    form = form_of(product.name)()
 
     def run(
         settings_file: FullPath = "",

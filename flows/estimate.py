@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from ..tasks.topdown.product import ESTIMATE
-from .entry import settings_flow, stages_flow
-from .form import EstimateForm
+from .entry import flows_of
 
-estimate = settings_flow(
+estimate, estimate_stages = flows_of(
     __name__,
     ESTIMATE,
-    EstimateForm(),
-    (
-        "Releases microdata and redistricting tables from published noisy measurements alone. It "
-        "reads nothing confidential and spends nothing."
-    ),
+    "Releases microdata and redistricting tables from published noisy measurements alone. It "
+    "reads nothing confidential and spends nothing.",
 )
-estimate_stages = stages_flow(__name__, ESTIMATE)

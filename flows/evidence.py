@@ -8,35 +8,29 @@ was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping
+from typing import ClassVar
 
 from ..tasks.evidence.product import document, order, rewritten, summary
-from ..tasks.evidence.settings import DifferentialPrivacy
-from ..tasks.pages.document import Block
+from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings
+from ..tasks.evidence.workload.protected import ProtectedCensus
 from ..tasks.products.product import Product
-from ..tasks.products.registry import costs_of, product
+from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
 from ..tasks.runs.settings import ProductSettings
-from .entry import settings_flow, stages_flow
-from .evidence_settings import CensusEvidenceSettings
-from .form import EvidenceForm
+from ..tasks.topdown.protected import CENSUS
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.workload.tables import CensusTables
+from .entry import flows_of
 
 
-def refuse(settings: CensusEvidenceSettings) -> None:
-    """The further checks of the product's settings."""
-    _own(settings).refuse(settings.product_settings)
+class CensusEvidenceSettings(EvidenceSettings):
+    """All settings of a comparison on a census that topdown reads."""
 
+    CENSUS: ClassVar[ProtectedCensus] = CENSUS
+    WRITTEN_AS: ClassVar[Mapping[str, str]] = {"product_settings": TopdownSettings.PRODUCT}
 
-def check_first(settings: CensusEvidenceSettings) -> Any:
-    """Check the input by the rules of the product."""
-    check = _own(settings).check_input
-    return None if check is None else check(settings.product_settings)
-
-
-def fits(settings: CensusEvidenceSettings, accepted: Any) -> Iterable[Block]:
-    """Hold the settings to the input, as the product does."""
-    own = _own(settings).fits
-    return () if own is None else own(settings.product_settings, accepted)
+    input: CensusTables
+    product_settings: TopdownSettings
 
 
 def private_releases(settings: CensusEvidenceSettings) -> dict[str, ProductSettings]:
@@ -54,16 +48,12 @@ def private_releases(settings: CensusEvidenceSettings) -> dict[str, ProductSetti
     }
 
 
-def _own(settings: CensusEvidenceSettings) -> Product:
-    return product(settings.product_settings.PRODUCT)
-
-
 PRODUCT: Product = Product(
     settings=CensusEvidenceSettings,
     costs=lambda settings: costs_of(private_releases(settings)),
-    refuse=refuse,
-    check_input=check_first,
-    fits=fits,
+    refuse=lambda settings: refuse_any([settings.product_settings]),
+    check_input=lambda settings: check_input_of(settings.product_settings),
+    fits=lambda settings, accepted: fits_of(settings.product_settings, accepted),
     of_parts=private_releases,
     order=order,
     document=document,
@@ -71,13 +61,9 @@ PRODUCT: Product = Product(
     rewritten=rewritten,
 )
 
-evidence = settings_flow(
+evidence, evidence_stages = flows_of(
     __name__,
     PRODUCT,
-    EvidenceForm(),
-    (
-        "Sets protection methods side by side on one census that may be disclosed: what each "
-        "costs, and what it withstands. It releases no data, but one page and its figures."
-    ),
+    "Sets protection methods side by side on one census that may be disclosed: what each "
+    "costs, and what it withstands. It releases no data, but one page and its figures.",
 )
-evidence_stages = stages_flow(__name__, PRODUCT)

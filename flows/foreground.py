@@ -38,8 +38,8 @@ def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
 
 def run_and_report(
     asked: Product, settings: ProductSettings, folder: str | Path, server: Server
-) -> int:
-    """Run settings in a folder as far as it is not done, and print the end; the exit code."""
+) -> None:
+    """Run settings in a folder as far as it is not done, and print the end."""
     run = RunDirectory(Path(folder).resolve())
     is_begun = run.manifest.exists() and bool(run.read_manifest()["stages"])
     # Now, while this process has no threads. Of a run that is done it costs a moment.
@@ -60,7 +60,6 @@ def run_and_report(
             running.run_stages(asked, run, settings)
     print_summary(asked, run, settings)
     print_closing(run, settings, time.monotonic() - STARTED)
-    return 0
 
 
 def make_ready(product: str, is_begun: bool) -> None:

@@ -7,10 +7,11 @@ run begins. What is left empty is as the settings file, its preset or the defaul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import (
@@ -20,6 +21,7 @@ from pydantic import (
     create_model,
     model_serializer,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from ..tasks.products.presets import PRESETS
 from ..tasks.runs.declared import read_declared
@@ -54,7 +56,10 @@ TYPES: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
 
 
 def _field(declared: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The type of a field that stands for a setting, and the field; None leaves the setting be."""
+    """The type of a field that stands for a setting, and the field; None leaves the setting be.
+
+    A form leaves empty fields out: the schema has neither None nor that it is the default.
+    """
     checks = {"ge": declared["at_least"]} if "at_least" in declared else {}
     if "type" in declared:
         kind, further = TYPES[declared["type"]]
@@ -63,26 +68,13 @@ def _field(declared: Mapping[str, Any]) -> tuple[Any, Any]:
         presets = {"topdown": PRESET_NAMES, **_OWN_PRESETS}
         choices = declared.get("choices") or presets[declared["presets"]]
         kind = Literal[tuple(choices)]
-    return kind | None, Field(
-        default=None,
+    nothing: Any = SkipJsonSchema[None]  # type: ignore[misc]  # For mypy it takes no type.
+    return Annotated[kind, Field(**checks)] | nothing, Field(
+        default_factory=lambda: None,
         title=declared["title"],
         description=declared["description"],
-        json_schema_extra=_typed(declared["setting"]),
-        **checks,
+        json_schema_extra={"setting": declared["setting"]},
     )
-
-
-def _typed(key: str) -> Callable[[dict[str, Any]], None]:
-    """What makes a field's schema that of its type alone: a form leaves empty fields out."""
-
-    def change(schema: dict[str, Any]) -> None:
-        alternatives = [kind for kind in schema.pop("anyOf", []) if kind.get("type") != "null"]
-        for kind in alternatives:
-            schema.update(kind)
-        schema.pop("default", None)
-        schema["setting"] = key
-
-    return change
 
 
 class SettingsForm(ExactTypes):
@@ -101,15 +93,15 @@ class SettingsForm(ExactTypes):
             value = getattr(self, name)
             if value is not None:
                 value = value == "confidential" if name == "disclosure" else value
-                schema: dict[str, Any] = {}
-                assert callable(field.json_schema_extra)
-                field.json_schema_extra(schema)
+                assert isinstance(field.json_schema_extra, dict)
                 text = tomli_w.dumps({"value": value}).removeprefix("value = ").strip()
-                yield f"{schema['setting']}={text}"
+                yield f"{field.json_schema_extra['setting']}={text}"
 
 
-def _form(name: str) -> Any:
-    """The model of a declared form: the fields that it shares with others, and its own."""
+@cache
+def form_of(flow: str) -> type[SettingsForm]:
+    """The model of a flow's declared form: the fields that it shares with others, and its own."""
+    name = f"{flow.title().replace('-', '')}Form"
     declared = DECLARED[name]
     shared = [DECLARED["fields"][begun] for begun in declared["begins_with"]]
     fields: dict[str, Any] = {
@@ -120,16 +112,3 @@ def _form(name: str) -> Any:
     return create_model(
         name, __base__=SettingsForm, __module__=__name__, __doc__=declared["description"], **fields
     )
-
-
-CensusForm = _form("CensusForm")
-TopdownForm = _form("TopdownForm")
-EstimateForm = _form("EstimateForm")
-DetailedGroupsForm = _form("DetailedGroupsForm")
-DetailedHouseholdsForm = _form("DetailedHouseholdsForm")
-GroupSizesForm = _form("GroupSizesForm")
-TripsForm = _form("TripsForm")
-SupplementalDhcForm = _form("SupplementalDhcForm")
-DesignForm = _form("DesignForm")
-TuneForm = _form("TuneForm")
-EvidenceForm = _form("EvidenceForm")

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from ..tasks.group_sizes.product import GROUP_SIZES
-from .entry import settings_flow, stages_flow
-from .form import GroupSizesForm
+from .entry import flows_of
 
-group_sizes = settings_flow(
+group_sizes, group_sizes_stages = flows_of(
     __name__,
     GROUP_SIZES,
-    GroupSizesForm(),
-    (
-        "Releases how many groups, such as households, there are of every size in "
-        "every region. Every draw of noise is charged to the dataset's ledger first; "
-        "the release appears once every check has passed."
-    ),
+    "Releases how many groups, such as households, there are of every size in "
+    "every region. Every draw of noise is charged to the dataset's ledger first; "
+    "the release appears once every check has passed.",
 )
-group_sizes_stages = stages_flow(__name__, GROUP_SIZES)

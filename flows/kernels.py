@@ -11,11 +11,12 @@ import fcntl
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from multiprocessing import get_context
 
-from ..tasks.runs.timing import stopwatch
+from ..tasks.runs.metering import stopwatch
 
 NEEDED_BY = ("topdown", "estimate", "products", "design", "tune", "evidence")
 """The flows that estimate by them."""
@@ -85,12 +86,12 @@ def load_kernels(product: str) -> None:
             call()
 
 
-def announce_and_compile(processes: int | None = None) -> None:
+def announce_and_compile(options: Namespace) -> None:
     """Say what is about to take its time, do it, and say how long it took."""
     from ..tasks.topdown.estimation.kernels import are_compiled
 
     if not are_compiled():
         print(f"{ANNOUNCEMENT} ...", flush=True)
     with stopwatch() as elapsed:
-        compile_kernels(processes)
+        compile_kernels(options.processes)
     print(f"Kernels are compiled: {elapsed():.0f} s.")

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
-from ..tasks.ledger.caps import Caps, EpsilonCap, set_cap, set_default_cap
+from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps
 from ..tasks.ledger.claims import move, published_files
 from ..tasks.ledger.joining import join
 from ..tasks.ledger.listed import forget_ledger, list_ledger
@@ -63,7 +63,8 @@ def init_ledger(path: Path, written: WrittenCaps, *, is_listed: bool = True) -> 
             f"'spineflow ledger set-cap --ledger {path}'"
         )
     ledger = open_ledger(path)
-    _set(ledger, caps)
+    for name, cap in caps:
+        set_caps(ledger, name, cap)
     if is_listed:
         list_ledger(ledger.path)
     return ledger
@@ -77,13 +78,16 @@ def join_ledgers(path: Path, other: Path) -> Ledger:
     return ledger
 
 
-def set_caps(ledger: Ledger, dataset: str | None, rho: str | None, written: WrittenCaps) -> None:
+def set_written_caps(
+    ledger: Ledger, dataset: str | None, rho: str | None, written: WrittenCaps
+) -> None:
     """Set the caps of a dataset, or, without one, those of the options; raises InputRefused."""
     caps = [] if rho is None else [(dataset, Caps(rho=_rho(rho)))]
     caps += written.by_dataset(dataset)
     if not caps:
         raise InputRefused("set-cap needs a dataset and a rho: spineflow ledger set-cap D 3/2.")
-    _set(ledger, caps)
+    for name, cap in caps:
+        set_caps(ledger, name, cap)
 
 
 def move_run(folder: Path) -> Path:
@@ -122,14 +126,6 @@ def _refuse_incomplete(run: RunDirectory, published: Mapping[str, str]) -> None:
 def _holds(run: RunDirectory, name: str, digest: str) -> bool:
     path = below(run.root, *name.split("/"))
     return name_recorded(path, digest, run.unrecorded(path)) and digest_of(path) == digest
-
-
-def _set(ledger: Ledger, caps: Sequence[tuple[str | None, Caps]]) -> None:
-    for name, cap in caps:
-        if name is None:
-            set_default_cap(ledger, cap.rho, cap.delta, cap.epsilon)
-        else:
-            set_cap(ledger, name, cap.rho, cap.delta, cap.epsilon)
 
 
 def _caps(

@@ -17,9 +17,8 @@ from ..tasks.products.order import INGEST, LEDGER, Aside, Call, Wave
 from ..tasks.runs.damage import record_files
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, found
-from ..tasks.runs.opening import artifact_of
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.runs.steps import made_before
+from ..tasks.runs.steps import artifact_of, made_before
 from .log_lines import say
 from .progress import finish_stage, unknown
 from .tracking import Described, Tracker, name_of

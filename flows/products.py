@@ -25,12 +25,11 @@ from ..tasks.products.several_certificate import write_products_certificate
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.handles import Artifact
+from ..tasks.runs.metering import stopwatch
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.runs.timing import stopwatch
 from .console import check_input
 from .entry import settings_flow
-from .form import CensusForm
 from .order import submitted
 from .population import population_order, sources_of
 from .products_settings import ProductsSettings
@@ -155,7 +154,7 @@ def rewritten(run: RunDirectory, settings: ProductsSettings) -> None:
 PRODUCT: Product = Product(
     settings=ProductsSettings,
     costs=lambda settings: costs_of(settings.products.chosen()),
-    refuse=lambda settings: refuse_any(settings.products.chosen()),
+    refuse=lambda settings: refuse_any(settings.products.chosen().values()),
     needed=needed,
     of_parts=lambda settings: settings.products.chosen(),
     summary=lambda run, settings: (f"all products: {run.report}",),
@@ -166,10 +165,7 @@ PRODUCT: Product = Product(
 products = settings_flow(
     __name__,
     PRODUCT,
-    CensusForm(),
-    (
-        "Releases several products of one dataset, one after the other, all charged "
-        "to one ledger. The products and their own settings stand in the settings "
-        "file."
-    ),
+    "Releases several products of one dataset, one after the other, all charged "
+    "to one ledger. The products and their own settings stand in the settings "
+    "file.",
 )

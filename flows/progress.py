@@ -25,7 +25,7 @@ from prefect.runtime import flow_run
 
 from ..tasks.runs.declared import read_declared
 from ..tasks.runs.errors import SpineflowError
-from ..tasks.runs.timing import stopwatch
+from ..tasks.runs.metering import stopwatch
 from .cancelling import NO_ANSWER, refuse_if_cancelled
 from .servers import address_of, is_embedded
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 
 from ..tasks.topdown.release.tabulations.input_tables import write_input_tables
@@ -23,13 +24,15 @@ ledger = "ledger.db"
 """
 
 
-def write_published_input(release: Path, folder: Path) -> None:
+def write_published_input(options: Namespace) -> None:
     """Write the input tables of a state's published files into a folder, with their settings.
 
     Says what had to differ from the published counts, and how the tables are run. A settings file
     that is there already is kept.
     """
-    tables = write_input_tables(published_blocks(read_published(release)), folder)
+    folder = Path(options.directory)
+    blocks = published_blocks(read_published(Path(options.release)))
+    tables = write_input_tables(blocks, folder)
     settings = folder / "settings.toml"
     if not settings.exists():
         settings.write_text(SETTINGS, encoding="utf-8")

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from ..tasks.products.product import Figures, Product
+from ..tasks.products.product import Figures
+from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.files import replacing
-from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.files import write_text
 from .console import page
 from .searched import run_under_seed
 
 ERRORS = "errors.csv"
 
 
-def write_replicates(
-    product: Product, settings: ProductSettings, n: int, folder: Path
-) -> Iterator[Path]:
+def write_replicates(options: Namespace) -> None:
     """Run settings n times in this process, with the seeds 1 to n, and write their mean errors.
 
     `errors.csv` has for every figure its mean over the replicates and its standard deviation.
     Products that can write their true counts have them beside it. The runs themselves
-    are removed. Yields the files. Raises InputRefused for confidential input: replicates are
-    entered in no ledger.
+    are removed. Raises InputRefused for confidential input: replicates are entered in no ledger.
     """
+    asked = product(options.flow)
+    settings, n = asked.load(options.settings, options.overrides), options.replicates
+    folder = Path(options.out)
     if n < 1:
         raise InputRefused("--replicates must be at least 1.")
     if settings.input.confidential:
@@ -36,20 +37,21 @@ def write_replicates(
             "if these data may be disclosed."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    if product.figures is None:
-        raise InputRefused(f"There are no replicates of {product.name}.")
+    if asked.figures is None:
+        raise InputRefused(f"There are no replicates of {asked.name}.")
     found = []
     for seed in range(1, n + 1):
         with TemporaryDirectory(dir=folder) as temporary:
-            run = run_under_seed(product, settings, seed, Path(temporary) / "run")
+            run = run_under_seed(asked, settings, seed, Path(temporary) / "run")
             found.append(run.errors)
-    table = mean_errors(found, product.figures)
-    with replacing(folder / ERRORS) as part:
-        table.to_csv(part, index=False)
+    table = mean_errors(found, asked.figures)
+    write_text(folder / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
-    yield folder / ERRORS
-    if product.write_truth is not None:
-        yield from product.write_truth(settings, folder)
+    written = [folder / ERRORS]
+    if asked.write_truth is not None:
+        written += asked.write_truth(settings, folder)
+    for path in written:
+        print(f"written: {path}")
 
 
 def mean_errors(found: Sequence[pd.DataFrame], of: Figures) -> pd.DataFrame:

@@ -39,18 +39,15 @@ def key_of(text: str) -> str:
 
 def show_table(table: Table, *, key: str, description: str) -> None:
     """Show a table; numbers that are not whole are rounded."""
-    rows = [[_rounded(cell) for cell in row] for row in table.rows]
+    rows = [
+        [float(f"{cell:.{DIGITS}g}") if isinstance(cell, float) else cell for cell in row]
+        for row in table.rows
+    ]
     create_table_artifact(
         [dict(zip(table.headers, row, strict=True)) for row in rows],
         key=key_of(key),
         description=description,
     )
-
-
-def _rounded(cell: object) -> object:
-    if isinstance(cell, float):
-        return float(f"{cell:.{DIGITS}g}")
-    return cell
 
 
 def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:

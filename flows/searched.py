@@ -6,7 +6,7 @@ run from their input to their checked release, in the process of the task, as a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +21,7 @@ from ..tasks.group_sizes.settings import GroupSizesSettings
 from ..tasks.products.comparison import Compared
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product
+from ..tasks.products.searched import SearchedProduct
 from ..tasks.runs.directory import RunDirectory, start_run
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.settings import ProductSettings
@@ -65,7 +66,7 @@ class RunFigures:
 
 
 @dataclass(frozen=True)
-class RunTrials:
+class RunTrials(SearchedProduct):
     """Trials of a product that is run whole, on data that are not confidential.
 
     universe : what the errors are of, in a word.
@@ -84,10 +85,6 @@ class RunTrials:
         """The one that there is."""
         return (self.universe,)
 
-    def attributes(self, settings: ProductSettings, universe: str) -> tuple[str, ...]:
-        """None: variants may count other things, and are compared by what they are asked for."""
-        return ()
-
     def losses(self, settings: ProductSettings, universe: str) -> dict[str, Fraction]:
         """What is spent; raises InputRefused where noise is switched off."""
         if settings.privacy.infinite:
@@ -99,60 +96,6 @@ class RunTrials:
     ) -> ProductSettings:
         """The settings with what is spent replaced."""
         return self.spending(settings, losses)
-
-    def guaranteeing(
-        self, settings: ProductSettings, changed: ProductSettings, universe: str
-    ) -> ProductSettings:
-        """The changed settings: what is spent is all that they promise."""
-        return changed
-
-    def largest_total(self, settings: ProductSettings, universe: str) -> Fraction | None:
-        """None: for the same reason."""
-        return None
-
-    def queries(self, settings: ProductSettings, universe: str) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def with_weights(
-        self, settings: ProductSettings, universe: str, weights: Mapping[str, Fraction]
-    ) -> ProductSettings:
-        """The settings: there are no queries to weigh."""
-        return settings
-
-    def variations(
-        self,
-        settings: ProductSettings,
-        universe: str,
-        *,
-        estimators: Sequence[str],
-        bypass: Sequence[bool],
-        strategies: Sequence[str],
-    ) -> dict[str, ProductSettings]:
-        """The settings alone; raises ValueError where others are named."""
-        if estimators or bypass or strategies:
-            raise ValueError(
-                "tries estimators, bypass or strategies, which belong to topdown; write a variant "
-                "for each alternative"
-            )
-        return {"": settings}
-
-    def measuring_only(self, settings: ProductSettings, universe: str) -> ProductSettings:
-        """The settings: a run measures one universe."""
-        return settings
-
-    def epsilon(self, settings: ProductSettings, universe: str) -> float | str:
-        """The largest tight epsilon of what a run costs."""
-        costs = product(settings.PRODUCT).costs(settings).values()
-        return max(cost["epsilon"]["tight"] for cost in costs)
-
-    def read_input(self, settings: ProductSettings, folder: Path) -> None:
-        """Nothing: every run reads its input, as it would by itself."""
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def lay_out(self, dataset: Path, settings: ProductSettings, folder: Path) -> None:
-        """Nothing, for the same reason."""
-        folder.mkdir(parents=True)
 
     def replicate(
         self, layout: Path, settings: ProductSettings, seed: int, folder: Path

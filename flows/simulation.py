@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+
+from rich.table import Table
 
 from ..tasks.runs.errors import InputRefused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..tasks.runs.replay import Replay, Simulated
+from ..tasks.runs.replay import Replay, Simulated, recorded
+from .console import page
+from .foreground import existing_run
 
 MEGABYTE = 1e6
 
 STAGES_SHOWN = 8
 
 
-def simulate(options: argparse.Namespace) -> int:
+def simulate(options: argparse.Namespace) -> None:
     """Print what the recorded work of a finished run takes on so many workers, a line for each.
 
     Raises InputRefused for a run whose record lacks work, or that has none.
     """
-    from ..tasks.runs.replay import recorded
-    from .foreground import existing_run
-
     run, _, _ = existing_run(options.run_directory)
     try:
         replay = recorded(run, times=options.times, computing=options.computing)
@@ -39,14 +36,9 @@ def simulate(options: argparse.Namespace) -> int:
         print(json.dumps({"workers": [asdict(one) for one in simulated], **figures}, indent=2))
     else:
         _print(replay, simulated)
-    return 0
 
 
 def _print(replay: Replay, simulated: Sequence[Simulated]) -> None:
-    from rich.table import Table
-
-    from .console import page
-
     console = page()
     began = replay.began
     print(

@@ -6,16 +6,16 @@ from argparse import Namespace
 from pathlib import Path
 
 from ..tasks.products.registry import product
-from ..tasks.runs.files import replacing, write_page
+from ..tasks.runs.files import write_page, write_text
 from ..tasks.topdown.ingest.ingest import public_geography
 from ..tasks.topdown.intervals.area_lists import read_areas
 from ..tasks.topdown.release.spine_distances import SpineDistances, spine_distances
-from ..tasks.topdown.release.spine_page import (
+from ..tasks.topdown.release.spine_section import (
     category_statistics,
     entity_tables,
     spine_document,
+    statistics_table,
 )
-from ..tasks.topdown.release.spine_section import statistics_table
 from ..tasks.topdown.settings import TopdownSettings
 from .console import page, print_block
 
@@ -35,7 +35,8 @@ def show_spine(options: Namespace) -> None:
     found = spine_distances(settings, *public_geography(settings), listed)
     print_distances(settings, found)
     if options.csv is not None:
-        write_csv(Path(options.csv), found)
+        # A row for each entity and spine.
+        write_text(Path(options.csv), found.entities.to_csv(index=False, lineterminator="\n"))
         print(f"entities: {options.csv}")
     if options.page is not None:
         print(f"page: {write_page(Path(options.page), spine_document(settings, found))}")
@@ -48,9 +49,3 @@ def print_distances(settings: TopdownSettings, found: SpineDistances) -> None:
         print_block(statistics_table(category_statistics(found, universe)))
         for table in entity_tables(settings, found, universe, FARTHEST):
             print_block(table)
-
-
-def write_csv(file: Path, found: SpineDistances) -> None:
-    """Write the distances of all entities, a row for each entity and spine."""
-    with replacing(file) as part:
-        found.entities.to_csv(part, index=False, lineterminator="\n")

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from ..tasks.supplemental_dhc.product import SUPPLEMENTAL
-from .entry import settings_flow, stages_flow
-from .form import SupplementalDhcForm
+from .entry import flows_of
 
-supplemental_dhc = settings_flow(
+supplemental_dhc, supplemental_dhc_stages = flows_of(
     __name__,
     SUPPLEMENTAL,
-    SupplementalDhcForm(),
-    (
-        "Releases average sizes of households and families, and people by the household that they "
-        "live in, with intervals. Every draw of noise is charged to the dataset's ledger first; "
-        "the release appears once every check has passed."
-    ),
+    "Releases average sizes of households and families, and people by the household that they "
+    "live in, with intervals. Every draw of noise is charged to the dataset's ledger first; "
+    "the release appears once every check has passed.",
 )
-supplemental_dhc_stages = stages_flow(__name__, SUPPLEMENTAL)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from ..tasks.topdown.product import TOPDOWN
-from .entry import settings_flow, stages_flow
-from .form import TopdownForm
+from .entry import flows_of
 
-topdown = settings_flow(
+topdown, topdown_stages = flows_of(
     __name__,
     TOPDOWN,
-    TopdownForm(),
-    (
-        "Releases microdata of persons and housing units, and redistricting tables, "
-        "by the TopDown Algorithm. Every draw of noise is charged to the dataset's "
-        "ledger first; the release appears once every check has passed."
-    ),
+    "Releases microdata of persons and housing units, and redistricting tables, "
+    "by the TopDown Algorithm. Every draw of noise is charged to the dataset's "
+    "ledger first; the release appears once every check has passed.",
 )
-topdown_stages = stages_flow(__name__, TOPDOWN)

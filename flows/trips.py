@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from ..tasks.trips.product import TRIPS
-from .entry import settings_flow, stages_flow
-from .form import TripsForm
+from .entry import flows_of
 
-trips = settings_flow(
+trips, trips_stages = flows_of(
     __name__,
     TRIPS,
-    TripsForm(),
-    (
-        "Releases origin/destination tables, or any table that forms a tree, by "
-        "InfTDA. Every draw of noise is charged to the dataset's ledger first; the "
-        "release appears once every check has passed."
-    ),
+    "Releases origin/destination tables, or any table that forms a tree, by "
+    "InfTDA. Every draw of noise is charged to the dataset's ledger first; the "
+    "release appears once every check has passed.",
 )
-trips_stages = stages_flow(__name__, TRIPS)

@@ -10,17 +10,17 @@ so a search that was interrupted asks the same trials again and finds their repl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import pandas as pd
 from prefect import flow
 
 from ..tasks.pages.document import Block, Table
 from ..tasks.products.product import Product
-from ..tasks.products.registry import costs_of, product
+from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
+from ..tasks.products.searched import Losses
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
@@ -40,12 +40,10 @@ from ..tasks.tune.report import (
     release_settings,
     write_tuning_report,
 )
-from ..tasks.tune.searched import Losses
 from ..tasks.tune.settings import Criterion, TuneSettings
 from ..tasks.tune.steps import prepare, read_tuning_data, replicate
 from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
 from .entry import settings_flow
-from .form import TuneForm
 from .order import finish
 from .results import show_result
 from .running import (
@@ -164,22 +162,11 @@ def refuse(settings: TuneSettings) -> None:
     """The further checks of every variant's settings, which must spend something."""
     for choice in settings.choices.values():
         settings.SEARCHED.losses(choice, settings.criterion.universe)
-        product(settings.product).refuse(choice)
-
-
-def check_first(settings: TuneSettings) -> Any:
-    """Check the input by the rules of the product, once for all variants."""
-    check = product(settings.product).check_input
-    return None if check is None else check(_first(settings))
-
-
-def fits(settings: TuneSettings, accepted: Any) -> Iterable[Block]:
-    """Hold the settings of a variant to the input, as its product does."""
-    own = product(settings.product).fits
-    return () if own is None else own(_first(settings), accepted)
+        refuse_any([choice])
 
 
 def _first(settings: TuneSettings) -> ProductSettings:
+    """The settings of a variant; all read the same input."""
     return next(iter(settings.variants.values()))
 
 
@@ -239,8 +226,8 @@ PRODUCT: Product = Product(
     settings=AnyTuneSettings,
     costs=lambda settings: costs_of(settings.choices),
     refuse=refuse,
-    check_input=check_first,
-    fits=fits,
+    check_input=lambda settings: check_input_of(_first(settings)),
+    fits=lambda settings, accepted: fits_of(_first(settings), accepted),
     of_parts=lambda settings: settings.choices,
     summary=summary,
 )
@@ -248,9 +235,6 @@ PRODUCT: Product = Product(
 tune = settings_flow(
     __name__,
     PRODUCT,
-    TuneForm(),
-    (
-        "Searches for the smallest budget that meets a criterion, on data that may be "
-        "disclosed. It releases no data, but settings that are ready to run."
-    ),
+    "Searches for the smallest budget that meets a criterion, on data that may be "
+    "disclosed. It releases no data, but settings that are ready to run.",
 )

@@ -8,10 +8,10 @@ figure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -28,62 +28,53 @@ FIGURES = ("value", "variance", "plb")
 """Columns of every measurement: the noisy count, the variance of its noise, and what it cost."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where answers are: their folder, and what its parts say, by column."""
+Kind = Literal["measurements", "estimates"]
 
-    folder: Path
-    keys: Mapping[str, str]
-
-    @property
-    def tables(self) -> Iterator[pa.Table]:
-        """The files, in the order of their names."""
-        return (pq.read_table(file) for file in sorted(self.folder.glob("*.parquet")))
+Places = Sequence[tuple[str, Path]]
+"""Geolevels, and folders with a part of their answers."""
 
 
 @dataclass(frozen=True)
 class Answers:
     """How a product keeps its answers.
 
-    universes : the names of what is counted.
-    measured, estimated : the places of a universe's noisy measurements and of its estimates.
-    decode : rows of a table of either kind, given the universe and the place.
+    universes : the names of what is counted, by the settings.
+    places : of a universe's noisy measurements or of its estimates.
+    decode : rows of a table of either kind, given the settings and the universe.
     """
 
-    universes: Callable[[RunDirectory, Any], Sequence[str]]
-    measured: Callable[[RunDirectory, Any, str], Sequence[Place]]
-    estimated: Callable[[RunDirectory, Any, str], Sequence[Place]]
-    decode: Callable[[RunDirectory, Any, str, pa.Table], pd.DataFrame]
+    universes: Callable[[Any], Sequence[str]]
+    places: Callable[[RunDirectory, str, Kind], Places]
+    decode: Callable[[Any, str, pa.Table], pd.DataFrame]
 
 
 def read_answers(
     run: RunDirectory,
     settings: Any,
-    kind: str,
+    kind: Kind,
     *,
     universe: str | None,
     geolevel: str | None,
     query: str | None = None,
 ) -> pd.DataFrame:
-    """The measurements or the estimates of a run; `kind` is one of these words.
+    """The measurements or the estimates of a run.
 
     Raises SpineflowError for a universe, a geolevel or a query that the run does not have.
     """
     answers = ANSWERS[settings.PRODUCT]
-    universes = answers.universes(run, settings)
+    universes = answers.universes(settings)
     universe = universe or universes[0]
     _refuse_unknown("universe", universe, universes)
-    places = answers.measured if kind == "measurements" else answers.estimated
     try:
-        found = places(run, settings, universe)
+        found = answers.places(run, universe, kind)
     except FileNotFoundError:
         found = []  # The run was ended before its plan was written.
     if geolevel is not None and found:
-        _refuse_unknown("geolevel", geolevel, [place.keys["geolevel"] for place in found])
-        found = [place for place in found if place.keys["geolevel"] == geolevel]
+        _refuse_unknown("geolevel", geolevel, [level for level, _ in found])
     frames, names, n_files = [], [], 0
-    for place in found:
-        for table in place.tables:
+    for level, folder in found:
+        for file in sorted(folder.glob("*.parquet")) if geolevel in (None, level) else ():
+            table = pq.read_table(file)
             n_files += 1
             if query is not None:
                 if "query_name" not in table.column_names:
@@ -93,9 +84,8 @@ def read_answers(
                 names += there
                 table = table.filter(pc.is_in(table["query_name"], pa.array(asked, pa.string())))
             if table.num_rows:
-                frame = answers.decode(run, settings, universe, table)
-                for at, (name, key) in enumerate(place.keys.items()):
-                    frame.insert(at, name, key)
+                frame = answers.decode(settings, universe, table)
+                frame.insert(0, "geolevel", level)
                 frames.append(frame)
     if not frames:
         if names:
@@ -143,11 +133,36 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(whole)
 
 
-def _exploded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """The row of every single value of a table's lists, and the values."""
+def _exploded(table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The row of every single value of a table's lists, its place in the list, and the values."""
     lists = table["value"].combine_chunks()
     lengths = pc.list_value_length(lists).to_numpy()
-    return np.repeat(np.arange(table.num_rows), lengths), lists.flatten().to_numpy()
+    row = np.repeat(np.arange(table.num_rows), lengths)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return row, place, lists.flatten().to_numpy()
+
+
+def _values(
+    table: pa.Table,
+    row: np.ndarray,
+    value: np.ndarray,
+    keys: Mapping[str, str],
+    cells: Mapping[str, Any],
+) -> pd.DataFrame:
+    """Values `(n,)` of some rows of a table, with what each counts and its figures.
+
+    `keys` are columns of the table by the names that they get, `cells` columns of as many values.
+    """
+
+    def at(column: str) -> np.ndarray:
+        return table[column].to_pandas().to_numpy()[row]
+
+    return pd.DataFrame(
+        {name: at(column) for name, column in keys.items()}
+        | dict(cells)
+        | {"value": value}
+        | {name: at(name) for name in FIGURES[1:]}
+    )
 
 
 def _labelled(labels: Sequence[str], codes: np.ndarray, *, ordered: bool = True) -> pd.Categorical:
@@ -170,35 +185,23 @@ def in_declared_order(frame: pd.DataFrame, settings: Any, universe: str | None) 
     return frame
 
 
-def _universes(run: RunDirectory, settings: Any) -> Sequence[str]:
-    return settings.run.universes
+def _there(places: Iterable[tuple[str, Path]]) -> Places:
+    """The places that a run has."""
+    return [(level, folder) for level, folder in places if folder.is_dir()]
 
 
-def _geolevels(run: RunDirectory, settings: Any, universe: str) -> list[str]:
-    """The geolevels of a universe's spine, root first."""
+def _census_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
+    """Those of all geolevels of a universe's spine, root first."""
     file = run.root / "spine" / universe / "geounits.parquet"
     if not file.exists():
         return []
-    return list(dict.fromkeys(pq.read_table(file, columns=["geolevel"])[0].to_pylist()))
+    levels = dict.fromkeys(pq.read_table(file, columns=["geolevel"])[0].to_pylist())
+    if kind == "measurements":
+        return [(name, run.measurements(universe, name) / "dpqueries") for name in levels]
+    return [(name, run.root / "estimates" / universe / name) for name in levels]
 
 
-def _census_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
-    return [
-        Place(run.measurements(universe, name) / "dpqueries", {"geolevel": name})
-        for name in _geolevels(run, settings, universe)
-    ]
-
-
-def _census_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
-    return [
-        Place(run.root / "estimates" / universe / name, {"geolevel": name})
-        for name in _geolevels(run, settings, universe)
-    ]
-
-
-def _census_decoded(
-    run: RunDirectory, settings: Any, universe: str, table: pa.Table
-) -> pd.DataFrame:
+def _census_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     schema = settings.schema_of(universe)
     if "cell" in table.column_names:
         levels = np.unravel_index(table["cell"].to_numpy(), schema.shape)
@@ -223,93 +226,72 @@ def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
     from spineflow.tasks.census.queries import label_parts
 
     name = query_name.removesuffix(DPQUERY_SUFFIX)
-    row, value = _exploded(table)
+    row, place, value = _exploded(table)
     parts = label_parts(schema, name)
     shape = tuple(len(labels) for _, _, labels in parts)
-    n_rows = int(np.prod(shape))
-    levels = np.unravel_index(np.tile(np.arange(n_rows), table.num_rows), shape) if parts else ()
-    return pd.DataFrame(
-        {
-            "geocode": table["geocode"].to_pandas().to_numpy()[row],
-            "query": _labelled([name], np.zeros(len(row), dtype=np.int8), ordered=False),
-        }
-        | {
-            part: _labelled(labels, level)
-            for (part, _, labels), level in zip(parts, levels, strict=True)
-        }
-        | {"value": value}
-        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
-    )
+    levels = np.unravel_index(place, shape) if parts else ()
+    query = _labelled([name], np.zeros(len(row), dtype=np.int8), ordered=False)
+    cells = {
+        part: _labelled(labels, level)
+        for (part, _, labels), level in zip(parts, levels, strict=True)
+    }
+    return _values(table, row, value, {"geocode": "geocode"}, {"query": query, **cells})
 
 
-def _sizes_places(run: RunDirectory, kind: str) -> list[Place]:
+def _sizes_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     from spineflow.tasks.group_sizes.ingest.files import read_plan
     from spineflow.tasks.group_sizes.paths import estimates_file, measurement_file
 
-    file = measurement_file if kind == "measured" else estimates_file
+    file = measurement_file if kind == "measurements" else estimates_file
     names = [level.level for level in read_plan(run).levels]
-    found = [Place(file(run, name).parent, {"geolevel": name}) for name in names]
-    return [place for place in found if place.folder.is_dir()]
+    return _there((name, file(run, name).parent) for name in names)
 
 
-def _sizes_decoded(
-    run: RunDirectory, settings: Any, universe: str, table: pa.Table
-) -> pd.DataFrame:
+def _sizes_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     first = settings.smallest_size
     if "cell" in table.column_names:
         frame = table.rename_columns({"geocode": "region", "cell": "size"}).to_pandas()
         return frame.assign(size=frame["size"] + first)
-    row, value = _exploded(table)
-    n_sizes = len(row) // table.num_rows
-    columns = {"region": "geocode", "query": "query_name"}
-    return pd.DataFrame(
-        {name: table[column].to_pandas().to_numpy()[row] for name, column in columns.items()}
-        | {"size": np.tile(np.arange(n_sizes) + first, table.num_rows), "value": value}
-        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
-    )
+    row, place, value = _exploded(table)
+    keys = {"region": "geocode", "query": "query_name"}
+    return _values(table, row, value, keys, {"size": place + first})
 
 
-def _trips_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
-    folders = sorted((run.root / "measurements" / universe).glob("*/dpqueries"))
-    return [Place(path, {"geolevel": path.parent.name}) for path in folders]
+def _trips_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
+    if kind == "measurements":
+        folders = (run.root / kind / universe).glob("*/dpqueries")
+        return [(path.parent.name, path) for path in sorted(folders)]
+    return [(path.name, path) for path in sorted((run.root / kind / universe).glob("*"))]
 
 
-def _trips_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
-    folders = sorted((run.root / "estimates" / universe).glob("*"))
-    return [Place(path, {"geolevel": path.name}) for path in folders]
-
-
-def _trips_decoded(
-    run: RunDirectory, settings: Any, universe: str, table: pa.Table
-) -> pd.DataFrame:
+def _trips_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     return table.replace_schema_metadata().to_pandas()
 
 
-def _groups_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
-    from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
-
-    shards = {(shard.region_type, shard.level): shard for shard in read_shards(run)}
-    return [
-        Place(measured_folder(run, *key), {"geolevel": key[0]})
-        for key in shards
-        if measured_folder(run, *key).is_dir()
-    ]
-
-
-def _groups_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
-    raise InputRefused(
-        "Detailed groups have no estimates beside their release; read table('population_groups')."
+def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
+    """Of detailed groups of persons, or of the tables of households by the householder's."""
+    from spineflow.tasks.detailed_groups.paths import (
+        household_folder,
+        measured_folder,
+        read_shards,
     )
 
+    is_of_persons = universe == PERSONS_BY_GROUP
+    if kind == "estimates":
+        what = "Detailed groups" if is_of_persons else "Households"
+        table = "population_groups" if is_of_persons else "detailed_households"
+        raise InputRefused(f"{what} have no estimates beside their release; read table('{table}').")
+    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
+    if is_of_persons:
+        return _there((level[0], measured_folder(run, *level)) for level in levels)
+    return _there((level[0], household_folder(run, universe, *level)) for level in levels)
 
-def _groups_decoded(
-    run: RunDirectory, settings: Any, universe: str, table: pa.Table
-) -> pd.DataFrame:
+
+def _groups_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
 
-    row, value = _exploded(table)
+    row, place, value = _exploded(table)
     kind = table["table"].to_numpy()[row]
-    place = np.arange(len(row)) - np.searchsorted(row, row)
     sex = np.zeros(len(row), dtype=np.int64)
     age = np.full(len(row), -1)
     ages = {number: _age_labels(bins) for number, bins in AGE_BINS.items()}
@@ -321,87 +303,47 @@ def _groups_decoded(
         codes = np.array([every_age.index(label) for label in labels])
         age[of_table] = codes[place[of_table] % len(labels)]
     keys = ("region_id", "iteration_code", "table", "total_only")
-    return pd.DataFrame(
-        {name: table[name].to_pandas().to_numpy()[row] for name in keys}
-        | {"sex": _labelled(("total", "male", "female"), sex), "age": _labelled(every_age, age)}
-        | {"value": value}
-        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
-    )
+    sexes = _labelled(("total", "male", "female"), sex)
+    cells = {"sex": sexes, "age": _labelled(every_age, age)}
+    return _values(table, row, value, dict(zip(keys, keys, strict=True)), cells)
 
 
-def _households_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
-    from spineflow.tasks.detailed_groups.paths import household_folder, read_shards
-
-    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
-    folders = {level: household_folder(run, universe, *level) for level in levels}
-    return [
-        Place(folder, {"geolevel": level[0]})
-        for level, folder in folders.items()
-        if folder.is_dir()
-    ]
-
-
-def _households_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
-    raise InputRefused(
-        "Households have no estimates beside their release; read table('detailed_households')."
-    )
-
-
-def _households_decoded(
-    run: RunDirectory, settings: Any, universe: str, table: pa.Table
-) -> pd.DataFrame:
+def _households_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABULATIONS
 
     tabulation = HOUSEHOLD_TABULATIONS[universe]
-    row, value = _exploded(table)
+    row, place, value = _exploded(table)
     kind = table["table"].to_numpy()[row]
-    place = np.arange(len(row)) - np.searchsorted(row, row)
     code = np.zeros(len(row), dtype=np.int64)
     for number in range(len(tabulation.names)):
         measured = np.array([category.code for category in tabulation.measured(number)])
         code[kind == number] = measured[place[kind == number]]
-    names = [category.name for category in tabulation.categories]
+    categories = _labelled([category.name for category in tabulation.categories], code)
     keys = ("region_id", "iteration_code", "table")
-    return pd.DataFrame(
-        {name: table[name].to_pandas().to_numpy()[row] for name in keys}
-        | {"category": _labelled(names, code), "value": value}
-        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
-    )
+    return _values(table, row, value, dict(zip(keys, keys, strict=True)), {"category": categories})
 
 
-def _supplemental_places(run: RunDirectory, kind: str) -> list[Place]:
+def _supplemental_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     from spineflow.tasks.supplemental_dhc.ingest.files import read_plan
     from spineflow.tasks.supplemental_dhc.paths import estimates_file, measurement_file
 
-    file = measurement_file if kind == "measured" else estimates_file
-    found = [Place(file(run, name).parent, {"geolevel": name}) for name in read_plan(run).levels]
-    return [place for place in found if place.folder.is_dir()]
+    file = measurement_file if kind == "measurements" else estimates_file
+    return _there((name, file(run, name).parent) for name in read_plan(run).levels)
 
 
-def _supplemental_decoded(
-    run: RunDirectory, settings: Any, universe: str, table: pa.Table
-) -> pd.DataFrame:
+def _supplemental_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES
 
     if "estimate" in table.column_names:
         return table.drop_columns(["level"]).replace_schema_metadata().to_pandas()
-    row, value = _exploded(table)
-    place = np.arange(len(row)) - np.searchsorted(row, row)
+    row, place, value = _exploded(table)
     names = [name.removesuffix(DPQUERY_SUFFIX) for name in table["query_name"].to_pylist()]
     measures = np.array([name.partition(" ")[0] for name in names], dtype=object)
     codes = [ITERATIONS[name.partition(" ")[2]] for name in names]
     n_cells = np.array([MEASURES[measure].n_cells for measure in measures])[row]
     iteration = [codes[i][j] for i, j in zip(row, place // n_cells, strict=True)]
-    return pd.DataFrame(
-        {
-            "region": table["geocode"].to_pandas().to_numpy()[row],
-            "measure": measures[row],
-            "iteration": iteration,
-            "cell": place % n_cells,
-            "value": value,
-        }
-        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
-    )
+    cells = {"measure": measures[row], "iteration": iteration, "cell": place % n_cells}
+    return _values(table, row, value, {"region": "geocode"}, cells)
 
 
 def _first_age(label: str) -> int:
@@ -415,39 +357,23 @@ def _age_labels(firsts: Sequence[int]) -> list[str]:
     return [*ends, f"{firsts[-1]}+"]
 
 
-_CENSUS = Answers(_universes, _census_measured, _census_estimated, _census_decoded)
+PERSONS_BY_GROUP = "detailed_groups"
+"""What detailed groups of persons are called."""
+
+_CENSUS = Answers(lambda settings: settings.run.universes, _census_places, _census_decoded)
 ANSWERS: Mapping[str, Answers] = {
     "topdown": _CENSUS,
     "estimate": _CENSUS,
     "detailed-groups": Answers(
-        lambda run, settings: ("detailed_groups",),
-        _groups_measured,
-        _groups_estimated,
-        _groups_decoded,
+        lambda settings: (PERSONS_BY_GROUP,), _groups_places, _groups_decoded
     ),
     "detailed-households": Answers(
-        lambda run, settings: ("t3", "t4"),
-        _households_measured,
-        _households_estimated,
-        _households_decoded,
+        lambda settings: ("t3", "t4"), _groups_places, _households_decoded
     ),
-    "group-sizes": Answers(
-        lambda run, settings: ("groups",),
-        lambda run, settings, universe: _sizes_places(run, "measured"),
-        lambda run, settings, universe: _sizes_places(run, "estimated"),
-        _sizes_decoded,
-    ),
+    "group-sizes": Answers(lambda settings: ("groups",), _sizes_places, _sizes_decoded),
     "supplemental-dhc": Answers(
-        lambda run, settings: ("people_in_households",),
-        lambda run, settings, universe: _supplemental_places(run, "measured"),
-        lambda run, settings, universe: _supplemental_places(run, "estimated"),
-        _supplemental_decoded,
+        lambda settings: ("people_in_households",), _supplemental_places, _supplemental_decoded
     ),
-    "trips": Answers(
-        lambda run, settings: ("trips",),
-        _trips_measured,
-        _trips_estimated,
-        _trips_decoded,
-    ),
+    "trips": Answers(lambda settings: ("trips",), _trips_places, _trips_decoded),
 }
 """How the answers of each product are read."""

@@ -54,13 +54,14 @@ SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""
 
 FIRST = (
-    "test_estimators.py",
-    "test_finished.py",
+    "test_idle_settings_of_persons.py",
     "test_trips_in_process.py",
     "test_detailed_groups_rows.py",
+    "test_idle_settings_of_households.py",
+    "test_idle_settings.py",
 )
-"""Files that the workers begin with, in this order. The first compiles the kernels of topdown,
-which takes a minute; by the time another file needs them, they are there."""
+"""Files that the workers begin with, in this order: they need no kernels of topdown, which are
+compiled in the meantime."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,6 +90,19 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have the kernels of topdown compiled, for a minute, beside the first tests; once for all
+    workers, whose estimates wait for them as those of runs do.
+    """
+    if session.config.option.collectonly:
+        return
+    chosen = session.items
+    if any(item.get_closest_marker("slow") or "topdown" in item.path.parts for item in chosen):
+        from spineflow.flows.kernels import compile_beside
+
+        compile_beside("topdown")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from pydantic import BaseModel
 from spineflow.flows.demo import DEMOS
-from spineflow.flows.evidence_settings import CensusEvidenceSettings
+from spineflow.flows.evidence import CensusEvidenceSettings
 from spineflow.flows.form import PRESET_NAMES
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.tune_settings import AnyTuneSettings

@@ -6,11 +6,16 @@ import math
 from fractions import Fraction
 
 _LARGE = 100
-"""Above this sigma^2 the variance of the discrete Gaussian differs from it by less than a float."""
+"""Above this sigma^2 the variance of the discrete Gaussian differs from it by less than a float: by
+Poisson's summation formula by less than exp(-2 pi^2 sigma^2)."""
 
 
 def gaussian_variance(sigma_squared: Fraction | float) -> float:
-    """Variance of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers."""
+    """Variance of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers.
+
+    >>> round(gaussian_variance(Fraction(1, 4)), 4)
+    0.2132
+    """
     wide = float(sigma_squared)
     if wide > _LARGE:
         return wide

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -140,6 +140,35 @@ def check_text(release: Path, name: str, *, is_private: bool, failures: Failures
     if not text.equals(table):
         failures.add(f"{name}.csv does not hold the rows of {name}.parquet")
     return table
+
+
+def head_of_text(path: Path, columns: Sequence[str]) -> tuple[bool, bool]:
+    """Whether a text with pipes between its fields begins with the stamp, and whether it has rows.
+
+    Raises UnusableRunFile for a header that does not name the columns.
+    """
+    with path.open("rb") as text:
+        header = text.readline().rstrip(b"\r\n")
+        is_stamped = header == STAMP_LINE.rstrip()
+        if is_stamped:
+            header = text.readline().rstrip(b"\r\n")
+        if header != "|".join(columns).encode():
+            raise UnusableRunFile(f"{path.name} does not have its layout's columns")
+        return is_stamped, bool(text.read(1))
+
+
+def opened_text(
+    path: Path, types: pa.Schema | Mapping[str, pa.DataType], is_stamped: bool
+) -> pacsv.CSVStreamingReader:
+    """The rows of a text with pipes between its fields and no quotes, in batches."""
+    return pacsv.open_csv(
+        path,
+        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped), block_size=1 << 24),
+        parse_options=pacsv.ParseOptions(delimiter="|", quote_char=False),
+        convert_options=pacsv.ConvertOptions(
+            column_types=types, null_values=[], strings_can_be_null=False
+        ),
+    )
 
 
 def shown(path: Path) -> str:

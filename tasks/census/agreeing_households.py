@@ -15,7 +15,7 @@ import numpy as np
 
 from ..runs.spelling import did_you_mean
 from .agree_declarations import HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
-from .agreements import Agreement, compiled_agreement
+from .agreements import Agreement, compiled_agreement, is_bounded
 from .compiled_schemas import refuse_unknown_universe
 from .declarations import CensusDeclaration
 from .queries import TOTAL, label_parts, marginal_query, rows_that_count
@@ -81,6 +81,12 @@ def householders_of_cells(
     aliases = [_alias(name, theirs, told) for name, theirs in householders.called.items()]
     named = replace(told, coarsenings=(*aliases, *told.coarsenings))
     one = householders
+    for part, _, _ in label_parts(schema, one.query):
+        if part not in named.told_names:
+            raise ValueError(
+                f"does not tell {part!r}{did_you_mean(part, named.told_names)}; say in called what "
+                "it is called there, or choose a query that it tells"
+            )
     return rows_that_count(schema, named, one.query, one.where, one.of)
 
 
@@ -313,15 +319,7 @@ class _Solvable:
             )
         one = self.by_kind[HOUSEHOLDERS]
         of = self.told.cells_where(one.of)
-        if not any(
-            bound.per == self.name
-            and bound.by is None
-            and bound.at_most is not None
-            and bound.at_most <= 1
-            and not (of & ~self.told.cells_where(bound.where)).any()
-            and np.unique(marginal_query(self.told, bound.query).row_of_cell[of]).size == 1
-            for bound in self.of_other.bounds
-        ):
+        if not is_bounded(of, self.told, self.of_other.bounds, self.name, at_most=1):
             raise ValueError(
                 f"{self.what} needs a bound on these records of {self.other!r} of at most 1 per "
                 f"{self.name!r}, whose number is exact, so that records can always agree"

@@ -7,7 +7,7 @@ needs of a declaration is asked for here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from .agree_declarations import PRESENCE, AgreeDeclaration
 from .attribute_declarations import Where
 from .compiled_schemas import refuse_unknown_universe
-from .declarations import CensusDeclaration
+from .declarations import BoundDeclaration, CensusDeclaration
 from .queries import TOTAL, marginal_query
 from .schema import Schema
 
@@ -88,17 +88,26 @@ def compiled_agreement(
             "relations, held_to and structural_zeros beside it, so that records can always agree"
         )
     told, of = schemas[entry.universe], schemas[entry.universe].cells_where(entry.of)
-    if not any(
-        bound.per == name
-        and bound.by is None
-        and bound.at_most is not None
-        and bound.at_most <= entry.at_most
-        and not (of & ~told.cells_where(bound.where)).any()
-        and np.unique(marginal_query(told, bound.query).row_of_cell[of]).size == 1
-        for bound in census.universes[entry.universe].bounds
-    ):
+    if not is_bounded(of, told, census.universes[entry.universe].bounds, name, entry.at_most):
         raise ValueError(
             f"{what} needs a bound on these records of {entry.universe!r} of at most "
             f"{entry.at_most} per {name!r}, so that records can always agree"
         )
     return Agreement(entry.name, entry.query, entry.where, entry.universe, entry.of, entry.at_most)
+
+
+def is_bounded(
+    of: np.ndarray, told: Schema, bounds: Sequence[BoundDeclaration], per: str, at_most: int
+) -> bool:
+    """Whether one of a universe's bounds holds all records in its cells `of` (n_cells,) together to
+    so many per record of another universe.
+    """
+    return any(
+        bound.per == per
+        and bound.by is None
+        and bound.at_most is not None
+        and bound.at_most <= at_most
+        and not (of & ~told.cells_where(bound.where)).any()
+        and np.unique(marginal_query(told, bound.query).row_of_cell[of]).size == 1
+        for bound in bounds
+    )

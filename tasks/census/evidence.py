@@ -57,14 +57,9 @@ class EvidenceTally:
 
     def merge(self, other: EvidenceTally) -> None:
         """Add what another has tallied, of files by their positions in the same tables."""
-        for suite, columns in other.suites.items():
-            for column, counts in columns.items():
-                total = self.suites.setdefault(suite, {}).setdefault(column, {})
-                for value, rows in counts.items():
-                    total[value] = total.get(value, 0) + rows
+        for suite, column, value, rows, file in other.as_rows():
+            self.add(suite, column, {value: rows}, file=file)
         self.formats |= other.formats
-        for where, file in other._first_file.items():
-            self._first_file[where] = min(file, self._first_file.get(where, file))
 
     def as_rows(self) -> list[list[Any]]:
         """Suite, column, value, rows and first file of every value, for a file in JSON."""

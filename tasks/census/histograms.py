@@ -38,9 +38,7 @@ def block_histogram(
            [1, 0]])
     """
     ones = np.ones(len(block), dtype=np.int64)
-    histogram = sparse.csr_array(sparse.coo_array((ones, (block, cell)), shape=(n_blocks, n_cells)))
-    histogram.sum_duplicates()
-    return histogram
+    return sparse.csr_array(sparse.coo_array((ones, (block, cell)), shape=(n_blocks, n_cells)))
 
 
 class HistogramSum:
@@ -100,7 +98,6 @@ class HistogramSum:
         # No cell has more than the total, so that int32 holds until this is too large.
         count = count.astype(np.int32 if self._n_records < 2**31 else np.int64)
         added = sparse.csr_array(sparse.coo_array((count, (row, cell)), shape=self._sum.shape))
-        added.sum_duplicates()
         self._sum = self._sum + added
         if self._sum.nnz > _MOST_ENTRIES:
             self._lay_aside()
@@ -135,7 +132,6 @@ class HistogramSum:
             summed = sparse.csr_array(
                 sparse.coo_array((count, (row - first, cell)), shape=(last - first, n_cells))
             )
-            summed.sum_duplicates()
             found[0].append(summed.indices)
             found[1].append(summed.data)
             n_in_row.append(np.diff(summed.indptr))

@@ -184,12 +184,18 @@ class _Rows:
 
 def _levels(column: MicrodataColumn, schema: Schema) -> np.ndarray:
     """Level of every code from 0 on, -1 for codes that no level has."""
-    n = len(schema.labels(column.attribute or ""))
-    first = column.first or 0
-    codes = [int(c) for c in column.codes] if column.codes else list(range(first, first + n))
+    codes = [int(code) for code in codes_of(column, len(schema.labels(column.attribute or "")))]
     levels = np.full(max(codes) + 1, -1, dtype=np.int64)
-    levels[codes] = np.arange(n)
+    levels[codes] = np.arange(len(codes))
     return levels
+
+
+def codes_of(column: MicrodataColumn, n_levels: int) -> Sequence[str]:
+    """Codes of the levels of the attribute or coarsening that a column tells."""
+    if column.codes is not None:
+        return column.codes
+    first = column.first or 0
+    return [f"{first + i:0{column.width}d}" for i in range(n_levels)]
 
 
 def _unknown_code(path: Path, name: str) -> ValueError:
@@ -211,9 +217,7 @@ def _count(
         counts.append(np.bincount(where, rows.times, len(distinct)).astype(np.int64))
     key = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
     count = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
-    histogram = sparse.csr_array(sparse.coo_array((count, np.divmod(key, shape[1])), shape=shape))
-    histogram.sum_duplicates()
-    return histogram
+    return sparse.csr_array(sparse.coo_array((count, np.divmod(key, shape[1])), shape=shape))
 
 
 def _coded(batch: pa.RecordBatch, name: str) -> CodedColumn:

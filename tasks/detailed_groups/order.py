@@ -15,7 +15,9 @@ is that of households, whose tables a finished run has chosen.
 
 from __future__ import annotations
 
-from ..products.order import Call, Order, Wave, call, one_by_one
+from collections.abc import Generator
+
+from ..products.order import Call, Order, Step, Wave, call, one_by_one
 from ..products.release.steps import ENDING
 from ..products.steps import charge_ledger
 from ..runs.directory import RunDirectory
@@ -34,13 +36,7 @@ from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 
 def order(run: RunDirectory, settings: DetailedGroupsSettings) -> Order:
     """The steps of a run."""
-    ingested = call(ingest)
-    yield {"ingest": [ingested]}
-    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
-    counted = [call(count, *level, after=[ingested]) for level in levels]
-    yield {"counts": counted}
-    charged = call(charge_ledger, after=counted)
-    yield {"ledger": [charged]}
+    charged = yield from _charged(run, ingest, count)
     yield _measured(run, charged)
     passes = run_parameters(run, settings).passes
     before: dict[str, list[Call]] = {name: [] for name in passes}
@@ -53,19 +49,25 @@ def order(run: RunDirectory, settings: DetailedGroupsSettings) -> Order:
 
 def order_of_households(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Order:
     """The steps of a run of households."""
-    ingested = call(ingest_households)
-    yield {"ingest": [ingested]}
-    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
-    counted = [call(count_households, *level, after=[ingested]) for level in levels]
-    yield {"counts": counted}
-    charged = call(charge_ledger, after=counted)
-    yield {"ledger": [charged]}
+    charged = yield from _charged(run, ingest_households, count_households)
     measured = [
         call(measure_households, name, s.region_type, s.level, s.name, after=[charged])
         for name, s in measured_shards(run, run_household_parameters(run, settings))
     ]
     yield {"measurements": measured}
     yield from one_by_one({"files": write_household_tables, **ENDING}, after=measured)
+
+
+def _charged(run: RunDirectory, ingest: Step, count: Step) -> Generator[Wave, None, Call]:
+    """What comes before any noise; the call that charges it."""
+    ingested = call(ingest)
+    yield {"ingest": [ingested]}
+    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
+    counted = [call(count, *level, after=[ingested]) for level in levels]
+    yield {"counts": counted}
+    charged = call(charge_ledger, after=counted)
+    yield {"ledger": [charged]}
+    return charged
 
 
 def _measured(run: RunDirectory, charged: Call) -> Wave:

@@ -36,8 +36,7 @@ from .checks.comparison import (
     facts_of_households,
     facts_of_run,
 )
-from .checks.expected import expected_run
-from .checks.households import expected_runs
+from .checks.expected import expected_run, expected_runs
 from .ingest import household_ingest
 from .ingest.ingest import check_input_of, parameters_of, run_parameters
 from .ingest.inputs import GroupsInput, read_blocks

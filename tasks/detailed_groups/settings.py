@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
@@ -70,6 +70,38 @@ class GroupsInput(InputSettings):
         return {key: path for key, path in self.paths().items() if key not in PUBLIC_FILES}
 
 
+KEYS = {
+    "privacy_defn": "definition",
+    "max_race_codes": "max_race_codes",
+    "privacy_budget_p_stage_1_fraction": "stage_1_fraction",
+    "zero_suppression_chance": "zero_suppression_chance",
+    "allow_negative_counts": "allow_negative_counts",
+    "run_us": "run_us",
+    "run_pr": "run_pr",
+    "state_filter_us": "states",
+}
+"""The settings of a mechanism that stand for single keys of `config.json`, by these."""
+
+
+def given_keys(mechanism: Section) -> dict[str, Any]:
+    """The keys of `config.json` that settings of a mechanism, which may not have all, give."""
+    values = {key: getattr(mechanism, name, None) for key, name in KEYS.items()}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def refuse_unknown_levels(
+    where: str, of_types: Mapping[str, Collection[str]], refuse: Refuse
+) -> None:
+    """Check the names of region types and levels in a table of the settings."""
+    levels = {str(level) for level in LEVELS}
+    for region_type, values in of_types.items():
+        if region_type not in REGION_TYPES or not set(values) <= levels:
+            refuse(
+                f"{where}.{region_type} must be one of {', '.join(REGION_TYPES)}, with the levels "
+                "1 and 2"
+            )
+
+
 class MechanismSettings(Section):
     """What is measured and how; None takes the key of `config.json`."""
 
@@ -115,17 +147,7 @@ class MechanismSettings(Section):
     @property
     def config(self) -> dict[str, Any]:
         """The settings that stand for keys of `config.json`, by those keys."""
-        single = {
-            "privacy_defn": self.definition,
-            "max_race_codes": self.max_race_codes,
-            "privacy_budget_p_stage_1_fraction": self.stage_1_fraction,
-            "zero_suppression_chance": self.zero_suppression_chance,
-            "allow_negative_counts": self.allow_negative_counts,
-            "run_us": self.run_us,
-            "run_pr": self.run_pr,
-            "state_filter_us": self.states,
-        }
-        config: dict[str, Any] = {key: value for key, value in single.items() if value is not None}
+        config = given_keys(self)
         for region_type, levels in self.budgets.items():
             for level, budget in levels.items():
                 config[budget_key(region_type, int(level))] = budget
@@ -213,15 +235,7 @@ class HouseholdMechanismSettings(Section):
     @property
     def config(self) -> dict[str, Any]:
         """The settings that stand for keys of `config.json`, by those keys."""
-        single = {
-            "privacy_defn": self.definition,
-            "max_race_codes": self.max_race_codes,
-            "allow_negative_counts": self.allow_negative_counts,
-            "run_us": self.run_us,
-            "run_pr": self.run_pr,
-            "state_filter_us": self.states,
-        }
-        config: dict[str, Any] = {key: value for key, value in single.items() if value is not None}
+        config = given_keys(self)
         for name, region_types in self.budgets.items():
             keys = HOUSEHOLD_TABULATIONS[name].keys
             for region_type, levels in region_types.items():
@@ -246,19 +260,13 @@ class DetailedHouseholdsSettings(ProductSettings):
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Check the names of tabulations, region types and levels."""
-        levels = {str(level) for level in LEVELS}
         for key in ("budgets", "thresholds"):
             for name, of_types in getattr(self.mechanism, key).items():
                 if name not in HOUSEHOLD_TABULATIONS:
                     refuse(
                         f"mechanism.{key}.{name} must be one of {', '.join(HOUSEHOLD_TABULATIONS)}"
                     )
-                for region_type, values in of_types.items():
-                    if region_type not in REGION_TYPES or not set(values) <= levels:
-                        refuse(
-                            f"mechanism.{key}.{name}.{region_type} must be one of "
-                            f"{', '.join(REGION_TYPES)}, with the levels 1 and 2"
-                        )
+                refuse_unknown_levels(f"mechanism.{key}.{name}", of_types, refuse)
         if not 0 < self.mechanism.coverage < 1:
             refuse("mechanism.confidence must be above 0 and below 1")
 
@@ -301,14 +309,8 @@ class DetailedGroupsSettings(ProductSettings):
         given = tuple(self.input.tables)
         if given not in (("data",), CENSUS_TABLES):
             refuse("[input] needs either data, or all of persons, units and geography")
-        levels = {str(level) for level in LEVELS}
         for key in ("budgets", "margins", "thresholds"):
-            for region_type, values in (getattr(self.mechanism, key) or {}).items():
-                if region_type not in REGION_TYPES or not set(values) <= levels:
-                    refuse(
-                        f"mechanism.{key}.{region_type} must be one of "
-                        f"{', '.join(REGION_TYPES)}, with the levels 1 and 2"
-                    )
+            refuse_unknown_levels(f"mechanism.{key}", getattr(self.mechanism, key) or {}, refuse)
         if any(not 0 < error < 1 for error in self.explorer.shown_relative_errors):
             refuse("explorer.relative_errors must be above 0 and below 1")
         if not 0 < self.mechanism.coverage < 1:
@@ -321,7 +323,7 @@ class DetailedGroupsSettings(ProductSettings):
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse what is asked of coterminous regions or of targets that are not asked for.
 
-        What depends on `config.json` too is in `workload.idle`.
+        What depends on `config.json` too is in `release.budget`.
         """
         super().refuse_what_does_nothing(own, refuse)
         mechanism, explorer = self.mechanism, self.explorer

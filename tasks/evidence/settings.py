@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -23,6 +24,7 @@ from pydantic import Field
 from ..census.attribute_declarations import Where
 from ..census.declarations import TableDeclaration
 from ..census.queries import marginal_query
+from ..runs.declared import read_declared
 from ..runs.names import FileName
 from ..runs.settings import (
     ExactFraction,
@@ -35,7 +37,6 @@ from ..runs.settings import (
     refuse_within,
 )
 from ..runs.spelling import did_you_mean
-from .workload.offered import OFFERED
 from .workload.perturbation import Perturbation
 from .workload.protected import ProtectedCensus
 
@@ -418,3 +419,9 @@ class EvidenceSettings(ProductSettings):
             if isinstance(method, DifferentialPrivacy):
                 for rho in method.rho:
                     refuse_loss(rho, f"methods.{name}.rho", refuse)
+
+
+OFFERED: Mapping[str, Mapping[str, Any]] = read_declared(
+    Path(__file__).parent / "workload" / "presets" / "offered.toml"
+)
+"""Each in the range of parameters that offices use."""

@@ -12,8 +12,7 @@ from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import has_truth, write_accuracy
-from .checks.comparison import FIGURES, KEYS, by_level, facts_of_run
+from .checks.accuracy import FIGURES, KEYS, by_level, facts_of_run, has_truth, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
 from .ingest.read import GroupInput, check_groups, costs, plan_of, public_hierarchy

@@ -130,12 +130,18 @@ def epsilon_tight(rho: Fraction | float, delta: Fraction | float) -> float:
     log_inverse_delta = _log_inverse(delta)
 
     def epsilon(log_excess: float) -> float:
-        excess = math.exp(log_excess)
-        alpha = 1 + excess
-        log_ratio = log_excess - math.log(alpha)
-        return alpha * float(rho) + (log_inverse_delta - log_excess + alpha * log_ratio) / excess
+        alpha, constant = _alpha_and_constant(log_excess, log_inverse_delta)
+        return alpha * float(rho) + constant
 
     return max(0.0, _minimum(epsilon)[1])
+
+
+def _alpha_and_constant(log_excess: float, log_inverse_delta: float) -> tuple[float, float]:
+    """alpha and c(alpha), with which rho-zCDP implies alpha rho + c(alpha) at a delta."""
+    excess = math.exp(log_excess)
+    alpha = 1 + excess
+    log_ratio = log_excess - math.log(alpha)
+    return alpha, (log_inverse_delta - log_excess + alpha * log_ratio) / excess
 
 
 def epsilon_simple(rho: Fraction | float, delta: Fraction | float) -> float:
@@ -164,12 +170,9 @@ def rho_from_epsilon_simple(epsilon: Fraction, delta: Fraction) -> Fraction:
     >>> rho_from_epsilon_simple(Fraction(1), Fraction(1, 10**8))
     Fraction(8259601783, 625000000000)
     """
-    if epsilon <= 0:
-        raise InputRefused(f"epsilon is {epsilon}; give a positive fraction")
-    check_delta(delta)
+    _check(epsilon, delta)
     with localcontext(Context(prec=60)) as context:
-        decimal_epsilon = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
-        log_inverse = -(Decimal(delta.numerator) / Decimal(delta.denominator)).ln()
+        decimal_epsilon, log_inverse = _decimal(epsilon), -_decimal(delta).ln()
         roots = (log_inverse + decimal_epsilon).sqrt() + log_inverse.sqrt()
         rho = (decimal_epsilon / roots) ** 2 * (1 - Decimal("1e-40"))
         context.prec, context.rounding = 12, ROUND_FLOOR
@@ -191,30 +194,34 @@ def rho_from_epsilon_tight(epsilon: Fraction, delta: Fraction) -> Fraction:
     >>> round(epsilon_tight(rho, Fraction(1, 10**8)), 9)
     1.0
     """
-    if epsilon <= 0:
-        raise InputRefused(f"epsilon is {epsilon}; give a positive fraction")
-    check_delta(delta)
+    _check(epsilon, delta)
     log_inverse_delta = _log_inverse(delta)
 
     def negative_rho(log_excess: float) -> float:
-        excess = math.exp(log_excess)
-        alpha = 1 + excess
-        log_ratio = log_excess - math.log(alpha)
-        constant = (log_inverse_delta - log_excess + alpha * log_ratio) / excess
+        alpha, constant = _alpha_and_constant(log_excess, log_inverse_delta)
         return (constant - float(epsilon)) / alpha
 
     at, _ = _minimum(negative_rho)
     excess = Fraction(math.exp(at)).limit_denominator(10**12)
     with localcontext(Context(prec=60)) as context:
-        above = Decimal(excess.numerator) / Decimal(excess.denominator)
+        above, log_inverse = _decimal(excess), -_decimal(delta).ln()
         alpha = 1 + above
-        log_inverse = -(Decimal(delta.numerator) / Decimal(delta.denominator)).ln()
         constant = (log_inverse - above.ln() + alpha * (above / alpha).ln()) / above
-        decimal_epsilon = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
-        rho = (decimal_epsilon - constant) / alpha
+        rho = (_decimal(epsilon) - constant) / alpha
         rho -= abs(rho) * Decimal("1e-40") + Decimal("1e-45") * (abs(constant) + 1)
         context.prec, context.rounding = 12, ROUND_FLOOR
         return Fraction(+rho)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    """A fraction in the digits of the context that holds."""
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def _check(epsilon: Fraction, delta: Fraction) -> None:
+    if epsilon <= 0:
+        raise InputRefused(f"epsilon is {epsilon}; give a positive fraction")
+    check_delta(delta)
 
 
 def check_fraction(value: object, what: str) -> None:
@@ -235,16 +242,13 @@ def check_delta(delta: Fraction | None, where: str = "[privacy]") -> None:
 
 def _minimum(function: Callable[[float], float]) -> tuple[float, float]:
     """About where a function of log(alpha - 1) is least, and the least value found: the best of a
-    grid, refined to 1e-10.
+    grid, refined to 1e-10 by finer ones. (To import SciPy's optimizers takes a tenth of a second.)
     """
-    # Loaded here since most commands ask for no epsilon, and the package takes half a second.
-    from scipy.optimize import minimize_scalar
-
-    grid = [step / 4 for step in range(-60, 240)]
-    best = min(grid, key=function)
-    bounds, options = (best - 0.25, best + 0.25), {"xatol": 1e-10}
-    found = minimize_scalar(function, bounds=bounds, method="bounded", options=options)
-    return float(found.x), min(float(found.fun), function(best))
+    best, stride = min((step / 4 for step in range(-60, 240)), key=function), 1 / 4
+    while stride > 1e-10:
+        stride /= 16
+        best = min((best + step * stride for step in range(-16, 17)), key=function)
+    return best, function(best)
 
 
 def _log_inverse(delta: Fraction | float) -> float:

@@ -112,13 +112,13 @@ class Caps:
 
 def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
     """The caps of a dataset: its own, or else the ledger's; the latter alone for None."""
-    columns = "cap, delta_cap, epsilon_cap"
-    default = connection.execute(f"SELECT {columns} FROM ledger").fetchone()
-    own = connection.execute(f"SELECT {columns} FROM datasets WHERE name = ?", [dataset]).fetchone()
-    rho, delta, epsilon = (
-        default[column] if own is None or own[column] is None else own[column]
-        for column in default.keys()  # noqa: SIM118
-    )
+    rho, delta, epsilon = connection.execute(
+        "SELECT coalesce(datasets.cap, ledger.cap), "
+        "coalesce(datasets.delta_cap, ledger.delta_cap), "
+        "coalesce(datasets.epsilon_cap, ledger.epsilon_cap) "
+        "FROM ledger LEFT JOIN datasets ON datasets.name = ?",
+        [dataset],
+    ).fetchone()
     return Caps(
         None if rho is None else parsed(rho, "a cap"),
         None if delta is None else parsed(delta, "a cap"),
@@ -142,60 +142,51 @@ def epsilon_cap(text: str) -> EpsilonCap:
     return found
 
 
-def set_cap(
-    ledger: Ledger,
-    dataset: str,
-    cap: Fraction | None = None,
-    delta_cap: Fraction | None = None,
-    epsilon_cap: EpsilonCap | None = None,
-) -> None:
-    """Set the caps of a dataset: of rho of bounded zCDP per person, of delta, of epsilon at a
-    delta; None leaves one be.
+def set_caps(ledger: Ledger, dataset: str | None, caps: Caps) -> None:
+    """Set the caps of a dataset, or, of None, of every one that has none of its own; a cap that
+    there is not leaves the one that is known be.
 
-    Raises InputRefused for a cap that is not a positive fraction, BudgetRefused for one below
-    what is already spent.
+    Raises InputRefused for a cap that is not a positive fraction, BudgetRefused for one of a
+    dataset below what is already spent. One without a cap of its own that has spent more than what
+    holds for every dataset can spend nothing further.
     """
-    new = _checked(cap, delta_cap, epsilon_cap)
+    _refuse_no_fractions(caps)
     with writing(ledger) as connection:
-        spending = spending_of(connection, dataset)
-        spent = spending.total
-        for value, known, what in (
-            (cap, spent.parameter, "rho"),
-            (delta_cap, spent.delta, "delta"),
-        ):
-            if value is not None and value < known:
-                raise BudgetRefused(
-                    f"dataset {dataset!r} has spent {what} {known} (about {float(known):.6g}); "
-                    f"a cap of {value} is below that, so set it higher"
-                )
-        if epsilon_cap is not None and spending.draws:
-            delta = delta_cap or caps_of(connection, dataset).delta
-            if not epsilon_cap.is_kept(spending, delta):
-                raise BudgetRefused(
-                    f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} and delta "
-                    f"{float(spent.delta):.6g}; a cap of {epsilon_cap.shown} is below that, so set "
-                    "it higher"
-                )
-        connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
-        for column, text in new.columns().items():
-            connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", [text, dataset])
+        if dataset is None:
+            for column, text in caps.columns().items():
+                connection.execute(f"UPDATE ledger SET {column} = ?", [text])
+        else:
+            _refuse_below_spent(connection, dataset, caps)
+            enter_caps(connection, dataset, caps)
 
 
-def set_default_cap(
-    ledger: Ledger,
-    cap: Fraction | None = None,
-    delta_cap: Fraction | None = None,
-    epsilon_cap: EpsilonCap | None = None,
-) -> None:
-    """Set the caps of every dataset that has none of its own; None leaves one be.
+def enter_caps(connection: sqlite3.Connection, dataset: str, caps: Caps) -> None:
+    """Enter caps of a dataset, which may be new."""
+    connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
+    for column, text in caps.columns().items():
+        connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", [text, dataset])
 
-    Raises InputRefused for a cap that is not a positive fraction. A dataset that has spent more
-    can spend nothing further.
-    """
-    new = _checked(cap, delta_cap, epsilon_cap)
-    with writing(ledger) as connection:
-        for column, text in new.columns().items():
-            connection.execute(f"UPDATE ledger SET {column} = ?", [text])
+
+def _refuse_below_spent(connection: sqlite3.Connection, dataset: str, caps: Caps) -> None:
+    spending = spending_of(connection, dataset)
+    spent = spending.total
+    for value, known, what in (
+        (caps.rho, spent.parameter, "rho"),
+        (caps.delta, spent.delta, "delta"),
+    ):
+        if value is not None and value < known:
+            raise BudgetRefused(
+                f"dataset {dataset!r} has spent {what} {known} (about {float(known):.6g}); "
+                f"a cap of {value} is below that, so set it higher"
+            )
+    if caps.epsilon is not None and spending.draws:
+        delta = caps.delta or caps_of(connection, dataset).delta
+        if not caps.epsilon.is_kept(spending, delta):
+            raise BudgetRefused(
+                f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} and delta "
+                f"{float(spent.delta):.6g}; a cap of {caps.epsilon.shown} is below that, so set "
+                "it higher"
+            )
 
 
 def check_caps(connection: sqlite3.Connection, dataset: str, asked: Sequence[SpentDraw]) -> None:
@@ -270,13 +261,10 @@ def _kept_delta(spending: Spending, delta_cap: Fraction | None) -> Fraction:
     return first.total.delta
 
 
-def _checked(
-    cap: Fraction | None, delta_cap: Fraction | None, epsilon_cap: EpsilonCap | None
-) -> Caps:
-    """Caps as they are set; raises InputRefused for one that is not a positive fraction."""
-    numbers = [(cap, "cap"), (delta_cap, "cap of delta")]
-    if epsilon_cap is not None:
-        numbers += [(epsilon_cap.epsilon, "cap of epsilon"), (epsilon_cap.delta, "its delta")]
+def _refuse_no_fractions(caps: Caps) -> None:
+    numbers = [(caps.rho, "cap"), (caps.delta, "cap of delta")]
+    if caps.epsilon is not None:
+        numbers += [(caps.epsilon.epsilon, "cap of epsilon"), (caps.epsilon.delta, "its delta")]
     for number, what in numbers:
         if number is None:
             continue
@@ -284,7 +272,6 @@ def _checked(
             raise InputRefused(
                 f"the {what} is {number!r}; give a positive exact fraction such as 3/2"
             )
-    return Caps(cap, delta_cap, epsilon_cap)
 
 
 def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:

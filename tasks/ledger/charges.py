@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,13 +29,13 @@ from ..runs.errors import BudgetRefused
 from .accounting import BOUNDED, ONE_OF_SEVERAL, Guarantee
 from .caps import check_caps
 from .curves import written
-from .digests import InputDigest
+from .digests import ENOUGH_WEAK, InputDigest
 from .exact_curve import PrivacyCurve
-from .recognition import ENOUGH_WEAK
 from .spending import SpentDraw
 from .store import Ledger, reading, writing
 
-_DIGESTS_AT_ONCE = 500
+OF_GUARANTEE = ("definition", "parameter", "neighbors", "delta", "bounded_factor", "bounded_rho")
+"""Columns of a draw that `Guarantee` has under the same names."""
 
 
 @dataclass(frozen=True)
@@ -151,26 +150,25 @@ def _has_results(connection: sqlite3.Connection, dataset: str) -> bool:
 def is_charged(ledger: Ledger, run_id: str) -> bool:
     """Whether the ledger holds a draw of this run."""
     with reading(ledger) as connection:
-        row = connection.execute("SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
-        return row.fetchone() is not None
+        return holds_draws(connection, run_id)
+
+
+def holds_draws(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Whether there is a draw of this run."""
+    found = connection.execute("SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
+    return found.fetchone() is not None
 
 
 def _row(
     dataset: str, product: str, run_id: str, draw: Draw, digests: Mapping[str, str]
 ) -> dict[str, str | int | None]:
-    guarantee = draw.guarantee
     return {
         "run_id": run_id,
         "name": draw.name,
         "dataset": dataset,
         "product": product,
         "mechanism": draw.mechanism,
-        "definition": guarantee.definition,
-        "parameter": str(guarantee.parameter),
-        "neighbors": guarantee.neighbors,
-        "delta": str(guarantee.delta),
-        "bounded_factor": str(guarantee.bounded_factor),
-        "bounded_rho": str(guarantee.bounded_rho),
+        **{column: str(getattr(draw.guarantee, column)) for column in OF_GUARANTEE},
         "inputs": json.dumps(digests),
         "charged_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "n_values": draw.n_values,
@@ -234,31 +232,21 @@ def datasets_of(connection: sqlite3.Connection, inputs: Iterable[InputDigest]) -
     return found
 
 
-def _known(connection: sqlite3.Connection, digests: Sequence[str]) -> Counter[str]:
-    """How many of some distinct digests are known of each dataset."""
-    known: Counter[str] = Counter()
-    for start in range(0, len(digests), _DIGESTS_AT_ONCE):
-        some = digests[start : start + _DIGESTS_AT_ONCE]
-        rows = connection.execute(
-            "SELECT dataset, count(*) FROM inputs WHERE digest IN "
-            f"({', '.join('?' * len(some))}) GROUP BY dataset",
-            some,
-        )
-        known.update(dict(rows.fetchall()))
-    return known
+def _known(connection: sqlite3.Connection, digests: Sequence[str]) -> dict[str, int]:
+    """How many of some distinct digests are known of each dataset that has any of them."""
+    rows = connection.execute(
+        "SELECT dataset, count(*) FROM inputs WHERE digest IN (SELECT value FROM json_each(?)) "
+        "GROUP BY dataset",
+        [json.dumps(digests)],
+    )
+    return dict(rows.fetchall())
 
 
 def _enter_conditions(
     connection: sqlite3.Connection, run_id: str, conditions: Mapping[str, str]
 ) -> None:
     """Enter the files that decide a run's draws, or compare them with those entered before."""
-    known = conditions_of_run(connection, run_id)
-    if not known:
-        connection.executemany(
-            "INSERT INTO conditions VALUES (?, ?, ?)",
-            [(run_id, name, digest) for name, digest in sorted(conditions.items())],
-        )
-        return
+    known = conditions_of_run(connection, run_id) or _enter_digests(connection, run_id, conditions)
     differing = sorted(
         name for name in known.keys() | conditions.keys() if known.get(name) != conditions.get(name)
     )
@@ -271,16 +259,21 @@ def _enter_conditions(
 
 def _enter_truth(connection: sqlite3.Connection, run_id: str, truth: Mapping[str, str]) -> None:
     """Enter the confidential files that a run measures, or compare those that are there."""
-    known = truth_of_run(connection, run_id)
-    if not known:
-        connection.executemany(
-            "INSERT INTO conditions VALUES (?, ?, ?)",
-            [(run_id, name, digest) for name, digest in sorted(truth.items())],
-        )
-        return
+    known = truth_of_run(connection, run_id) or _enter_digests(connection, run_id, truth)
     for name, digest in sorted(truth.items()):
         if known.get(name) != digest:
             raise BudgetRefused(other_people(run_id, name))
+
+
+def _enter_digests(
+    connection: sqlite3.Connection, run_id: str, digests: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Enter the first digests of a run's files; they are those that are known then."""
+    connection.executemany(
+        "INSERT INTO conditions VALUES (?, ?, ?)",
+        [(run_id, name, digest) for name, digest in sorted(digests.items())],
+    )
+    return digests
 
 
 def other_people(run_id: str, name: str) -> str:

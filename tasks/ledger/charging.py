@@ -38,7 +38,7 @@ from .claims import (
     replaced,
 )
 from .digests import InputDigest, file_digest
-from .elsewhere import refuse_known_elsewhere, unasked_ledgers
+from .identity import refuse_known_elsewhere, unasked_ledgers
 from .listed import list_held, list_ledger
 from .store import Ledger, ledger_at, open_ledger, reading
 
@@ -264,9 +264,7 @@ def single_draw(
 
 def uncharged_noise(settings: ProductSettings, *key: str) -> UnchargedNoise:
     """Noise of a run that is not private: what a seed, if there is one, and a key fix."""
-    if settings.privacy.seed is not None:
-        return UnchargedNoise(SeededRandom(settings.privacy.seed, *key))
-    return UnchargedNoise(SystemRandom())
+    return UnchargedNoise(random_choice_source(settings, *key))
 
 
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:

@@ -32,7 +32,7 @@ import numpy as np
 from ..noise.draws import Noise
 from ..noise.randomness import SystemRandom
 from ..runs.errors import BudgetRefused
-from .charges import conditions_of_run, truth_of_run
+from .charges import conditions_of_run, holds_draws, truth_of_run
 from .store import Ledger, reading, writing
 
 
@@ -188,7 +188,7 @@ def hold_files(
     """
     names = set(names)
     with writing(ledger) as connection:
-        if not _is_charged(connection, run_id):
+        if not holds_draws(connection, run_id):
             raise BudgetRefused(uncharged(ledger, run_id))
         known = _published(connection, run_id)
         for name, digest in sorted(found.items()):
@@ -225,7 +225,7 @@ def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) 
     Raises BudgetRefused for an unknown run.
     """
     with writing(ledger) as connection:
-        if not _is_charged(connection, run_id):
+        if not holds_draws(connection, run_id):
             raise BudgetRefused(
                 f"the ledger {ledger.path} holds no charge of run {run_id}; there is nothing to "
                 "move, so resume the run"
@@ -266,11 +266,6 @@ def replaced(run_id: str, name: str) -> str:
         f"{name} is not the measurement that run {run_id} has published; restore that file, or "
         "start a new run"
     )
-
-
-def _is_charged(connection: sqlite3.Connection, run_id: str) -> bool:
-    found = connection.execute("SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
-    return found.fetchone() is not None
 
 
 def _published(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:

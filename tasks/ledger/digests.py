@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from ..runs.files import while_unchanged
-from .recognition import PeopleDigests
 
 DIGITS_BELOW_COUNTY = 11
 
@@ -33,6 +32,22 @@ _ROWS_AT_ONCE = 1 << 20
 
 INPUT_DIGESTS = "input_digests.json"
 """Name of the file with the digests of a run's input, in its confidential folder."""
+
+
+ENOUGH_WEAK = 4
+"""Digests of less information that recognise people together."""
+
+
+@dataclass(frozen=True)
+class PeopleDigests:
+    """Digests that recognise people: each `strong` one alone, `weak` ones together.
+
+    `filling` recognises nobody: it makes the number of digests one that is public.
+    """
+
+    strong: tuple[str, ...] = ()
+    weak: tuple[str, ...] = ()
+    filling: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

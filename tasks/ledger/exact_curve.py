@@ -38,12 +38,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, combinations_with_replacement, product
-
-from scipy.special import log_ndtr
 
 from .loss_laws import (
     CUT,
@@ -76,6 +74,9 @@ NEAR = 3 / 4
 
 ROUGH = 1 / 32
 """Error of an epsilon, in units of sqrt(2 rho), that is small beside the rest of it."""
+
+KNOWN_BOUNDS = 256
+"""Upper bounds of each kind that are kept: of a run, its attributes and geolevels, some dozens."""
 
 LEAST_DELTA = 1e-300
 """What a bound of 0 counts as where logarithms are taken."""
@@ -163,8 +164,7 @@ class PrivacyCurve:
         """
         if self.rho == 0 or epsilon >= self.largest_loss:
             return 0.0
-        grid = self._grid(epsilon, is_upper=True, error=error)
-        return max(grid.law(one).delta_upper(epsilon) for one in self._combinations)
+        return _upper_delta(_Sought(self._combinations, (epsilon, error), self))
 
     def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
         """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
@@ -184,7 +184,7 @@ class PrivacyCurve:
         """
         # The double next to the fraction may lie above it; the one before that does not.
         target = math.nextafter(_checked(delta), 0.0)
-        return min(self._epsilon(target, is_upper=True)[1], self.largest_loss)
+        return _upper_epsilon(_Sought(self._combinations, (target,), self))
 
     def epsilon_lower(self, delta: Fraction | float) -> float:
         """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
@@ -284,6 +284,30 @@ class PrivacyCurve:
         return grid_about(self._combinations, max(epsilon, 0.0), is_upper, error)
 
 
+@dataclass(frozen=True)
+class _Sought:
+    """What an upper bound follows from, to the last bit, and the curve that works it out."""
+
+    combinations: tuple[tuple[Items, ...], ...]
+    numbers: tuple[float, ...]
+    curve: PrivacyCurve = field(compare=False)
+
+
+@lru_cache(maxsize=KNOWN_BOUNDS)
+def _upper_delta(sought: _Sought) -> float:
+    """`PrivacyCurve.delta_upper`, which is kept: what a budget costs is told more than once."""
+    epsilon, error = sought.numbers
+    grid = sought.curve._grid(epsilon, is_upper=True, error=error)
+    return max(grid.law(one).delta_upper(epsilon) for one in sought.combinations)
+
+
+@lru_cache(maxsize=KNOWN_BOUNDS)
+def _upper_epsilon(sought: _Sought) -> float:
+    """`PrivacyCurve.epsilon_upper`, which is kept."""
+    (delta,), curve = sought.numbers, sought.curve
+    return min(curve._epsilon(delta, is_upper=True)[1], curve.largest_loss)
+
+
 def _halved(ratio: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """The ends of an interval after `HALVINGS`, at the first of which a falling ratio is above 1,
     while at the second it is not.
@@ -328,10 +352,18 @@ def _limit(mu: float, delta: float) -> float:
     low, high = 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        first, second = log_ndtr([mu / 2 - middle / mu, -mu / 2 - middle / mu])
+        first, second = (_log_normal(sign * mu / 2 - middle / mu) for sign in (1, -1))
         is_low = math.exp(first) - math.exp(middle + second) > delta
         low, high = (middle, high) if is_low else (low, middle)
     return high
+
+
+def _log_normal(x: float) -> float:
+    """log Phi(x) of the standard normal law; far out by the first terms of its expansion."""
+    if x > -30:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    tail = math.log1p(-(x**-2) + 3 * x**-4 - 15 * x**-6)
+    return -(x**2) / 2 - math.log(-x * math.sqrt(2 * math.pi)) + tail
 
 
 def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> PrivacyCurve | None:

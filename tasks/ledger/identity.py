@@ -1,45 +1,58 @@
-"""Recognising an input again: keyed digests for the ledger, sizes and times for a continued run."""
+"""Recognising an input again: keyed digests for ledgers, sizes and times for a continued run.
+
+People may be known to another ledger of this machine. Digests are made when the input is read, for
+the keys of every ledger in the list (`listed`), and for those of ledgers that were joined to the
+run's own. Before the run is charged its ledger and all others are asked. No other is asked for
+input that is not confidential, as what was generated.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..runs.directory import RunDirectory
-from ..runs.errors import InputRefused
-from ..runs.files import read_record, replacing
+from ..runs.errors import BudgetRefused, InputRefused
+from ..runs.files import read_record, write_text
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
+from .charges import datasets_of
 from .digests import INPUT_DIGESTS, InputDigest, digest_of_table
-from .elsewhere import store_elsewhere
-from .store import open_ledger
+from .key import read_key
+from .listed import listed_ledgers
+from .store import Ledger, has_joined, ledger_at, open_ledger, reading
 
 INPUT_FILES = "input_files.json"
 """Sizes and times of the input files, in the run's confidential folder."""
 
 
+DIGESTS_ELSEWHERE = "input_digests_elsewhere.json"
+"""Digests of a run's people under other keys than its ledger's, in its confidential folder."""
+
+Digests = Mapping[str, InputDigest]
+"""Digests of people by kind."""
+
+
 def store_identity(
     run: RunDirectory,
     settings: ProductSettings,
-    digests_under: Callable[[bytes], Mapping[str, InputDigest]],
+    digests_under: Callable[[bytes], Digests],
 ) -> None:
     """Remember an input that was read: its files, and, if the run is private, its people.
 
     `digests_under` computes the digests by kind under a key: the ledger's, and those under which
-    other ledgers know people (`elsewhere`). All are kept in the run's confidential folder.
+    other ledgers know people. All are kept in the run's confidential folder.
     """
     if settings.is_private:
         ledger = open_ledger(Path(settings.privacy.ledger))
         digests = digests_under(ledger.key())
-        store_elsewhere(run, settings, ledger, digests_under)
-        with replacing(run.confidential / INPUT_DIGESTS) as part:
-            part.write_text(json.dumps({kind: asdict(digest) for kind, digest in digests.items()}))
-    with replacing(run.confidential / INPUT_FILES) as part:
-        part.write_text(json.dumps(local_files(settings)), encoding="utf-8")
+        _store_elsewhere(run, settings, ledger, digests_under)
+        write_text(run.confidential / INPUT_DIGESTS, json.dumps(_as_tables(digests)))
+    write_text(run.confidential / INPUT_FILES, json.dumps(local_files(settings)))
 
 
 def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
@@ -48,7 +61,7 @@ def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
         stored = read_record(run.confidential / INPUT_DIGESTS)
     except FileNotFoundError:
         return {}
-    return {kind: digest_of_table(digest) for kind, digest in stored.items()}
+    return _from_tables(stored)
 
 
 def digests_to_charge(run: RunDirectory, settings: ProductSettings) -> dict[str, InputDigest]:
@@ -125,3 +138,117 @@ def local_files(settings: ProductSettings) -> dict[str, list[int]]:
                 status = file.stat()
                 found[str(file)] = [status.st_size, status.st_mtime_ns]
     return found
+
+
+def _as_tables(digests: Digests) -> dict[str, dict[str, Any]]:
+    return {kind: asdict(digest) for kind, digest in digests.items()}
+
+
+def _from_tables(stored: Mapping[str, Mapping[str, Any]]) -> dict[str, InputDigest]:
+    return {kind: digest_of_table(digest) for kind, digest in stored.items()}
+
+
+def _store_elsewhere(
+    run: RunDirectory,
+    settings: ProductSettings,
+    ledger: Ledger,
+    digests_under: Callable[[bytes], Digests],
+) -> None:
+    """Store the digests of a run's people under all keys but its ledger's own."""
+    own, *joined = ledger.keys().items()
+    keys = dict(joined)
+    for _, other in _others(ledger, settings):
+        keys |= other.keys() if other is not None else {}
+    keys.pop(own[0], None)
+    stored = {name: _as_tables(digests_under(key)) for name, key in keys.items()}
+    content = json.dumps({"key": own[0], "elsewhere": stored})
+    write_text(run.confidential / DIGESTS_ELSEWHERE, content)
+
+
+def _digests_by_key(run: RunDirectory, ledger: Ledger, own: Digests) -> dict[str, Digests]:
+    """The digests of a run's people by fingerprints of keys; `own` are those that it is charged
+    with.
+    """
+    try:
+        stored = read_record(run.confidential / DIGESTS_ELSEWHERE)
+    except FileNotFoundError:
+        # Versions that knew of no other ledger stored none.
+        return {read_key(ledger.key_path).fingerprint: own}
+    found = {name: _from_tables(digests) for name, digests in stored["elsewhere"].items()}
+    return {stored["key"]: own} | found
+
+
+def refuse_known_elsewhere(
+    run: RunDirectory, settings: ProductSettings, ledger: Ledger, own: Digests
+) -> list[InputDigest]:
+    """The digests of a run's people under all keys of its ledger, if no other ledger knows them.
+
+    The caller holds the list until the run is charged. Raises BudgetRefused for people whom another
+    ledger knows, for a ledger that was joined to another and put back, and where it cannot be told
+    since a ledger was made or joined after the input was read.
+    """
+    digests = _digests_by_key(run, ledger, own)
+    for path, other in _others(ledger, settings):
+        if other is None:
+            continue  # It is told of by `unasked_ledgers`.
+        if has_joined(other, read_key(ledger.key_path).fingerprint):
+            raise BudgetRefused(
+                f"the ledger {ledger.path} was joined to {path}, and is an older copy; set "
+                "[privacy] ledger to that one"
+            )
+        with reading(other) as connection:
+            is_empty = not connection.execute("SELECT 1 FROM inputs LIMIT 1").fetchone()
+            asked = [] if is_empty else _under_keys_of(other, digests)
+            known = sorted(datasets_of(connection, asked))
+        if known:
+            raise BudgetRefused(
+                f"the input of dataset {settings.privacy.dataset!r} holds people that another "
+                f"ledger of this machine, {path}, knows as dataset {known[0]!r}; set [privacy] "
+                f"ledger to that one, or join it with 'spineflow ledger join {path} --ledger "
+                f"{ledger.path}'"
+            )
+    return _under_keys_of(ledger, digests)
+
+
+def unasked_ledgers(settings: ProductSettings) -> list[str]:
+    """What is to be said of ledgers in the list that cannot be asked for the people of a run."""
+    return [
+        f"the ledger {path} of this machine's list is missing or cannot be used, so that people "
+        "whom it knows are not recognised; restore it, or take it off the list with 'spineflow "
+        f"ledger forget {path}'"
+        for path, other in _others(ledger_at(Path(settings.privacy.ledger)), settings)
+        if other is None
+    ]
+
+
+def _under_keys_of(ledger: Ledger, digests: Mapping[str, Digests]) -> list[InputDigest]:
+    """The digests under the keys of a ledger; raises BudgetRefused if there are none of some."""
+    found: list[InputDigest] = []
+    keys = ledger.keys()
+    if keys.keys() - digests.keys():
+        raise BudgetRefused(
+            f"the ledger {ledger.path} was made, joined or entered in this machine's list since "
+            "this run has read its input, so that it cannot be asked for its people; start a new "
+            "run"
+        )
+    for fingerprint in keys:
+        found += digests[fingerprint].values()
+    return found
+
+
+def _others(ledger: Ledger, settings: ProductSettings) -> Iterator[tuple[Path, Ledger | None]]:
+    """The other ledgers in the list, None for those that cannot be used."""
+    if not settings.is_private or not settings.input.confidential:
+        return
+    seen = {ledger.path}
+    for path in listed_ledgers():
+        try:
+            other = open_ledger(path, must_exist=True)
+            other.keys()
+        except BudgetRefused:
+            if path not in seen:
+                yield path, None
+            continue
+        if other.path not in seen:
+            seen.add(other.path)
+            yield path, other

@@ -22,12 +22,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..runs.errors import BudgetRefused, InputRefused
-from .caps import caps_of
+from .caps import caps_of, enter_caps
 from .key import add_keys, read_key
 from .store import (
     Ledger,
     bring_up_retired,
     connected,
+    has_joined,
     is_joined,
     joined_to,
     ledger_at,
@@ -71,7 +72,7 @@ def join(path: Path, other_path: Path) -> Ledger:
                 f"{other.path} was joined, or was being joined, to {target.path}; give that ledger "
                 "as --ledger."
             )
-        if _has_joined(ledger, fingerprint):
+        if has_joined(ledger, fingerprint):
             raise InputRefused(f"{other.path} was joined to {ledger.path} before; use that one.")
         bring_up_retired(other)
     else:
@@ -95,11 +96,6 @@ def join(path: Path, other_path: Path) -> Ledger:
             "INSERT INTO joined VALUES (?, ?, ?)", [fingerprint, str(other.path), now]
         )
     return ledger_at(other.path)
-
-
-def _has_joined(ledger: Ledger, fingerprint: str) -> bool:
-    with reading(ledger) as connection:
-        return _holds(connection, "joined", "key_fingerprint", [fingerprint])
 
 
 def _holds(connection: sqlite3.Connection, table: str, column: str, values: Sequence[str]) -> bool:
@@ -135,9 +131,7 @@ def _move(others: sqlite3.Connection, connection: sqlite3.Connection) -> None:
         caps = caps_of(others, name)
         if is_known:
             caps = caps.smaller(caps_of(connection, name))
-        connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [name])
-        for column, text in caps.columns().items():
-            connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", [text, name])
+        enter_caps(connection, name, caps)
     in_both = _drawn(others) & _drawn(connection)
     for table in _MOVED:
         rows = others.execute(f"SELECT * FROM {table}").fetchall()

@@ -4,7 +4,7 @@ The list is a file of mode 0600, a path on every line: `ledgers` in `$XDG_STATE_
 default `~/.local/state/spineflow`, or the file that the environment names as `SPINEFLOW_LEDGERS`.
 Where that is set to nothing, no list is kept, as in tests. A ledger enters it when it is made by
 the command, and before confidential input is charged to it. A run on confidential input asks all
-others of the list for its people (`elsewhere`), and holds the lock of the list until it is charged,
+others of the list for its people (`identity`), and holds the lock of the list until it is charged,
 so that of two runs under two ledgers one finds the other.
 """
 

@@ -33,7 +33,6 @@ from functools import cached_property, lru_cache, reduce
 from itertools import chain
 
 import numpy as np
-from scipy import fft
 
 from ..noise.distributions import IntegerDistribution
 
@@ -329,7 +328,7 @@ class Grid:
         n_counts = sum(part.n_counts for part in parts)
         base = sum(part.base for part in parts)
         first = math.floor((self.low - base) / self.step) - (1 if self.stride else n_counts + 1)
-        found = np.maximum(fft.irfft(spectrum, self.points), 0.0).astype(np.float64, copy=False)
+        found = np.maximum(np.fft.irfft(spectrum, self.points), 0.0).astype(np.float64, copy=False)
         masses = np.roll(found, -first)
         # A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most
         # 1, so that errors of one count reach the sum undiminished, but not larger. A product of
@@ -416,7 +415,7 @@ class Grid:
         is_rounded = self.stride is None and not self.is_upper
         mean_rounding = float(tilted @ (kind.losses - self.step * place)) if is_rounded else 0.0
         folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
-        spectrum = fft.rfft(folded.astype(self._real, copy=False))
+        spectrum = np.fft.rfft(folded.astype(self._real, copy=False))
         return _Part(spectrum, 0.0, log_total, _norm(folded), 1, mean_rounding)
 
 

@@ -32,12 +32,11 @@ from hashlib import blake2b
 import numpy as np
 from scipy import sparse
 
+from .digests import PeopleDigests
+
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
 """Information of a multiset that recognises people by itself, and of one that does beside others:
 some 2^35 pairs of digests are compared for two large tables."""
-
-ENOUGH_WEAK = 4
-"""Digests of less information that recognise people together."""
 
 MOST = 1 << 12
 """Digests of a geolevel and a column that are kept."""
@@ -89,18 +88,6 @@ class RecordColumn:
             first = last
 
 
-@dataclass(frozen=True)
-class PeopleDigests:
-    """Digests that recognise people: each `strong` one alone, `weak` ones together.
-
-    `filling` recognises nobody: it makes the number of digests one that is public.
-    """
-
-    strong: tuple[str, ...] = ()
-    weak: tuple[str, ...] = ()
-    filling: tuple[str, ...] = ()
-
-
 def raw_value(text: str | None) -> str:
     """A raw value as every reader of its column spells it: numbers without leading zeros.
 
@@ -120,8 +107,8 @@ def people_digests(
     every area's geounit; a geounit lies in one of the level above.
     """
     hashing = _Hashing(key)
-    found = [_ColumnDigests(hashing, column, levels).lists() for column in columns]
-    lists = [one for of_column in found for one in of_column]
+    # Column by column: each holds its counts at every geolevel until its lists are made.
+    lists = [one for own in columns for one in _ColumnDigests(hashing, own, levels).lists()]
     strong = {digest for one in lists for digest in one.digests(hashing, is_strong=True)}
     weak = {digest for one in lists for digest in one.digests(hashing, is_strong=False)} - strong
     n_filling = max(0, sum(one.length for one in lists) - len(strong) - len(weak))
@@ -324,10 +311,11 @@ def _with_data(matrix: sparse.csr_array, data: np.ndarray) -> sparse.csr_array:
 
 def _regrouped(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sparse.csr_array:
     """Rows added up by group `(n_rows,)`."""
-    entries = sparse.coo_array(counts)
-    row, column = entries.coords
-    shape = (n_groups, counts.shape[1])
-    return sparse.csr_array(sparse.coo_array((entries.data, (group[row], column)), shape=shape))
+    n_rows = len(group)
+    entries = np.ones(n_rows, counts.dtype), (group, np.arange(n_rows))
+    summed = sparse.csr_array(entries, shape=(n_groups, n_rows)) @ counts
+    summed.sort_indices()
+    return summed
 
 
 def _bits(counts: np.ndarray) -> np.ndarray:
@@ -343,7 +331,9 @@ def _bits_of_repeats(group: np.ndarray, what: np.ndarray, n_groups: int) -> np.n
     if not len(group):
         return np.zeros(n_groups)
     if int(what.max()) >= _LARGEST_KEY // n_groups:
-        what = np.unique(what, return_inverse=True)[1]
+        import pandas as pd  # Settings and budgets are read without it.
+
+        what = pd.factorize(what)[0]
     n_kinds = int(what.max()) + 1
     # One number for each pair is sorted in a third of the time of two.
     keys = np.sort(group * n_kinds + what.astype(np.int64))

@@ -125,17 +125,12 @@ def ledger_at(path: Path) -> Ledger:
             )
         if target.path in seen:
             raise BudgetRefused(f"the ledger {ledger.path} was joined to itself; {_RESTORE}")
-        if not is_joined(target):
-            with reading(target) as connection:
-                is_there = connection.execute(
-                    "SELECT 1 FROM joined WHERE key_fingerprint = ?", [fingerprint]
-                ).fetchone()
-            if not is_there:
-                raise BudgetRefused(
-                    f"the ledger {ledger.path} was being joined to {target.path} when that was "
-                    f"interrupted; finish it with 'spineflow ledger join {ledger.path} --ledger "
-                    f"{target.path}'"
-                )
+        if not is_joined(target) and not has_joined(target, fingerprint):
+            raise BudgetRefused(
+                f"the ledger {ledger.path} was being joined to {target.path} when that was "
+                f"interrupted; finish it with 'spineflow ledger join {ledger.path} --ledger "
+                f"{target.path}'"
+            )
         seen.add(target.path)
         ledger = target
     return ledger
@@ -171,6 +166,13 @@ def joined_to(ledger: Ledger) -> tuple[Ledger, str]:
         if len(rows) != 1:
             raise Damaged("it does not tell where it was joined to")
         return Ledger(Path(rows[0]["path"])), rows[0]["key_fingerprint"]
+
+
+def has_joined(ledger: Ledger, fingerprint: str) -> bool:
+    """Whether a ledger holds what one with a key of this fingerprint held."""
+    with reading(ledger) as connection:
+        found = connection.execute("SELECT 1 FROM joined WHERE key_fingerprint = ?", [fingerprint])
+        return found.fetchone() is not None
 
 
 def retire(ledger: Ledger, target: Ledger) -> None:
@@ -290,20 +292,13 @@ def connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         connection.execute("PRAGMA synchronous = EXTRA")
         yield connection
-    except Damaged as error:
-        raise BudgetRefused(
-            f"the ledger {ledger.path} cannot be used ({error}); {_RESTORE}"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise BudgetRefused(
-            f"the ledger {ledger.path} cannot be used (its schema is no text); {_RESTORE}"
-        ) from error
-    except sqlite3.Error as error:
-        remedy = _remedy(error)
+    except (Damaged, UnicodeDecodeError, sqlite3.Error) as error:
+        remedy = _remedy(error) if isinstance(error, sqlite3.Error) else _RESTORE
         if remedy is None:
             raise
+        what = "its schema is no text" if isinstance(error, UnicodeDecodeError) else error
         raise BudgetRefused(
-            f"the ledger {ledger.path} cannot be used ({error}); {remedy}"
+            f"the ledger {ledger.path} cannot be used ({what}); {remedy}"
         ) from error
     finally:
         if connection is not None:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..pages.document import Document, Section, Table, to_html, to_markdown
+from ..pages.document import Document, Section, Table, to_markdown
+from ..runs.conditions import digests_of
 from ..runs.directory import RunDirectory
-from ..runs.files import replacing, sha256_of_files
+from ..runs.files import write_page, write_text
 from ..runs.settings import ProductSettings
 from .gate import CERTIFICATE
 from .reports import checks_table
@@ -92,9 +93,8 @@ def write_certificate(run: RunDirectory, settings: ProductSettings, facts: Facts
 
 def write_pages(document: Document, folder: Path) -> None:
     """Write a certificate as Markdown and as HTML."""
-    for ending, text in (("md", to_markdown(document)), ("html", to_html(document))):
-        with replacing(folder / f"{CERTIFICATE}.{ending}") as part:
-            part.write_text(text, encoding="utf-8")
+    write_text(folder / f"{CERTIFICATE}.md", to_markdown(document))
+    write_page(folder / f"{CERTIFICATE}.html", document)
 
 
 def exact_section(exact: Sequence[Exact]) -> Section:
@@ -134,7 +134,7 @@ def files_table(root: Path, files: Iterable[Path]) -> Table:
     ordered = sorted(files)
     rows = tuple(
         (path.relative_to(root).as_posix(), path.stat().st_size, digest)
-        for path, digest in zip(ordered, sha256_of_files(ordered), strict=True)
+        for path, digest in zip(ordered, digests_of(ordered), strict=True)
     )
     return Table(("file", "bytes", "SHA-256"), rows)
 

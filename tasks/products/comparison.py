@@ -11,10 +11,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..pages.document import Document, Link, Section, Table, to_html
+from ..pages.document import Document, Link, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from ..runs.files import replacing
+from ..runs.files import write_page
 from ..runs.settings import ProductSettings
 from ..runs.stamps import write_parquet
 
@@ -73,16 +73,12 @@ def write_comparison(
     of the copy. `keys` are the columns that say what a figure is of, `figures` the columns to
     compare, with what they are in words.
     """
-    text = to_html(comparison_document(compared, keys, figures))
+    document = comparison_document(compared, keys, figures)
     first = compared[0].run
-    path = first.confidential / COMPARISON
-    if not any(one.settings.input.confidential for one in compared):
-        with replacing(path) as part:
-            part.write_text(text, encoding="utf-8")
-        path = first.report.parent / COMPARISON
-    with replacing(path) as part:
-        part.write_text(text, encoding="utf-8")
-    return path
+    path = write_page(first.confidential / COMPARISON, document)
+    if any(one.settings.input.confidential for one in compared):
+        return path
+    return write_page(first.report.parent / COMPARISON, document)
 
 
 def write_links(run: RunDirectory, pages: Mapping[str, Path], *, stamp: str | None) -> Path:
@@ -98,9 +94,7 @@ def write_links(run: RunDirectory, pages: Mapping[str, Path], *, stamp: str | No
         (Section("Comparisons", (Table(("product", "page"), rows),)),),
         stamp,
     )
-    with replacing(path) as part:
-        part.write_text(to_html(document), encoding="utf-8")
-    return path
+    return write_page(path, document)
 
 
 def comparison_document(
@@ -120,7 +114,10 @@ def comparison_document(
         if len(found) < len(indexed):
             continue
         body = tuple(
-            (*(_key(part) for part in _parts(place)), *(_shown(own.iloc[i]) for own in found))
+            (
+                *map(str, place if isinstance(place, tuple) else (place,)),
+                *(_shown(own.iloc[i]) for own in found),
+            )
             for i, place in enumerate(index)
         )
         headers = (*(key.replace("_", " ") for key in keys), *labels)
@@ -132,14 +129,6 @@ def comparison_document(
         tuple(sections),
         stamps[0] if stamps else None,
     )
-
-
-def _parts(place: object) -> tuple[object, ...]:
-    return place if isinstance(place, tuple) else (place,)
-
-
-def _key(part: object) -> str:
-    return str(part)
 
 
 def _shown(value: float | None) -> str:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
 from ..runs.confinement import lost
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError
-from ..runs.files import NOT_PRIVATE, read_record, replacing
+from ..runs.files import NOT_PRIVATE, read_record, write_record
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
-
-Settings = TypeVar("Settings", bound=ProductSettings)
 
 
 def accept(
@@ -35,18 +31,6 @@ def accept(
             f"see {run.checks.name}/{CHECKS_FILE} in the run directory."
         )
     return tuple(outcomes)
-
-
-def checked(
-    run: RunDirectory,
-    settings: Settings,
-    check_run: Callable[[RunDirectory, Settings], Sequence[Outcome]],
-) -> Made:
-    """The outcomes of a run's checks, made by `check_run` unless it is released already."""
-    path = run.checks / CHECKS_FILE
-    if run.release.exists():
-        return found(path)
-    return made(path, {"checks passed": len(check_run(run, settings))})
 
 
 WARNINGS_FILE = "warnings.json"
@@ -72,8 +56,7 @@ def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[],
         content: dict[str, object] = {} if settings.is_private else {"stamp": NOT_PRIVATE}
         content |= {"warnings": [f"{sentence} The release does not depend on it."]}
         run.checks.mkdir(exist_ok=True)
-        with replacing(path) as part:
-            part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_record(path, content)
         return False
     path.unlink(missing_ok=True)
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,10 @@ from ..runs.errors import InputRefused
 from ..runs.spelling import did_you_mean
 
 if TYPE_CHECKING:
+    from ..pages.document import Block
     from ..runs.directory import RunDirectory
     from ..runs.settings import ProductSettings
+    from ..tables.findings import InputCheck
     from .product import Product
 
 PRODUCTS: Mapping[str, str] = {
@@ -100,7 +102,21 @@ def costs_of(parts: Mapping[str, ProductSettings]) -> dict[str, Any]:
     return {name: product(own.PRODUCT).costs(own) for name, own in parts.items()}
 
 
-def refuse_any(parts: Mapping[str, ProductSettings]) -> None:
+def refuse_any(parts: Iterable[ProductSettings]) -> None:
     """The further checks of some settings, each by its product; raises InputRefused."""
-    for own in parts.values():
+    for own in parts:
         product(own.PRODUCT).refuse(own)
+
+
+def check_input_of(settings: ProductSettings) -> InputCheck[Any]:
+    """The check of an input by the rules of its product; raises ValueError where that has none."""
+    check = product(settings.PRODUCT).check_input
+    if check is None:
+        raise ValueError(f"{settings.PRODUCT} has no rules on its input")
+    return check(settings)
+
+
+def fits_of(settings: ProductSettings, accepted: Any) -> Iterable[Block]:
+    """What holding settings to an accepted input tells, where their product does that."""
+    fits = product(settings.PRODUCT).fits
+    return () if fits is None else fits(settings, accepted)

@@ -84,7 +84,7 @@ def report_document(
     return Document(
         f"Report: {settings.PRODUCT} of {settings.privacy.dataset}",
         (f"{overview.released}.", *warnings_of(run)),
-        (*sections, checks_section(run), stages_section(run)),
+        (*sections, Section("Checks", (checks_table(run),)), stages_section(run)),
         settings.stamp,
         FrontPage(
             verdict,
@@ -203,11 +203,6 @@ def checks_table(run: RunDirectory) -> Table:
 
 def _checks(run: RunDirectory) -> list[dict]:
     return read_record(run.checks / CHECKS_FILE)["checks"]
-
-
-def checks_section(run: RunDirectory) -> Section:
-    """The checks, as a section."""
-    return Section("Checks", (checks_table(run),))
 
 
 def stages_section(run: RunDirectory) -> Section:

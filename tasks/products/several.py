@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -13,7 +12,7 @@ from ..ledger.summary import summary
 from ..pages.document import Document, FrontPage, Link, Section, Table
 from ..pages.numbers import shown_delta, shown_epsilon
 from ..runs.directory import RunDirectory
-from ..runs.files import replacing, write_page
+from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
 from .reports import (
     bars_panel,
@@ -45,8 +44,7 @@ def write_index(
         }
         for name in products
     }
-    with replacing(run.unchecked_release / INDEX) as part:
-        part.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    write_record(run.unchecked_release / INDEX, index)
     complete(run.unchecked_release)
     os.rename(run.unchecked_release, run.release)
 

@@ -23,18 +23,9 @@ from .statement import Statement
 def write_products_certificate(
     run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement], folder: Path
 ) -> None:
-    """Write `certificate.html` and `certificate.md` beside the index of the products' releases."""
-    write_pages(products_certificate(run, settings, products, folder), folder)
-
-
-def products_certificate(
-    run: RunDirectory,
-    settings: ProductSettings,
-    products: Mapping[str, Statement],
-    folder: Path | None = None,
-) -> Document:
-    """What the dataset has spent in all, and the certificate and files of every product, and those
-    of a folder with what was made of all of them together.
+    """Write `certificate.html` and `certificate.md` beside the index of the products' releases:
+    what the dataset has spent in all, and the certificate and files of every product, and those in
+    the folder that were made of all of them together.
 
     `products` are the products' statements by name. Raises BudgetRefused if the ledger cannot be
     used, or does not hold what one of them has drawn.
@@ -49,7 +40,7 @@ def products_certificate(
         )
         for name, part in parts.items()
     )
-    return Document(
+    document = Document(
         f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
         (
             f"These releases were made from the same people: {', '.join(products)}. Each has a "
@@ -86,12 +77,13 @@ def products_certificate(
         ),
         settings.stamp,
     )
+    write_pages(document, folder)
 
 
-def _together(folder: Path | None) -> tuple[Block, ...]:
+def _together(folder: Path) -> tuple[Block, ...]:
     """What was made of all releases together, which costs nothing further."""
-    files = [] if folder is None else list(folder.rglob("*.parquet"))
-    if not files or folder is None:
+    files = list(folder.rglob("*.parquet"))
+    if not files:
         return ()
     return (
         "Made of these releases alone, with nothing measured besides, so at no further loss:",

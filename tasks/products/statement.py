@@ -43,6 +43,23 @@ class Loss:
     guarantee: Guarantee
     delta: Fraction = REPORT_DELTA
 
+    @property
+    def is_pure(self) -> bool:
+        """Whether the guarantee is that of pure differential privacy, but for its own delta."""
+        return self.guarantee.definition == PURE_DP
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the guarantee, of a rho by the tight conversion."""
+        if self.is_pure:
+            return float(self.guarantee.parameter)
+        return epsilon_tight(self.guarantee.parameter, self.delta)
+
+    @property
+    def whole_delta(self) -> Fraction:
+        """The delta at which the epsilon holds, the mechanism's own included."""
+        return self.guarantee.delta + (0 if self.is_pure else self.delta)
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -140,14 +157,10 @@ def in_one_sentence(statement: Statement) -> str:
         return f"Nothing is guaranteed: {statement.why_not}."
     loss = combined(statement)
     guarantee = loss.guarantee
-    if guarantee.definition == PURE_DP:
-        epsilon, delta = shown_epsilon(float(guarantee.parameter)), guarantee.delta
-        exact = f"epsilon {epsilon}"
-    else:
-        epsilon = shown_epsilon(epsilon_tight(guarantee.parameter, loss.delta))
-        delta = guarantee.delta + loss.delta
-        rho = f"{float(guarantee.parameter):.4g}"
-        exact = f"epsilon {epsilon} at delta {shown_delta(delta)}, from a rho of {rho}"
+    epsilon, delta = shown_epsilon(loss.epsilon), loss.whole_delta
+    exact = f"epsilon {epsilon}"
+    if not loss.is_pure:
+        exact += f" at delta {shown_delta(delta)}, from a rho of {float(guarantee.parameter):.4g}"
     change = "adding or removing" if guarantee.neighbors in _UNBOUNDED else "changing"
     whose = "one record of each of" if " and " in loss.name else "one record of"
     parts = "any part" if statement.are_disjoint and len(statement.losses) > 1 else loss.name
@@ -169,14 +182,11 @@ def in_words(statement: Statement) -> tuple[str, ...]:
 def _loss_in_words(loss: Loss) -> str:
     guarantee = loss.guarantee
     change = "is added or removed" if guarantee.neighbors in _UNBOUNDED else "is changed"
-    if guarantee.definition == PURE_DP:
-        bound = f"epsilon {shown_epsilon(float(guarantee.parameter))}"
-        if guarantee.delta:
-            bound += f" and delta {shown_delta(guarantee.delta)}"
-    else:
-        epsilon = shown_epsilon(epsilon_tight(guarantee.parameter, loss.delta))
-        delta = shown_delta(guarantee.delta + loss.delta)
-        bound = f"epsilon {epsilon} at delta {delta} (rho {float(guarantee.parameter):.4g})"
+    bound, delta = f"epsilon {shown_epsilon(loss.epsilon)}", shown_delta(loss.whole_delta)
+    if not loss.is_pure:
+        bound += f" at delta {delta} (rho {float(guarantee.parameter):.4g})"
+    elif guarantee.delta:
+        bound += f" and delta {delta}"
     return f"Guarantee for {loss.name}, when one record {change}: {bound}."
 
 
@@ -198,23 +208,20 @@ def losses_table(losses: Sequence[Loss]) -> Table:
 
 def _row(loss: Loss) -> tuple[str, ...]:
     guarantee = loss.guarantee
-    if guarantee.definition == PURE_DP:
-        epsilon = (str(guarantee.parameter), NONE, shown_delta(guarantee.delta))
-        native = f"epsilon {guarantee.parameter}"
+    if loss.is_pure:
+        native, tight, simple = f"epsilon {guarantee.parameter}", str(guarantee.parameter), NONE
     else:
-        native = f"rho {shown_rho(guarantee.parameter)}"
-        epsilon = (
-            shown_epsilon(epsilon_tight(guarantee.parameter, loss.delta)),
-            shown_epsilon(epsilon_simple(guarantee.parameter, loss.delta)),
-            shown_delta(guarantee.delta + loss.delta),
-        )
+        native, tight = f"rho {shown_rho(guarantee.parameter)}", shown_epsilon(loss.epsilon)
+        simple = shown_epsilon(epsilon_simple(guarantee.parameter, loss.delta))
     return (
         loss.name,
         loss.mechanism.replace("_", " "),
         _CHANGES[guarantee.neighbors],
         native,
         shown_delta(guarantee.delta),
-        *epsilon,
+        tight,
+        simple,
+        shown_delta(loss.whole_delta),
         shown_rho(guarantee.bounded_rho),
     )
 

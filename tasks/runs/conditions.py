@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import TypeVar
 
 from .directory import RunDirectory
 from .errors import InputRefused
-from .files import FileState, replacing, sha256_of_file, state_of_file
+from .files import FileState, sha256_of_file, state_of_file, write_record
 from .names import below
 
 CHARGED = "spine/charged.json"
 """File of a run that has the digests that it was charged with."""
 
-Digest = TypeVar("Digest", str, str | None)
 _known: dict[Path, tuple[FileState, str]] = {}
 """Digests of files, and the states that they had."""
 _ahead: list[Thread] = []
@@ -54,18 +52,12 @@ def digest_of(path: Path) -> str:
 
 
 def digests_of(paths: Iterable[Path]) -> list[str]:
-    """The `digest_of` many public files, as many at a time as there are processors."""
+    """The `digest_of` many public files; raises FileNotFoundError for one that is not there."""
     for thread in _ahead:
         thread.join()
-    return _of_each(digest_of, list(paths))
-
-
-def _of_each(digest: Callable[[Path], Digest], paths: Sequence[Path]) -> list[Digest]:
-    """The digests of files, by threads if there are several to be hashed."""
-    if sum(not _is_known(path) for path in paths) < 2:
-        return list(map(digest, paths))
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(digest, paths))
+    paths = list(paths)
+    digests_if_there(paths)
+    return list(map(digest_of, paths))
 
 
 def _is_known(path: Path) -> bool:
@@ -100,8 +92,12 @@ def know_digests(known: Mapping[Path, tuple[FileState, str]]) -> None:
 
 
 def digests_if_there(paths: Sequence[Path]) -> list[str | None]:
-    """SHA-256 of public files, None of what is not there."""
-    return _of_each(_digest_if_there, paths)
+    """SHA-256 of public files, as many at a time as there are processors; None of what there is
+    not."""
+    if sum(not _is_known(path) for path in paths) < 2:
+        return list(map(_digest_if_there, paths))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(_digest_if_there, paths))
 
 
 def _digest_if_there(path: Path) -> str | None:
@@ -113,8 +109,7 @@ def _digest_if_there(path: Path) -> str | None:
 
 def write_charged(run: RunDirectory, conditions: Mapping[str, str]) -> None:
     """Keep in the run what its draws were charged with."""
-    with replacing(_charged_file(run)) as part:
-        part.write_text(json.dumps(dict(conditions), indent=2) + "\n", encoding="utf-8")
+    write_record(_charged_file(run), dict(conditions))
 
 
 def refuse_altered(run: RunDirectory, conditions: Mapping[str, str] | None = None) -> None:

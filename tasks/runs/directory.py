@@ -24,7 +24,8 @@ from .files import (
     STAMP_FILE,
     TEMPORARY_SUFFIX,
     remove_temporaries,
-    replacing,
+    write_record,
+    write_text,
 )
 from .handles import Artifact
 from .names import below
@@ -153,9 +154,7 @@ class RunDirectory:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest in one step."""
-        facts = {**manifest, OWN_DIGEST: _digest_of_facts(manifest)}
-        with replacing(self.manifest) as part:
-            part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        write_record(self.manifest, {**manifest, OWN_DIGEST: _digest_of_facts(manifest)})
 
     def refuse_altered_manifest(self) -> None:
         """Raise InputRefused for a manifest that is not as it was written."""
@@ -292,8 +291,7 @@ def start_run(
     secure_confidential(run)
     make_identity(run)
     remove_temporaries(run.root)
-    with replacing(run.settings) as part:
-        part.write_text(settings_text, encoding="utf-8")
+    write_text(run.settings, settings_text)
     _stamp(run, stamp)
     run.write_manifest(
         {
@@ -315,8 +313,7 @@ def _stamp(run: RunDirectory, stamp: str | None) -> None:
     path = run.root / STAMP_FILE
     if stamp is None or (path.is_file() and path.read_bytes() == f"{stamp}.\n".encode()):
         return
-    with replacing(path) as part:
-        part.write_text(f"{stamp}.\n", encoding="utf-8")
+    write_text(path, f"{stamp}.\n")
 
 
 def secure_confidential(run: RunDirectory) -> None:
@@ -357,8 +354,7 @@ def make_identity(run: RunDirectory) -> None:
     """Write the file that `identity_of` reads, unless it is there."""
     path = run.root / IDENTITY
     if not path.exists():
-        with replacing(path) as part:
-            part.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
+        write_text(path, f"{secrets.token_hex(16)}\n")
 
 
 def identity_of(run: RunDirectory) -> str:

@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -111,12 +110,6 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def sha256_of_files(paths: Iterable[Path]) -> list[str]:
-    """Hexadecimal SHA-256 of public files, as many at a time as there are processors."""
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(sha256_of_file, paths))
-
-
 def sync(path: Path) -> None:
     """Flush a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -126,8 +119,18 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, whole or not at all."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_record(path: Path, content: object) -> None:
+    """Write what `read_record` reads: JSON that people can read too."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
 def write_page(path: Path, document: Document) -> Path:
     """Write a document as HTML, whole or not at all; returns the path."""
-    with replacing(path) as part:
-        part.write_text(to_html(document), encoding="utf-8")
+    write_text(path, to_html(document))
     return path

@@ -21,7 +21,8 @@ class ErrorsInSentences(logging.Filter):
         """Rewrite a record that reports one of our errors."""
         # With a plain `exc_info=True` logging has put the exception in handling here already.
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-        told = next((a for a in _arguments(record) if isinstance(a, SpineflowError)), None)
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        told = next((one for one in arguments if isinstance(one, SpineflowError)), None)
         public = error if isinstance(error, SpineflowError) else told
         if public is None:
             return True
@@ -37,10 +38,6 @@ def shorten_errors() -> None:
         logger = logging.getLogger(name)
         if not any(isinstance(found, ErrorsInSentences) for found in logger.filters):
             logger.addFilter(ErrorsInSentences())
-
-
-def _arguments(record: logging.LogRecord) -> tuple[object, ...]:
-    return record.args if isinstance(record.args, tuple) else ()
 
 
 def _when_again(record: logging.LogRecord) -> str:

@@ -110,3 +110,10 @@ def _moved() -> tuple[int, int] | None:
         return int(told["rchar"]), int(told["wchar"])
     except (OSError, ValueError, KeyError):
         return None
+
+
+@contextmanager
+def stopwatch() -> Iterator[Callable[[], float]]:
+    """Yields a function that gives the seconds since the block began, rounded to milliseconds."""
+    start = time.perf_counter()
+    yield lambda: round(time.perf_counter() - start, 3)

@@ -18,7 +18,7 @@ import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from .directory import RunDirectory
 from .errors import InputRefused, SpineflowError
@@ -33,22 +33,6 @@ TRIAL = b"A run of Spineflow has tried whether it can publish here; this can be 
 
 class PublicationRefused(SpineflowError):
     """The place does not take the release, which stays in the run directory."""
-
-
-class Place(Protocol):
-    """A folder, or a prefix of an object store."""
-
-    def read(self, name: str) -> bytes | None:
-        """Content of a file; None if there is none."""
-
-    def put(self, name: str, file: Path) -> None:
-        """Copy a file to a name that holds this file or nothing."""
-
-    def put_once(self, name: str, content: bytes) -> bytes:
-        """Write a file unless it exists; returns what stands there then."""
-
-    def try_writing(self, name: str) -> None:
-        """Write a file and remove it; raises what `put` would raise."""
 
 
 @dataclass(frozen=True)

@@ -132,13 +132,11 @@ def recorded(run: RunDirectory, *, times: int = 1, computing: bool = False) -> R
     for task, job in _jobs(run, ordered, times, computing=computing):
         stages[job.name] = task.stage
         jobs.append(job)
-    gaps = _gaps(ordered)
-    pauses = _pauses(ordered)
-    if computing:
-        # Of an idle machine, the middle tells more than the mean, which others' work makes long.
-        per_task, per_wave = (float(np.median(g)) if len(g) else 0.0 for g in (gaps, pauses))
-    else:
-        per_task, per_wave = (float(np.mean(g)) if len(g) else 0.0 for g in (gaps, pauses))
+    # Of an idle machine, the middle tells more than the mean, which others' work makes long.
+    usual = np.median if computing else np.mean
+    per_task, per_wave = (
+        float(usual(passed)) if passed else 0.0 for passed in (_gaps(ordered), _pauses(ordered))
+    )
     return Replay(began[-1], _wall(records), tuple(jobs), stages, per_task, per_wave)
 
 

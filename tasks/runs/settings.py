@@ -50,19 +50,24 @@ class Section(ExactTypes):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
-        """This section with `absolute` applied to every path in it and in the sections below."""
-        changed: dict[str, Any] = {name: absolute(path) for name, path in self.paths().items()}
+    def with_sections(self, changed: Callable[[Section], Section]) -> Self:
+        """This section with `changed` applied to every section that it has, alone or in a table."""
+        update: dict[str, Any] = {}
         for name in type(self).model_fields:
             value = getattr(self, name)
             if isinstance(value, Section):
-                changed[name] = value.with_absolute_paths(absolute)
+                update[name] = changed(value)
             elif isinstance(value, Mapping):
-                changed[name] = {
-                    key: item.with_absolute_paths(absolute) if isinstance(item, Section) else item
+                update[name] = {
+                    key: changed(item) if isinstance(item, Section) else item
                     for key, item in value.items()
                 }
-        return self.model_copy(update=changed)
+        return self.model_copy(update=update)
+
+    def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
+        """This section with `absolute` applied to every path in it and in the sections below."""
+        own = self.model_copy(update={name: absolute(path) for name, path in self.paths().items()})
+        return own.with_sections(lambda section: section.with_absolute_paths(absolute))
 
     def paths(self) -> dict[str, str]:
         """The paths that this section itself holds, by key; keys without a value are left out."""
@@ -322,17 +327,7 @@ def run_by(settings: AnySection, runner: RunnerSettings) -> AnySection:
     if isinstance(settings, RunnerSettings):
         chosen = {name: getattr(runner, name) for name in RunnerSettings.model_fields}
         return settings.model_copy(update=chosen)
-    changed: dict[str, Any] = {}
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
-        if isinstance(value, Section):
-            changed[name] = run_by(value, runner)
-        elif isinstance(value, Mapping):
-            changed[name] = {
-                key: run_by(item, runner) if isinstance(item, Section) else item
-                for key, item in value.items()
-            }
-    return settings.model_copy(update=changed)
+    return settings.with_sections(lambda section: run_by(section, runner))
 
 
 def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:

@@ -108,7 +108,7 @@ def frozen_settings(model: type[Settings], path: Path) -> Settings:
 @lru_cache(maxsize=32)
 def _frozen(model: type[Settings], text: str, path: Path) -> Settings:
     tree = _parsed(text, path)
-    return _validated(model.chosen_by(tree), tree, path)
+    return _validated(model.chosen_by(tree), tree, path, _place_in("", ()))
 
 
 def with_runner_overrides(settings: Settings, overrides: Sequence[str]) -> Settings:
@@ -253,16 +253,11 @@ def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool],
     return place
 
 
-def _nowhere(location: Location, is_missing: bool) -> str:
-    """Of settings that stand in no text."""
-    return ""
-
-
 def _validated(
     model: type[Settings],
     tree: Mapping[str, Any],
     path: Path,
-    place: Callable[[Location, bool], str] = _nowhere,
+    place: Callable[[Location, bool], str],
 ) -> Settings:
     try:
         settings = model.model_validate(tree)

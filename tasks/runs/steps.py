@@ -14,15 +14,17 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
+from .conditions import refuse_altered
 from .confinement import StorageFailed, confined
 from .directory import RunDirectory
+from .files import sha256_of_file
 from .handles import Artifact, Made, found, made
 from .logs import shorten_errors
-from .metering import confined_work, metered, reads_public_files
-from .opening import Model, artifact_of, opened
+from .metering import confined_work, metered, reads_public_files, stopwatch
 from .publication import copy_release, marker_address, place_of
+from .settings import ProductSettings
+from .settings_files import frozen_settings
 from .stores import StoreSilent
-from .timing import stopwatch
 
 shorten_errors()
 
@@ -34,8 +36,43 @@ Files of this machine are tried again after the first `OF_A_DISK` alone: a full 
 
 OF_A_DISK = 2
 
+Model = type[ProductSettings] | Callable[[RunDirectory], type[ProductSettings]]
+"""The model of a run's settings, or what tells it of the run."""
+
 _MADE_BEFORE = "made_before"
 """Attribute of a task's function: the model of its settings, and what tells where its file is."""
+
+
+def opened(
+    run_root: str | Path, model: Model | None
+) -> tuple[RunDirectory, ProductSettings | None]:
+    """The run at `run_root` and the settings it has frozen; None without a `model`.
+
+    Every step reads its run through here. Raises InputRefused if the settings cannot be read or
+    have been edited since the run began, or if a file that decides what is drawn is not the one
+    that was charged.
+    """
+    run = RunDirectory(Path(run_root))
+    if run.manifest.exists():
+        run.refuse_edited_settings()
+        refuse_altered(run)
+    if model is None:
+        return run, None
+    own = model if isinstance(model, type) else model(run)
+    return run, frozen_settings(own, run.settings)
+
+
+def artifact_of(run: RunDirectory, made: Made, seconds: float) -> Artifact:
+    """The handle of what a step made or found in `seconds`.
+
+    Only public files get a digest: of folders, and of what is confidential, the path is told.
+    """
+    path, digest = made.path, ""
+    if isinstance(path, Path):
+        if path.is_file() and not path.is_relative_to(run.confidential):
+            digest = sha256_of_file(path)
+        path = str(path.relative_to(run.root))
+    return Artifact(path, digest, seconds, made.reused, tuple(made.facts.items()))
 
 
 def _storage_may_recover(_task: Task, run: TaskRun, state: State) -> bool:

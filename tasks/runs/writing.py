@@ -139,7 +139,8 @@ def _open_to_readers(file: BinaryIO, path: Path) -> None:
 
 @dataclass
 class _Unfinished:
-    """A locked file that is written; `hidden` is the name that it has until it is published.
+    """A locked file that is written; `hidden` is the name that it has until it is published, if it
+    has one, and `source` a path that leads to it.
 
     `is_kept` leaves it under that name for the next worker.
     """
@@ -148,16 +149,6 @@ class _Unfinished:
     hidden: Path | None
     source: str
     is_kept: bool = False
-
-    @classmethod
-    def unnamed(cls, descriptor: int) -> _Unfinished:
-        """A file without a name, which has one among the open files of this process."""
-        return cls(os.fdopen(descriptor, "w+b"), None, f"{_OPEN_FILES}/{descriptor}")
-
-    @classmethod
-    def named(cls, descriptor: int, hidden: Path) -> _Unfinished:
-        """A file under a name that no reader looks for."""
-        return cls(os.fdopen(descriptor, "w+b"), hidden, os.path.abspath(hidden))
 
     def keep_in(self, folder: Path, path: Path) -> Path:
         """Name the file, which may be known from here on, in a folder that is closed to others."""
@@ -219,7 +210,9 @@ def _begun(path: Path, recording: Recording | None) -> _Unfinished:
                 raise
         else:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            return _Unfinished.unnamed(descriptor)
+            # It has a name among the open files of this process.
+            source = f"{_OPEN_FILES}/{descriptor}"
+            return _Unfinished(os.fdopen(descriptor, "w+b"), None, source)
     if recording is None:
         return _named(path, path.parent, mode)
     _make_closed(recording.folder)
@@ -233,7 +226,7 @@ def _named(path: Path, folder: Path, mode: int) -> _Unfinished:
         descriptor = os.open(hidden, _NEW, mode)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
-            return _Unfinished.named(descriptor, hidden)
+            return _Unfinished(os.fdopen(descriptor, "w+b"), hidden, os.path.abspath(hidden))
         os.close(descriptor)
 
 

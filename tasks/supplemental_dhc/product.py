@@ -14,8 +14,7 @@ from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import has_truth, write_accuracy
-from .checks.comparison import FIGURES, KEYS, facts_of_run
+from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, write_accuracy
 from .ingest.files import read_plan
 from .ingest.read import check_households, costs, public_plan
 from .measurement.charge import measurement_files

@@ -13,10 +13,14 @@ from .formats import TextFormat
 from .layouts import Field
 
 
-def cleaned(told: TextFormat, batch: Mapping[str, pa.Array], decimal: str) -> dict[str, pa.Array]:
+def cleaned(
+    told: TextFormat, batch: Mapping[str, pa.Array], separator: str | None = None
+) -> dict[str, pa.Array]:
     """Columns with blanks for what is missing, points for decimal commas, and texts in Unicode's
-    normal form C, so that letters agree however they were composed.
+    normal form C, so that letters agree however they were composed; `separator` is what stands
+    between the fields of a row, if anything does.
     """
+    decimal = told.decimal_beside(separator)
     return {name: _cleaned(told, name, array, decimal) for name, array in batch.items()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Generic, TypeVar
 
 from ...validation.outcome import Outcome
 from ..runs.errors import InputRefused
-from ..runs.files import replacing
+from ..runs.files import write_record
 
 Accepted = TypeVar("Accepted", covariant=True)
 
@@ -64,11 +63,7 @@ def refusal(findings: Sequence[Finding], *, with_counts: bool = False) -> InputR
 
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:
     """Write findings with their counts as JSON; the file is confidential."""
-    with replacing(path) as part:
-        part.write_text(
-            json.dumps([asdict(finding) for finding in findings], indent=2) + "\n",
-            encoding="utf-8",
-        )
+    write_record(path, [asdict(finding) for finding in findings])
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ its pages load scripts, styles and pictures from a dozen hosts and show nothing 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from ...validation.outcome import Outcome
 from ..pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
 from ..runs.directory import RunDirectory
-from ..runs.files import replacing, write_page
+from ..runs.files import write_page, write_record
 from .findings import Finding, write_findings
 
 RULES_FILE = "rules.json"
@@ -37,12 +36,11 @@ def write_input_outcomes(
 
     `stamp` is what the pages of a run that is not private say first.
     """
-    with replacing(run.checks / RULES_FILE) as part:
-        listed = [
-            {"suite": outcome.subject, "rule": outcome.name, "passed": outcome.passed}
-            for outcome in outcomes
-        ]
-        part.write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
+    listed = [
+        {"suite": outcome.subject, "rule": outcome.name, "passed": outcome.passed}
+        for outcome in outcomes
+    ]
+    write_record(run.checks / RULES_FILE, listed)
     write_findings(run.confidential / "findings.json", findings)
     suites: dict[str, list[Outcome]] = {}
     for outcome in outcomes:

@@ -167,7 +167,7 @@ def _read_parquet(
                 if told is None:
                     yield {name: _as_integers(file, name, found[name]) for name in columns}
                 else:
-                    yield cleaned(told, found, told.decimal_beside(None))
+                    yield cleaned(told, found)
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
 
@@ -263,7 +263,6 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
     layout = file.columns
     delimiter, names = _header(file, text, layout)
     columns = selection.choose(file, names)
-    decimal = file.format.decimal_beside(delimiter) if file.format else "."
     if not text.peek():
         return
     lines_before = text.lines
@@ -299,7 +298,7 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
         for batch in reader:
             n_rows += batch.num_rows
             found = {name: batch.column(name) for name in columns}
-            yield found if file.format is None else cleaned(file.format, found, decimal)
+            yield found if file.format is None else cleaned(file.format, found, delimiter)
     except pa.ArrowException:
         raise file.unreadable(
             "the rows are not delimited text under the header",
@@ -357,7 +356,7 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
         if cut and not n_wrong:
             lines = characters.reshape(-1, line_length + len(line_end))
             found = {name: _slice(lines, layout, name) for name in columns}
-            yield found if told is None else cleaned(told, found, told.decimal_beside(None))
+            yield found if told is None else cleaned(told, found)
     if n_wrong:
         raise file.unreadable(*wrong_length, count=n_wrong)
 

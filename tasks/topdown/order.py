@@ -43,7 +43,6 @@ from .published.steps import (
     read_measurements,
     read_told_invariants,
 )
-from .release.exact_losses import has_losses
 from .release.margins import has_margins
 from .release.margins import pieces_apart as margin_pieces
 from .release.steps import (
@@ -51,10 +50,10 @@ from .release.steps import (
     work_out_loss,
     write_margin_piece,
     write_microdata,
+    write_redistricting_tables,
     write_release_margins,
 )
 from .release.tabulations.run import has_tables, tables_of_run
-from .release.tabulations.steps import write_redistricting_tables
 from .settings import TopdownSettings, universe_waves
 from .spine.shards import shards_by_geolevel
 from .spine.steps import build_spine, summarise_spine
@@ -99,8 +98,8 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe, spine in spines.items()
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))
-    losses = losses_of(settings, spines)
-    yield Aside(summaries | predictions | losses | posterior)
+    loss, losses = losses_of(settings, spines)
+    yield Aside(summaries | predictions | loss | posterior)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, first)
     for wave in later:
@@ -112,8 +111,8 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for number in range(of)
     ]
     compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
-    beside = predictions | losses | posterior | {"accuracy": [*pieces, compared]}
-    released = yield from release_of(run, settings, estimated, beside)
+    beside = predictions | loss | posterior | {"accuracy": [*pieces, compared]}
+    released = yield from release_of(run, settings, estimated, beside, losses)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}
 
@@ -132,13 +131,21 @@ def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
     }
 
 
-def losses_of(settings: TopdownSettings, spines: Mapping[str, Call]) -> dict[str, Sequence[Call]]:
-    """The stages that work out what the noise guarantees exactly, if it protects."""
-    return {
-        f"{universe} exact loss": [call(work_out_loss, universe, after=[spine])]
+def losses_of(
+    settings: TopdownSettings, spines: Mapping[str, Call]
+) -> tuple[dict[str, Sequence[Call]], dict[str, Sequence[Call]]]:
+    """The stages that work out what the noise guarantees exactly, if it protects: one that goes
+    beside the estimates, and those that go beside the checks.
+
+    Only the certificate waits for them, and either leaves a worker free. Two at once would hold up
+    what others wait for.
+    """
+    stages: list[tuple[str, Sequence[Call]]] = [
+        (f"{universe} exact loss", [call(work_out_loss, universe, after=[spine])])
         for universe, spine in spines.items()
-        if has_losses(settings)
-    }
+        if settings.is_private
+    ]
+    return dict(stages[:1]), dict(stages[1:])
 
 
 def posterior_of(
@@ -193,10 +200,12 @@ def release_of(
     settings: TopdownSettings,
     estimated: Mapping[str, Sequence[Call]],
     beside: Wave = MappingProxyType({}),
+    beside_checks: Wave = MappingProxyType({}),
 ) -> Generator[Wave, None, Call]:
     """Microdata and tables, the checks of them and of everything before, and the release.
 
-    `beside` are stages that go side by side with the former, and are begun before them.
+    `beside` are stages that go side by side with the former, and are begun before them, and
+    `beside_checks` those that are begun before the checks.
     """
     described = {u: settings.compiled_census.universes[u].described_by for u in estimated}
     written = {
@@ -226,7 +235,7 @@ def release_of(
         for piece in pieces_apart(run, settings)
     ]
     checked = call(check_release, after=[*made, *pieces])
-    yield {"checks": [*pieces, checked]}
+    yield {**beside_checks, "checks": [*pieces, checked]}
     released = call(release_run, after=[checked])
     yield {"release": [released]}
     return released
@@ -256,10 +265,10 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe in universes
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))
-    losses = losses_of(settings, spines)
-    yield Aside(summaries | losses | posterior)
+    loss, losses = losses_of(settings, spines)
+    yield Aside(summaries | loss | posterior)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, universes)
-    released = yield from release_of(run, settings, estimated, losses | posterior)
+    released = yield from release_of(run, settings, estimated, loss | posterior, losses)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}

@@ -24,7 +24,6 @@ from ..runs.settings import (
 )
 from ..runs.spelling import did_you_mean
 from ..runs.stores import is_url
-from .workload.estimators import refuse_other_estimators
 from .workload.exact_loss import exact_rho, kept_rho
 from .workload.idle import refuse_idle_settings
 from .workload.sections import MEASURED_TABLES, STATE_TOTALS_TABLE, BudgetSettings, TopdownSections
@@ -305,3 +304,24 @@ def _refuse_queries(
         refuse(
             f"{key} spends on {sorted(unused)[0]!r}, which no least-squares pass at {geolevel} uses"
         )
+
+
+def refuse_other_estimators(settings: TopdownSections, refuse: Refuse) -> None:
+    """Refuse measurement on demand where it is not drawn or not enough, and passes that interleave
+    beside an estimator that has passes of its own.
+    """
+    estimator = settings.run.estimator
+    for universe in settings.run.universes:
+        where = f"workload.{universe}"
+        if settings.is_on_demand(universe) and settings.measured is not None:
+            refuse(f"{where}.on_demand belongs to runs that draw noise; take it out")
+        if settings.is_on_demand(universe) and estimator != "topdown":
+            refuse(
+                f"{where}.on_demand draws the answers that the estimator topdown reads; "
+                f'run.estimator = "{estimator}" needs them all: take either out'
+            )
+        if settings.interleaves(universe) and estimator != "topdown":
+            refuse(
+                f"{where}.passes interleave, as those of the estimator topdown can; "
+                f'run.estimator = "{estimator}" needs other passes'
+            )

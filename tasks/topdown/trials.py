@@ -1,9 +1,13 @@
-"""What topdown offers to a search for budgets: how its runs are tried, replicated and judged."""
+"""What topdown offers to a search for budgets: how its runs are tried, replicated and judged.
+
+Among what is tried are query strategies: how a geolevel's share of the budget is split among its
+queries.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,8 +16,10 @@ import numpy as np
 import pandas as pd
 
 from ..census.census import Census
-from ..census.queries import spelt_like
+from ..census.queries import marginal_query, spelt_like
+from ..census.schema import Schema
 from ..noise.mechanisms import DISCRETE_LAPLACE
+from ..products.searched import SearchedProduct
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
@@ -32,13 +38,22 @@ from .settings import TopdownSettings
 from .workload.costs import budget_report
 from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS
-from .workload.strategies import STRATEGIES, rescaled, strategy_shares
 
 REDISTRICTING = "redistricting"
 OWN = "own"
 """The query strategy that leaves the shares as they are."""
 HEAD = ("universe", "quantity", "answer", "level", "on_spine", "size_class")
 """Columns of the errors that say what they are of; all others are statistics."""
+
+
+STRATEGIES: Mapping[str, int] = {
+    "uniform": 0,
+    "size": 1,
+    "size_squared": 2,
+    "inverse_size_squared": -2,
+}
+"""By name, the power of a query's number of answers that its share is proportional to; the first,
+third and fourth are those of section 8.1 of [TopDown2022]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +116,7 @@ class TrialFigures:
 
 
 @dataclass(frozen=True)
-class TopdownTrials:
+class TopdownTrials(SearchedProduct):
     """Trials of topdown settings, on data that are not confidential."""
 
     settings: type[TopdownSettings] = TopdownSettings
@@ -282,3 +297,21 @@ def _with_queries(
 
 
 TRIALS = TopdownTrials()
+
+
+def strategy_shares(schema: Schema, queries: Iterable[str], strategy: str) -> dict[str, Fraction]:
+    """Shares of queries under a strategy, which add to exactly 1.
+
+    >>> schema = Schema("s", ("sex",), (("f", "m"),))
+    >>> [str(share) for share in strategy_shares(schema, ["total", "sex"], "size").values()]
+    ['1/3', '2/3']
+    """
+    power = STRATEGIES[strategy]
+    weights = {name: Fraction(marginal_query(schema, name).n_rows) ** power for name in queries}
+    return rescaled(weights)
+
+
+def rescaled(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Positive weights as shares that add to exactly 1."""
+    whole = sum(weights.values(), Fraction(0))
+    return {name: weight / whole for name, weight in weights.items()}

@@ -16,8 +16,7 @@ from ..products.product import Accuracy, Caution, Figures, Product, Shown
 from ..products.registry import later
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
-from .checks.accuracy import has_truth, read_accuracy, write_accuracy
-from .checks.comparison import FIGURES, KEYS, facts_of_run
+from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, read_accuracy, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import plan_of, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, costs, public_shape, refuse_delta_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..products.searched import Figures
 from ..runs.errors import InputRefused
-from .searched import Figures
 from .settings import Criterion
 
 

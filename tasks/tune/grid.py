@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from .searched import Losses
+from ..products.searched import Losses
 
 EXACT = Fraction(10**7)
 """Loss of a geolevel that is taken as exact: its noise is 0 but with a chance below 1e-100."""

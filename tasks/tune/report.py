@@ -19,7 +19,7 @@ from ..products.reports import (
     time_panel,
 )
 from ..runs.directory import RunDirectory
-from ..runs.files import NOT_PRIVATE, replacing, write_page
+from ..runs.files import NOT_PRIVATE, write_page, write_text
 from ..runs.settings_files import dump_settings
 from .criterion import described
 from .grid import EXACT
@@ -74,13 +74,11 @@ def release_settings(
     text = HEADER.format(criterion=described(settings.criterion))
     text += dump_settings(settings_of(settings, best_first[0][1].trial))
     run.unchecked_release.mkdir(exist_ok=True)
-    with replacing(run.unchecked_release / SETTINGS) as part:
-        part.write_text(text, encoding="utf-8")
-    with replacing(run.unchecked_release / VARIANTS) as part:
-        columns = ["variant", "total", "criterion", "standard_error"]
-        pd.DataFrame(variants, columns=columns).to_csv(part, index=False)
-    with replacing(run.unchecked_release / ERRORS) as part:
-        pd.concat(errors).to_csv(part, index=False)
+    write_text(run.unchecked_release / SETTINGS, text)
+    columns = ["variant", "total", "criterion", "standard_error"]
+    found_of_each = pd.DataFrame(variants, columns=columns)
+    write_text(run.unchecked_release / VARIANTS, found_of_each.to_csv(index=False))
+    write_text(run.unchecked_release / ERRORS, pd.concat(errors).to_csv(index=False))
     release_unchecked(run)
     return run.release / SETTINGS
 

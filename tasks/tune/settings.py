@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ..products.searched import SearchedProduct
 from ..runs.names import FileName
 from ..runs.settings import (
     ExactFraction,
@@ -37,7 +38,6 @@ from ..runs.settings import (
     refuse_within,
     table_of,
 )
-from .searched import SearchedProduct
 
 AS_SET = "as set"
 """Name of the only variant where none are given."""

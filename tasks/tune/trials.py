@@ -20,13 +20,13 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
+from ..products.searched import Losses, SearchedProduct
 from ..runs.directory import RunDirectory
-from ..runs.files import replacing
+from ..runs.files import write_text
 from ..runs.names import below
 from ..runs.settings import ProductSettings
 from ..runs.settings_files import dump_settings, frozen_settings
 from .criterion import value_of
-from .searched import Losses, SearchedProduct
 from .settings import TuneSettings
 
 KEYS = ["quantity", "level"]
@@ -84,8 +84,7 @@ def new_trial(
     text = dump_settings(settings.SEARCHED.measuring_only(tried, universe))
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     trial = Trial(name, variant, losses, weights)
-    with replacing(_folder(run, trial.name) / "settings.toml") as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(_folder(run, trial.name) / "settings.toml", text)
     return trial
 
 
@@ -118,8 +117,7 @@ def run_replicate(run: RunDirectory, settings: TuneSettings, name: str, seed: in
         "value": value_of(figures, settings.criterion),
         "errors": json.loads(figures.reported.to_json(orient="records")),
     }
-    with replacing(path) as part:
-        part.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(found) + "\n")
     return path
 
 

@@ -42,7 +42,7 @@ from spineflow.flows.cli import _quieten
 from spineflow.flows.cli import main as spineflow
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
-from spineflow.tasks.ledger.caps import set_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import OF_ONE_INPUT, TOGETHER, product
 from spineflow.tasks.runs.directory import RunDirectory
@@ -116,19 +116,23 @@ class Outcome:
 
 
 class Office:
-    """Runs of every product, as they were at every moment, under one ledger."""
+    """Runs of every product, as they were at every moment, each with a ledger of its own."""
 
     def __init__(self, folder: Path, products: Sequence[str]) -> None:
         self.folder = folder
         self.world = folder / "world"
         self.world.mkdir()
         with contextlib.redirect_stdout(None):
-            set_cap(open_ledger(self.world / "ledger.db"), PEOPLE, Fraction(1000))
+            set_caps(open_ledger(self.world / "ledger.db"), PEOPLE, Caps(Fraction(1000)))
         files = settings_files(folder)
         files |= of_several(folder, files)
+        # What all together have spent, which certificates tell, takes seconds to be worked out.
+        capped = folder / "capped"
+        shutil.copytree(self.world, capped)
         if "estimate" in products:
             files["estimate"] = of_measurements(folder, files["topdown"])
         for name in products:
+            self._bring(capped)
             if name in CUT_SHORT:
                 self._cut_short(name, files[name])
             else:
@@ -158,6 +162,11 @@ class Office:
         assert "cut short" in words.getvalue(), words.getvalue()
         self._keep(name, CHECKED)
 
+    def _bring(self, kept: Path) -> None:
+        """Have the world as it was kept."""
+        shutil.rmtree(self.world)
+        shutil.copytree(kept, self.world, symlinks=True)
+
     def _keep(self, name: str, moment: str) -> None:
         kept = self.folder / "kept" / name / moment
         shutil.copytree(self.world, kept, symlinks=True)
@@ -169,8 +178,7 @@ class Office:
     def at(self, name: str, moment: str) -> Path:
         """Bring the world back to a moment; the run's directory, which is the one that draws, as
         are those of the products in it."""
-        shutil.rmtree(self.world)
-        shutil.copytree(self.folder / "kept" / name / moment, self.world, symlinks=True)
+        self._bring(self.folder / "kept" / name / moment)
         root = self.world / name
         for own in [root, *(file.parent for file in root.glob("*/manifest.json"))]:
             if own.joinpath("spine", "charged.json").exists():

@@ -80,6 +80,36 @@ def write_households(folder: Path) -> None:
     pd.DataFrame(members, columns=columns).to_csv(folder / "people.csv", index=False)
 
 
+def write_homes(folder: Path) -> None:
+    """Two parishes of eight sections: 120 homes, a tenth of them empty, and an institution."""
+    rng = np.random.default_rng(4)
+    number = np.arange(8)
+    columns = ["parish", "section"]
+    areas = pd.DataFrame(
+        {
+            "parish": np.array(["Vale", "Forest"])[number // 4],
+            "section": [f"{n % 4 + 1}" for n in number],
+        }
+    )
+    areas.to_csv(folder / "areas.csv", index=False)
+    homes = areas.iloc[rng.integers(0, 8, 120)].assign(
+        id=np.arange(120), tenure=rng.choice(["o", "r", "x"], 120)
+    )
+    homes.to_csv(folder / "homes.csv", index=False)
+    home = np.repeat(np.arange(120), rng.choice([0, 1, 2, 3, 5, 7], 120))
+    is_first = np.append(True, home[1:] != home[:-1])
+    people = homes.iloc[home][columns].assign(
+        home=home.astype(str),
+        relation=np.where(is_first, 1, rng.integers(2, 5, len(home))),
+        sex=rng.choice(["w", "m"], len(home)),
+        age=np.where(is_first, rng.integers(20, 95, len(home)), rng.integers(0, 90, len(home))),
+    )
+    elsewhere = areas.iloc[[5] * 12].assign(
+        home="", relation=9, sex="w", age=rng.integers(70, 100, 12)
+    )
+    pd.concat([people, elsewhere]).to_csv(folder / "people.csv", index=False)
+
+
 def write_schools(folder: Path) -> None:
     """Three departments of 9 school districts: 30 schools, and pupils of whom some go to two."""
     rng = np.random.default_rng(3)
@@ -122,6 +152,7 @@ def write_schools(folder: Path) -> None:
 GALLERY = {
     "register": write_register,
     "households": write_households,
+    "homes": write_homes,
     "schools": write_schools,
 }
 """What writes the input of each declaration, by the name of its page's section."""

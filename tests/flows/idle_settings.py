@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -155,6 +156,22 @@ def run_to_tables(product: Product) -> Callable[[Path, ProductSettings], str]:
         return digest_of(found)
 
     return made_of
+
+
+def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of the same values of all its arguments, called once for each.
+
+    What it returns is shared, and so is not to be changed.
+    """
+    known: dict[bytes, Any] = {}
+
+    def found(*arguments: Any, **named: Any) -> Any:
+        key = hashlib.sha256(pickle.dumps((arguments, named))).digest()
+        if key not in known:
+            known[key] = function(*arguments, **named)
+        return known[key]
+
+    return found
 
 
 def digest_of(found: Any) -> str:

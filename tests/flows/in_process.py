@@ -33,18 +33,27 @@ def second_opinion(
 
 
 @contextmanager
+def judged_once() -> Iterator[None]:
+    """Have our own code alone judge inputs in the block, which are sound: Great Expectations takes
+    a tenth of a small run."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module in JUDGED_IN:
+            patched.setattr(f"{module}.run_suites", second_opinion)
+        yield
+
+
+@contextmanager
 def stages_in_process(*, judged_twice: bool = True) -> Iterator[None]:
     """Have commands run the stages of a product in this process, without a flow run.
 
-    The server of the session, if other tests have set one, is not theirs. Great Expectations, which
-    takes a tenth of a small run, may be left out where the input is sound.
+    The server of the session, if other tests have set one, is not theirs. Great Expectations may be
+    left out where the input is sound.
     """
     with (
         temporary_settings(restore_defaults={PREFECT_API_URL}),
         pytest.MonkeyPatch.context() as patched,
+        nullcontext() if judged_twice else judged_once(),
     ):
         start_no_server(patched)
         patched.setattr(running, "run_stages", running.run_stages_here)
-        for module in () if judged_twice else JUDGED_IN:
-            patched.setattr(f"{module}.run_suites", second_opinion)
         yield

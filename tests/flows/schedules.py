@@ -24,7 +24,7 @@ from typing import Literal
 
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
-from spineflow.tasks.ledger.caps import set_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory, identity_of
@@ -57,7 +57,7 @@ class PromiseBroken(AssertionError):
 def template(folder: Path, files: dict[str, Path]) -> None:
     """Fill a folder with a capped ledger, and a run of each product that waits for its charge."""
     with contextlib.redirect_stdout(None):
-        set_cap(open_ledger(folder / "ledger.db"), PEOPLE, Fraction(1000))
+        set_caps(open_ledger(folder / "ledger.db"), PEOPLE, Caps(Fraction(1000)))
         for name, file in files.items():
             settings = product(name).load(file)
             run = prepare(settings, folder / name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from itertools import takewhile
 from pathlib import Path
 
 import tomli_w
@@ -113,10 +114,12 @@ def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
 
 
 def of_measurements(folder: Path, topdown: Path) -> Path:
-    """Settings of a release from the measurements of a run of others, which is made here."""
+    """Settings of a release from the measurements of a run of others, which is made here as far."""
     settings = product("topdown").load(topdown, ["workload.units.on_demand=false"])
     run = prepare(settings, folder / "measured")
-    run_in_process(run, product("topdown").order(run, settings))
+    waves = product("topdown").order(run, settings)
+    run_in_process(run, takewhile(lambda wave: "persons estimate US" not in wave, waves))
+    assert (run.root / "measurements" / "units" / "Block" / "dpqueries").exists()
     made = folder / "estimate.toml"
     made.write_text(
         f'[input]\nmeasurements = "{run.root}/measurements"\n'

@@ -17,6 +17,8 @@ from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+from tests.flows.in_process import judged_once
+
 pytestmark = pytest.mark.slow
 
 SETTINGS = """
@@ -53,7 +55,8 @@ def finished(tmp_path_factory) -> dict[str, RunDirectory]:
         (folder / "settings.toml").write_text(SETTINGS.format(privacy=privacy, run=run))
         settings = TOPDOWN.load(folder / "settings.toml")
         runs[name] = prepare(settings, folder / name)
-        run_stages_here(TOPDOWN, runs[name], settings)
+        with judged_once():
+            run_stages_here(TOPDOWN, runs[name], settings)
     return runs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -29,9 +30,9 @@ from prefect.settings import (
 from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
-from spineflow.flows.form import SettingsForm, TopdownForm
+from spineflow.flows.form import SettingsForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
-from spineflow.tasks.ledger.caps import set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
@@ -53,8 +54,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
-    """A process that is stopped, children and all, when the block ends."""
+def running(
+    command: list[str], environment: dict[str, str], log: Path, end: int = signal.SIGKILL
+) -> Iterator[None]:
+    """A process that is ended by a signal, children and all, when the block ends.
+
+    By default at once: a worker and a server that are asked to stop take half a minute.
+    """
     with log.open("w") as stream:
         process = subprocess.Popen(
             command, env=environment, stdout=stream, stderr=stream, start_new_session=True
@@ -62,11 +68,11 @@ def running(command: list[str], environment: dict[str, str], log: Path) -> Itera
         try:
             yield
         finally:
-            os.killpg(process.pid, 15)
+            os.killpg(process.pid, end)
             try:
                 process.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
 
@@ -108,7 +114,8 @@ def postgres(folder: Path) -> Iterator[str]:
     initialise = [binary / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync"]
     subprocess.run([*as_owner, *initialise], check=True, capture_output=True)
     server = [binary / "postgres", "-D", data, "-p", str(port), "-k", folder, "-c", "fsync=off"]
-    with running([*as_owner, *map(str, server)], dict(os.environ), folder.parent / "postgres.log"):
+    command, log = [*as_owner, *map(str, server)], folder.parent / "postgres.log"
+    with running(command, dict(os.environ), log, signal.SIGTERM):
         ready = [str(binary / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
         wait_until(lambda: subprocess.run(ready).returncode == 0, "PostgreSQL")
         yield f"postgresql+asyncpg://postgres@127.0.0.1:{port}/postgres"
@@ -174,7 +181,7 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     settings.write_text(text, encoding="utf-8")
     api = server["PREFECT_API_URL"]
     ledger = open_ledger(tmp_path / "ledger.db")
-    set_default_cap(ledger, NEARLY_SPENT)
+    set_caps(ledger, None, Caps(NEARLY_SPENT))
     asked(f"{api}/automations/", near_cap_automation())
     run = run_deployment(server, "topdown", {"settings_file": str(settings)})
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
@@ -286,6 +293,9 @@ def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
 
 def form_of(name: str) -> type[SettingsForm]:
     return get_type_hints(flow_of(name).fn)["settings"]
+
+
+TopdownForm = form_of("topdown")
 
 
 @pytest.mark.parametrize("name", MODULES)

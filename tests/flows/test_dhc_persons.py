@@ -18,6 +18,7 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 
+from tests.flows.in_process import judged_once
 from tests.tasks.topdown.dhc_input import write_edited
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,8 @@ def finished(request, tmp_path_factory) -> tuple[RunDirectory, RunDirectory, Top
         )
         settings = TOPDOWN.load(file)
         run = prepare(settings, folder / preset)
-        run_stages_here(TOPDOWN, run, settings)
+        with judged_once():
+            run_stages_here(TOPDOWN, run, settings)
         runs.append(run)
     return *runs, settings
 

@@ -15,6 +15,8 @@ from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 
+from tests.flows.in_process import judged_once
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "published_measurements.md"
 
 pytestmark = pytest.mark.slow
@@ -60,7 +62,8 @@ def measured(
     (folder / "settings.toml").write_text(text, encoding="utf-8")
     settings = TOPDOWN.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
-    run_in_process(run, TOPDOWN.order(run, settings))
+    with judged_once():
+        run_in_process(run, TOPDOWN.order(run, settings))
     return run
 
 

@@ -14,7 +14,7 @@ from spineflow.flows import events, running
 from spineflow.flows.cli import main
 from spineflow.flows.foreground import existing_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.ledger.caps import set_cap, spent_and_caps
+from spineflow.tasks.ledger.caps import Caps, set_caps, spent_and_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.errors import CheckFailed
 
@@ -49,7 +49,7 @@ def test_a_dataset_near_its_cap_is_told_of(done: Path, sent, share: str, is_told
     run, _, settings = existing_run(str(done / "run"))
     ledger = open_ledger(done / "ledger.db")
     spent = spent_and_caps(ledger, settings.privacy.dataset)[0].parameter
-    set_cap(ledger, settings.privacy.dataset, spent / Fraction(share))
+    set_caps(ledger, settings.privacy.dataset, Caps(spent / Fraction(share)))
     events.tell_near_cap(run, settings)
     assert [event["event"] for event in sent] == ["spineflow.ledger.near-cap"] * is_told
     if is_told:

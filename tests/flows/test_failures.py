@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.ledger.caps import set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
@@ -34,7 +34,7 @@ FIRST_MEASUREMENT = "measurements/persons/US/dpqueries/00000.parquet"
 def started_run(spineflow, folder: Path, text: str, *options: str, **environment: str):
     """A run in the middle of its estimates, and its command."""
     (folder / "settings.toml").write_text(text)
-    set_default_cap(open_ledger(folder / "ledger.db"), Fraction(9))
+    set_caps(open_ledger(folder / "ledger.db"), None, Caps(Fraction(9)))
     run = RunDirectory(folder / "run")
     command = ["run", "topdown", str(folder / "settings.toml"), "--run-dir", str(run.root)]
     overrides = [part for option in options for part in ("--set", option)]

@@ -35,6 +35,15 @@ def test_a_declaration_of_the_gallery_is_forecast(settings: Path, capsys) -> Non
 
 
 MISTAKES = {
+    "homes": [
+        ("nobody = 0, ", "", "does not say how many people the level 'nobody' of 'residents' has"),
+        (
+            'called = { sex = "householder" }',
+            "",
+            "does not tell 'sex'; say in called what it is called",
+        ),
+        ('"4 or more" = [4, 12] }', '"4 or more" = [12, 4] }', "at least 12 and at most 4"),
+    ],
     "schools": [
         ("at_most = 900", "at_most = 40", "must meet the bound stage of school per schools"),
         ("records_per_person = 2", "records_per_person = 1", "a person may have at most 1 records"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import tomli_w
 from spineflow.flows.products import PRODUCT as PRODUCTS
@@ -29,6 +31,7 @@ from spineflow.tasks.topdown.paths import geography_file, invariants_file
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.margins import has_margins
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
+from spineflow.tasks.topdown.spine import build
 from spineflow.tasks.topdown.spine.build import spines_of
 
 from tests.flows.idle_settings import (
@@ -38,6 +41,7 @@ from tests.flows.idle_settings import (
     merged,
     refuse_idle,
     refuse_unconsidered,
+    remembered,
 )
 
 DETAILED_GROUPS_SEARCH = Search(
@@ -143,11 +147,16 @@ def write_detailed_groups(folder: Path) -> None:
     generate_persons(folder / "data", codes, persons=300, tracts=4)
 
 
+@cache
+def public_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The geography and the invariants that were read, which no setting changes."""
+    run = RunDirectory(folder / "read")
+    return read_geography(geography_file(run)), read_invariants(invariants_file(run))
+
+
 def topdown_made(folder: Path, settings: Any) -> str:
     """What is measured, estimated and tabulated, from the settings and the public geography."""
-    run = RunDirectory(folder / "read")
-    geography = read_geography(geography_file(run))
-    invariants = read_invariants(invariants_file(run))
+    geography, invariants = public_tables(folder)
     found: list[Any] = [
         TOPDOWN.costs(settings),
         settings.run.estimator,
@@ -305,6 +314,9 @@ def test_every_setting_is_toggled_or_excused(name: str) -> None:
 def test_no_setting_does_nothing(name: str, tmp_path: Path, monkeypatch) -> None:
     search, bases, write = SEARCHES[name]
     write(tmp_path)
+    # Most settings leave most arguments of these as they are.
+    for function in ("build_spine", "off_spine_categories"):
+        monkeypatch.setattr(build, function, remembered(getattr(build, function)))
     refuse_idle(search, bases, tmp_path, monkeypatch, NEVER_EFFECTIVE)
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.ledger.caps import set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def test_a_run_is_quiet_and_stays_on_this_machine(
 ) -> None:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "settings.toml").write_text(settings_text)
-    set_default_cap(open_ledger(tmp_path / "ledger.db"), Fraction(9))
+    set_caps(open_ledger(tmp_path / "ledger.db"), None, Caps(Fraction(9)))
     run = ["run", "topdown", "settings.toml", "--run-dir", "run"]
     code, output, errors = new_spineflow(*run, folder=tmp_path, **watched).ended()
     assert (code, errors) == (0, "")

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.progress import bars
 from spineflow.flows.results import key_of
-from spineflow.tasks.ledger.caps import set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 
@@ -86,7 +86,7 @@ def test_cancelling_in_the_ui_stops_the_command(
     spineflow, real_server, settings_text: str, tmp_path: Path
 ) -> None:
     (tmp_path / "settings.toml").write_text(settings_text)
-    set_default_cap(open_ledger(tmp_path / "ledger.db"), Fraction(9))
+    set_caps(open_ledger(tmp_path / "ledger.db"), None, Caps(Fraction(9)))
     run = RunDirectory(tmp_path / "run")
     slowed = (
         "import sys, time\nfrom spineflow.flows.cli import main\n"

@@ -25,7 +25,7 @@ from spineflow.tasks.ledger.claims import Claim
 from spineflow.tasks.ledger.key import LedgerKey, Mark
 from spineflow.tasks.ledger.store import Ledger
 from spineflow.tasks.products.registry import OF_ONE_INPUT, product
-from spineflow.tasks.runs import damage, opening
+from spineflow.tasks.runs import damage, steps
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
@@ -194,7 +194,7 @@ def draw_in_copies(patched: pytest.MonkeyPatch) -> None:
 
 def compare_no_digests(patched: pytest.MonkeyPatch) -> None:
     """Neither with what was charged, nor with what the manifest says of the same files."""
-    for module in (opening, charging, damage):
+    for module in (steps, charging, damage):
         patched.setattr(module, "refuse_altered", lambda *_: None)
     patched.setattr(damage, "damaged", lambda *_: [])
     patched.setattr(charges, "_enter_conditions", lambda *_: None)

@@ -21,8 +21,7 @@ from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, noise_variance
-from spineflow.tasks.topdown.checks.expectations import cells_of
-from spineflow.tasks.topdown.checks.layout_facts import layout_facts
+from spineflow.tasks.topdown.checks.expectations import cells_of, layout_facts
 from spineflow.tasks.topdown.release.microdata import (
     write_microdata,
 )

@@ -7,9 +7,8 @@ here uses the code that chose, drew or wrote, and nothing opens `confidential/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,23 +19,8 @@ import pyarrow.parquet as pq
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
 from .margins import check_margins
-from .measured import (
-    COLUMNS,
-    GroupCounts,
-    group_numbers,
-    read_level,
-    refuse_lengths,
-    refuse_missing_columns,
-)
-from .privacy_loss import check_noise
-from .release import (
-    NOT_PRIVATE,
-    GroupNumbers,
-    check_stamp,
-    encoded,
-    looked_up,
-    text_batches,
-)
+from .measured import COMPLETE, GroupCounts, read_counts, refuse_missing_columns
+from .release import GroupNumbers, encoded, looked_up, text_batches, tidy_batches
 from .universe import ExpectedRun
 
 UNIVERSE = "households"
@@ -105,16 +89,6 @@ woman, 6 nonfamilies, 7 alone, 8 not alone. Tenures: 0 all, 1 with a mortgage, 2
 rented."""
 
 
-@dataclass
-class _Failures:
-    found: dict[str, Failures] = field(
-        default_factory=lambda: {name: Failures() for name in CHECKS}
-    )
-
-    def __getitem__(self, name: str) -> Failures:
-        return self.found[name]
-
-
 def run_household_checks(
     run_directory: Path, expected: Mapping[str, ExpectedRun], release_directory: Path
 ) -> tuple[Outcome, ...]:
@@ -122,8 +96,8 @@ def run_household_checks(
 
     A file that is missing, unreadable or of another layout fails the checks that need it.
     """
-    failures = _Failures()
-    with unusable_files_fail(*failures.found.values()):
+    failures = {name: Failures() for name in CHECKS}
+    with unusable_files_fail(*failures.values()):
         totals = _read_totals(run_directory / TOTALS)
         counts = {}
         for name, run in expected.items():
@@ -133,9 +107,7 @@ def run_household_checks(
                 np.maximum(counts[name].cells, 0, out=counts[name].cells)
             _check_text(release_directory, name, run, counts[name], failures)
         _check_tidy(release_directory, expected, counts, failures)
-    return tuple(
-        found.outcome(name, UNIVERSE, CHECKS[name]) for name, found in failures.found.items()
-    )
+    return tuple(failures[name].outcome(name, UNIVERSE, CHECKS[name]) for name in CHECKS)
 
 
 def _read_totals(path: Path) -> pa.Table:
@@ -163,64 +135,33 @@ def _due_tables(totals: pa.Table, run: ExpectedRun) -> np.ndarray:
 
 
 def _read_measurements(
-    run_directory: Path, name: str, run: ExpectedRun, due: np.ndarray, failures: _Failures
+    run_directory: Path,
+    name: str,
+    run: ExpectedRun,
+    due: np.ndarray,
+    failures: Mapping[str, Failures],
 ) -> GroupCounts:
     """The measurements of a tabulation, checked on the way: each due group once, in its table, at
     the budget of its level."""
     n_cells = np.array([len(own) for own in CATEGORIES[name].measured])
-    completeness = failures["measurements_are_complete"]
-    times = np.zeros(run.n_groups, dtype=np.int64)
-    table = np.zeros(run.n_groups, dtype=np.int64)
-    first_cell = np.zeros(run.n_groups, dtype=np.int64)
-    parts, n = [np.zeros(0, dtype=np.int64)], 0
-    for level in run.levels:
-        for batch in read_level(run_directory, f"{MEASURED}/{name}", level, run, COLUMNS):
-            group = group_numbers(batch, level, completeness)
-            known = group >= 0
-            own_table = batch.column("table").to_numpy().astype(np.int64)
-            values = batch.column("value")
-            offsets = values.offsets.to_numpy().astype(np.int64)
-            lengths = np.diff(offsets)
-            in_range = (own_table >= 0) & (own_table < n_cells.size)
-            right = in_range & (lengths == n_cells[np.where(in_range, own_table, 0)])
-            right &= ~batch.column("total_only").to_numpy(zero_copy_only=False)
-            refuse_lengths(known & ~right, level, group, completeness)
-            check_noise(
-                batch,
-                np.ones(batch.num_rows, dtype=bool),
-                level,
-                Fraction(1),
-                run,
-                failures["measured_loss_is_the_budget"],
-            )
-            usable = known & right
-            np.add.at(times, group[known], 1)
-            table[group[usable]] = own_table[usable]
-            first_cell[group[usable]] = n + (offsets - offsets[0])[:-1][usable]
-            parts.append(pc.cast(values.flatten(), pa.int64()).to_numpy())
-            n += parts[-1].size
+    times, counts = read_counts(
+        run_directory, f"{MEASURED}/{name}", run, n_cells, failures, has_total_only=False
+    )
     is_due = due != NO_TABLE
-    completeness.add_each(
+    failures[COMPLETE].add_each(
         times != is_due,
-        lambda g: (
-            f"{run.level_of(g).describe(g)} was measured {times[g]} times instead of "
-            f"{int(is_due[g])}"
-        ),
+        lambda g: f"{run.describe(g)} was measured {times[g]} times instead of {int(is_due[g])}",
     )
     failures["tables_follow_the_totals"].add_each(
-        (times > 0) & (table != due),
-        lambda g: (
-            f"{run.level_of(g).describe(g)} has table {table[g]}, and its total chose {due[g]}"
-        ),
+        (times > 0) & (counts.table != due),
+        lambda g: f"{run.describe(g)} has table {counts.table[g]}, and its total chose {due[g]}",
     )
-    # Groups that were not measured get counts of their own, so that later checks can go on.
-    cells = np.concatenate([*parts, np.zeros(n_cells.max(), dtype=np.int64)])
-    first_cell[times == 0] = n
-    return GroupCounts(table, first_cell, cells, is_due, np.arange(run.n_groups))
+    counts.is_shown = is_due
+    return counts
 
 
 def _check_text(
-    folder: Path, name: str, run: ExpectedRun, counts: GroupCounts, failures: _Failures
+    folder: Path, name: str, run: ExpectedRun, counts: GroupCounts, failures: Mapping[str, Failures]
 ) -> None:
     file, code = f"{name}.csv", f"{name.upper()}_DATA_CELL"
     columns = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", code, "COUNT")
@@ -244,7 +185,7 @@ def _check_rows(
     run: ExpectedRun,
     counts: GroupCounts,
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
-    failures: _Failures,
+    failures: Mapping[str, Failures],
 ) -> np.ndarray:
     """Every due group has each category of its table once, with the sum of its counts.
 
@@ -279,21 +220,19 @@ def _check_rows(
     n_rows = np.bincount(slot // 16, minlength=run.n_groups)
     keys.add_each(
         n_rows != n_due,
-        lambda g: (
-            f"{file}: {run.level_of(g).describe(g)} has {n_rows[g]} rows instead of {n_due[g]}"
-        ),
+        lambda g: f"{file}: {run.describe(g)} has {n_rows[g]} rows instead of {n_due[g]}",
     )
     failures["counts_are_those_measured"].add_each(
         of_table & (count != due),
         lambda i: (
-            f"{file}: a count of {run.level_of(group[i]).describe(group[i])} is not what was "
+            f"{file}: a count of {run.describe(group[i])} is not what was "
             "measured, or the sum of it"
         ),
     )
     if not run.allow_negative_counts:
         failures["counts_are_not_negative"].add_each(
             of_table & (count < 0),
-            lambda i: f"{file}: {run.level_of(group[i]).describe(group[i])} has a negative count",
+            lambda i: f"{file}: {run.describe(group[i])} has a negative count",
         )
     return n_cells
 
@@ -302,26 +241,16 @@ _KEYS = ("region_id", "region_type", "iteration_code")
 _FIGURES = ("category_code", "count", "variance", "margin", "margin_if_cut")
 
 
-def _tidy_batches(path: Path, run: ExpectedRun, failures: _Failures) -> Iterator[pa.RecordBatch]:
-    if not path.is_file():
-        raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    columns = [*_KEYS, "table", *_FIGURES]
-    refuse_missing_columns(path, columns)
-    with pq.ParquetFile(path, read_dictionary=[*_KEYS, "table"]) as file:
-        stamp = (file.metadata.metadata or {}).get(b"spineflow", b"").decode()
-        check_stamp(path, stamp == NOT_PRIVATE, run, failures["files_agree"])
-        yield from file.iter_batches(batch_size=1 << 18, columns=columns)
-
-
 def _check_tidy(
     folder: Path,
     expected: Mapping[str, ExpectedRun],
     counts: Mapping[str, GroupCounts],
-    failures: _Failures,
+    failures: Mapping[str, Failures],
 ) -> None:
     """The tidy file has the rows of both text files, with table, margins and variance."""
     first = next(iter(expected.values()))
-    batches = list(_tidy_batches(folder / TIDY, first, failures))
+    coded, files = [*_KEYS, "table"], failures["files_agree"]
+    batches = list(tidy_batches(folder / TIDY, [*coded, *_FIGURES], coded, first, files))
     table = pa.Table.from_batches(batches) if batches else None
     of_tables: list[str] = []
     for name, run in expected.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +21,8 @@ from .universe import ExpectedLevel, ExpectedRun
 ROWS_PER_BATCH = 1 << 18
 CODED = ("region_type", "region_id", "iteration_code", "plb")
 MEASURED = "detailed_groups"
+COMPLETE, LOSS = "measurements_are_complete", "measured_loss_is_the_budget"
+"""The checks of measurements themselves."""
 COLUMNS = [
     "region_type",
     "region_id",
@@ -56,61 +58,73 @@ class GroupCounts:
 
 
 def read_measurements(
-    run_directory: Path, expected: ExpectedRun, completeness: Failures, loss: Failures
+    run_directory: Path, expected: ExpectedRun, failures: Mapping[str, Failures]
 ) -> GroupCounts:
-    """The measurements of all levels, checked on the way.
+    """The measurements of all levels, checked on the way: every group of the universe was measured
+    exactly once, and as `read_counts` says.
+    """
+    times, counts = read_counts(run_directory, MEASURED, expected, N_CELLS, failures)
+    failures[COMPLETE].add_each(
+        times != 1, lambda g: f"{expected.describe(g)} was measured {times[g]} times"
+    )
+    return counts
 
-    Completeness: every group of the universe was measured exactly once, no other was, and it has
-    as many counts as its table. Loss: the `plb` of each measurement is the level's budget for a
-    group measured by a total only and (1 - gamma) of it otherwise, or `inf` without noise; its
-    `variance` is that of the noise which this loss and the level's stability imply.
+
+def read_counts(
+    run_directory: Path,
+    kind: str,
+    expected: ExpectedRun,
+    n_cells: np.ndarray,
+    failures: Mapping[str, Failures],
+    *,
+    has_total_only: bool = True,
+) -> tuple[np.ndarray, GroupCounts]:
+    """How often every group was measured, and its counts, from files of one kind.
+
+    Completeness: no group outside the universe was measured, and each has as many counts as its
+    table (`n_cells`); groups are measured by a total only where they are due to be, if any are.
+    Loss: the `plb` of each measurement is the level's budget for a group measured by a total only
+    and (1 - gamma) of it otherwise, or `inf` without noise; its `variance` is that of the noise
+    which this loss and the level's stability imply.
     """
     n = expected.n_groups
     times = np.zeros(n, dtype=np.int64)
     table = np.zeros(n, dtype=np.int8)
     first_cell = np.zeros(n, dtype=np.int64)
     parts: list[np.ndarray] = []
-    n_cells = 0
+    n_read = 0
+    completeness, loss = failures[COMPLETE], failures[LOSS]
     second_stage = 1 - expected.stage_1_fraction
     for level in expected.levels:
-        for batch in read_level(run_directory, MEASURED, level, expected, COLUMNS):
+        for batch in read_level(run_directory, kind, level, expected, COLUMNS):
             group = group_numbers(batch, level, completeness)
             known = group >= 0
             own_table = batch.column("table").to_numpy()
             counts, offsets = _counts(batch)
             lengths = np.diff(offsets)
-            in_range = (own_table >= 0) & (own_table < N_CELLS.size)
-            right = in_range & (lengths == N_CELLS[np.where(in_range, own_table, 0)])
+            in_range = (own_table >= 0) & (own_table < n_cells.size)
+            right = in_range & (lengths == n_cells[np.where(in_range, own_table, 0)])
             total_only = batch.column("total_only").to_numpy(zero_copy_only=False)
             due_only = level.total_only[(group - level.first) % len(level.iterations)]
+            due_only &= has_total_only
             right &= (total_only == due_only) & ~(due_only & (own_table > 0))
-            refuse_lengths(known & ~right, level, group, completeness)
+            completeness.add_each(known & ~right, _has_other_counts(level, group))
             for is_only, share in ((True, Fraction(1)), (False, second_stage)):
                 check_noise(batch, total_only == is_only, level, share, expected, loss)
             usable = known & right
             np.add.at(times, group[known], 1)
             table[group[usable]] = own_table[usable]
-            first_cell[group[usable]] = n_cells + offsets[:-1][usable]
+            first_cell[group[usable]] = n_read + offsets[:-1][usable]
             parts.append(counts)
-            n_cells += counts.size
-    completeness.add_each(
-        times != 1,
-        lambda g: f"{expected.level_of(g).describe(g)} was measured {times[g]} times",
-    )
-    cells = np.concatenate([*parts, np.zeros(1, dtype=np.int64)])
-    # Groups that were not measured get a count of their own, so that later checks can go on.
-    first_cell[times == 0] = n_cells
-    return GroupCounts(table, first_cell, cells, np.ones(n, dtype=bool), np.arange(n))
+            n_read += counts.size
+    # Groups that were not measured get counts of their own, so that later checks can go on.
+    cells = np.concatenate([*parts, np.zeros(n_cells.max(), dtype=np.int64)])
+    first_cell[times == 0] = n_read
+    return times, GroupCounts(table, first_cell, cells, np.ones(n, dtype=bool), np.arange(n))
 
 
-def refuse_lengths(
-    wrong: np.ndarray, level: ExpectedLevel, group: np.ndarray, completeness: Failures
-) -> None:
-    """Add the groups of a mask to what is wrong: they have other counts than their table."""
-    completeness.add_each(
-        wrong,
-        lambda i: f"{level.describe(group[i])} has another number of counts than its table",
-    )
+def _has_other_counts(level: ExpectedLevel, group: np.ndarray) -> Callable[[int], str]:
+    return lambda i: f"{level.describe(group[i])} has another number of counts than its table"
 
 
 def read_level(

@@ -7,18 +7,17 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile
+from ..run_files import UnusableRunFile, head_of_text, opened_text
 from .margins import cells_in_rows, check_margins
 from .measured import (
     GroupCounts,
@@ -47,26 +46,13 @@ _TIDY_COLUMNS = (
     "margin",
     "margin_if_cut",
 )
+_TIDY_CODED = ("region_id", "region_type", "iteration_code", "table", "sex", "measured_at")
 _MARGINS = ("margin", "margin_if_cut")
 """The columns that a tidy file of version 0.2.0 and before lacks."""
 
 _TABLES = ("T01001", "T02001", "T02002", "T02003")
 _SEXES = {"1": 0, "2": 1, "male": 0, "female": 1}
 _MOST_BINS = max(map(len, AGE_BINS.values()))
-
-
-@dataclass(frozen=True)
-class ReleaseFailures:
-    """The checks that a release must pass, each with what was found wrong."""
-
-    shown: Failures
-    totals: Failures
-    keys: Failures
-    cells: Failures
-    marginals: Failures
-    margins: Failures
-    negative: Failures
-    files: Failures
 
 
 @dataclass(frozen=True)
@@ -90,7 +76,7 @@ Rows = TypeVar("Rows", _Totals, _Cells)
 
 
 def check_release(
-    folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: ReleaseFailures
+    folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: Mapping[str, Failures]
 ) -> None:
     """Check the three files of a release; `counts` are those that the rules give.
 
@@ -148,26 +134,31 @@ def looked_up(column: tuple[np.ndarray, list], known: Mapping[str, int]) -> np.n
 
 
 def _read(
-    folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: ReleaseFailures
+    folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: Mapping[str, Failures]
 ) -> Iterator[tuple[str, _Totals, _Cells]]:
     """The two forms in which totals and cells are released, each with all its rows."""
     numbers = GroupNumbers(expected)
     totals, cells = [], []
-    for batch in text_batches(folder / T1, _T1_COLUMNS, expected, failures.files):
-        totals.append(_Totals(numbers.of_rows(*batch.columns[:3]), _integers(batch, "COUNT")))
-    for batch in text_batches(folder / T2, _T2_COLUMNS, expected, failures.files):
+    for batch in text_batches(folder / T1, _T1_COLUMNS, expected, failures["files_agree"]):
+        totals.append(
+            _Totals(numbers.of_rows(*batch.columns[:3]), batch.column("COUNT").to_numpy())
+        )
+    for batch in text_batches(folder / T2, _T2_COLUMNS, expected, failures["files_agree"]):
         cells.append(
             _Cells(
                 group=numbers.of_rows(*batch.columns[:3]),
                 sex=looked_up(encoded(batch.column("SEX")), _SEXES),
                 age_start=looked_up(encoded(batch.column("AGESTART")), _AGES),
                 age_end=looked_up(encoded(batch.column("AGEEND")), _AGES),
-                count=_integers(batch, "COUNT"),
+                count=batch.column("COUNT").to_numpy(),
             )
         )
     yield "the text files", _joined(totals, _Totals), _joined(cells, _Cells)
     totals, cells = [], []
-    for batch in _tidy_batches(folder / TIDY, expected, failures):
+    files = failures["files_agree"]
+    for batch in tidy_batches(
+        folder / TIDY, _TIDY_COLUMNS, _TIDY_CODED, expected, files, optional=_MARGINS
+    ):
         group = numbers.of_rows(*(batch.column(name) for name in _TIDY_COLUMNS[:3]))
         table = looked_up(encoded(batch.column("table")), {t: i for i, t in enumerate(_TABLES)})
         sex = looked_up(encoded(batch.column("sex")), {"total": 2, **_SEXES})
@@ -195,24 +186,26 @@ def _check_totals(
     expected: ExpectedRun,
     counts: GroupCounts,
     due: np.ndarray,
-    failures: ReleaseFailures,
+    failures: Mapping[str, Failures],
 ) -> None:
     """Each group that is to be shown has one total, which is the sum of its counts."""
     known = totals.group >= 0
-    failures.shown.add_each(~known, lambda _: f"{name}: a total is of a group outside the universe")
+    failures["groups_shown_follow_the_rules"].add_each(
+        ~known, lambda _: f"{name}: a total is of a group outside the universe"
+    )
     group, count = totals.group[known], totals.count[known]
     times = np.bincount(group, minlength=expected.n_groups)
-    failures.shown.add_each(
+    failures["groups_shown_follow_the_rules"].add_each(
         times != counts.is_shown,
         lambda g: (
-            f"{name}: {expected.level_of(g).describe(g)} has {times[g]} totals instead of "
+            f"{name}: {expected.describe(g)} has {times[g]} totals instead of "
             f"{int(counts.is_shown[g])}"
         ),
     )
     shown = counts.is_shown[group]
-    failures.totals.add_each(
+    failures["totals_add_up"].add_each(
         shown & (count != due[group]),
-        lambda i: f"{name}: {_named(expected, group[i])} has another total than its counts",
+        lambda i: f"{name}: {expected.describe(group[i])} has another total than its counts",
     )
     _check_sign(name, group, count, expected, failures)
 
@@ -222,14 +215,14 @@ def _check_cells(
     cells: _Cells,
     expected: ExpectedRun,
     counts: GroupCounts,
-    failures: ReleaseFailures,
+    failures: Mapping[str, Failures],
 ) -> None:
     """Each group with a sex by age table has each of its cells and marginals once, as they are."""
     known = (cells.group >= 0) & (cells.sex >= 0) & (cells.sex < 2)
     table = counts.table[np.where(known, cells.group, 0)]
     age_bin, width = _age_bins(table, cells.age_start, cells.age_end)
     known &= (table > 0) & (age_bin >= 0) & counts.is_shown[np.where(known, cells.group, 0)]
-    failures.keys.add_each(
+    failures["keys_are_complete"].add_each(
         ~known, lambda _: f"{name}: a row is of a group or cell that is not to be shown"
     )
     rows = np.flatnonzero(known)
@@ -238,13 +231,15 @@ def _check_cells(
     # The marginal of a sex is numbered after its cells.
     slot = group * (2 * (_MOST_BINS + 1)) + sex * (_MOST_BINS + 1) + age_bin
     distinct, times = np.unique(slot, return_counts=True)
-    failures.keys.add_each(times > 1, lambda _: f"{name}: a row of a group stands twice")
+    failures["keys_are_complete"].add_each(
+        times > 1, lambda _: f"{name}: a row of a group stands twice"
+    )
     n_rows = np.bincount(distinct // (2 * (_MOST_BINS + 1)), minlength=expected.n_groups)
     n_due = np.where(counts.is_shown & (counts.table > 0), N_CELLS[counts.table] + 2, 0)
-    failures.keys.add_each(
+    failures["keys_are_complete"].add_each(
         n_rows != n_due,
         lambda g: (
-            f"{name}: {_named(expected, g)} has {n_rows[g]} rows of sex by age "
+            f"{name}: {expected.describe(g)} has {n_rows[g]} rows of sex by age "
             f"instead of {n_due[g]}"
         ),
     )
@@ -252,14 +247,16 @@ def _check_cells(
     first = counts.first_cell[group] + sex * width
     sums = np.concatenate([[0], np.cumsum(counts.cells)])
     marginal = sums[first + width] - sums[first]
-    failures.marginals.add_each(
+    failures["marginals_add_up"].add_each(
         is_marginal & (count != marginal),
-        lambda i: f"{name}: a marginal of {_named(expected, group[i])} is not the sum of its cells",
+        lambda i: (
+            f"{name}: a marginal of {expected.describe(group[i])} is not the sum of its cells"
+        ),
     )
     cell = counts.cells[first + np.where(is_marginal, 0, age_bin)]
-    failures.cells.add_each(
+    failures["cells_are_those_measured"].add_each(
         ~is_marginal & (count != cell),
-        lambda i: f"{name}: a cell of {_named(expected, group[i])} is not what was measured",
+        lambda i: f"{name}: a cell of {expected.describe(group[i])} is not what was measured",
     )
     _check_sign(name, group, count, expected, failures)
 
@@ -269,11 +266,11 @@ def _check_sign(
     group: np.ndarray,
     count: np.ndarray,
     expected: ExpectedRun,
-    failures: ReleaseFailures,
+    failures: Mapping[str, Failures],
 ) -> None:
     if not expected.allow_negative_counts:
-        failures.negative.add_each(
-            count < 0, lambda i: f"{name}: {_named(expected, group[i])} has a negative count"
+        failures["counts_are_not_negative"].add_each(
+            count < 0, lambda i: f"{name}: {expected.describe(group[i])} has a negative count"
         )
 
 
@@ -282,11 +279,11 @@ def _check_tables(
     table: np.ndarray,
     is_total: np.ndarray,
     counts: GroupCounts,
-    failures: ReleaseFailures,
+    failures: Mapping[str, Failures],
 ) -> None:
     """Totals are in T01001, other rows in the table that their group received."""
     due = np.where(is_total, 0, counts.table[np.maximum(group, 0)])
-    failures.keys.add_each(
+    failures["keys_are_complete"].add_each(
         (group >= 0) & (table != due), lambda _: f"{TIDY}: a row is in a table not its group's"
     )
 
@@ -298,7 +295,7 @@ def _check_noise(
     is_marginal: np.ndarray,
     expected: ExpectedRun,
     counts: GroupCounts,
-    failures: ReleaseFailures,
+    failures: Mapping[str, Failures],
 ) -> None:
     """Rows of known groups have the margin and variance of the counts that they are sums of."""
     rows = np.flatnonzero(group >= 0)
@@ -313,12 +310,8 @@ def _check_noise(
         (places[rows], names),
         counts,
         expected,
-        failures.margins,
+        failures["margins_are_those_of_the_noise"],
     )
-
-
-def _named(expected: ExpectedRun, group: int) -> str:
-    return expected.level_of(group).describe(group)
 
 
 def _age_bins(
@@ -348,10 +341,6 @@ def _joined(parts: list[Rows], kind: type[Rows]) -> Rows:
     return kind(*map(np.concatenate, columns))
 
 
-def _integers(batch: pa.RecordBatch, name: str) -> np.ndarray:
-    return batch.column(name).to_numpy()
-
-
 def text_batches(
     path: Path, columns: tuple[str, ...], expected: ExpectedRun, failures: Failures
 ) -> Iterator[pa.RecordBatch]:
@@ -360,42 +349,36 @@ def text_batches(
     """
     if not path.is_file():
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    with path.open("rb") as text:
-        header = text.readline().rstrip(b"\r\n")
-        is_stamped = header == f"# {NOT_PRIVATE}".encode()
-        if is_stamped:
-            header = text.readline().rstrip(b"\r\n")
-        if header != "|".join(columns).encode():
-            raise UnusableRunFile(f"{path.name} does not have its layout's columns")
-        has_rows = bool(text.read(1))
+    is_stamped, has_rows = head_of_text(path, columns)
     check_stamp(path, is_stamped, expected, failures)
     if not has_rows:
         return
     coded = pa.dictionary(pa.int32(), pa.string())
     types = dict.fromkeys(columns[:-1], coded) | {columns[-1]: pa.int64()}
-    with pyarrow.csv.open_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped), block_size=1 << 24),
-        parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=types, null_values=[], strings_can_be_null=False
-        ),
-    ) as reader:
+    with opened_text(path, types, is_stamped) as reader:
         yield from reader
 
 
-def _tidy_batches(
-    path: Path, expected: ExpectedRun, failures: ReleaseFailures
+def tidy_batches(
+    path: Path,
+    columns: Sequence[str],
+    coded: Sequence[str],
+    expected: ExpectedRun,
+    failures: Failures,
+    *,
+    optional: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
+    """The rows of a tidy file of the release, of which `coded` columns are dictionaries; failures
+    are those of files. Raises UnusableRunFile for a file without its columns, but `optional` ones.
+    """
     if not path.is_file():
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    refuse_missing_columns(path, [name for name in _TIDY_COLUMNS if name not in _MARGINS])
-    coded = ["region_id", "region_type", "iteration_code", "table", "sex", "measured_at"]
-    with pq.ParquetFile(path, read_dictionary=coded) as file:
+    refuse_missing_columns(path, [name for name in columns if name not in optional])
+    with pq.ParquetFile(path, read_dictionary=list(coded)) as file:
         stamp = (file.metadata.metadata or {}).get(b"spineflow", b"").decode()
-        check_stamp(path, stamp == NOT_PRIVATE, expected, failures.files)
-        columns = [name for name in _TIDY_COLUMNS if name in file.schema_arrow.names]
-        yield from file.iter_batches(batch_size=1 << 18, columns=columns)
+        check_stamp(path, stamp == NOT_PRIVATE, expected, failures)
+        present = [name for name in columns if name in file.schema_arrow.names]
+        yield from file.iter_batches(batch_size=1 << 18, columns=present)
 
 
 def check_stamp(path: Path, is_stamped: bool, expected: ExpectedRun, failures: Failures) -> None:

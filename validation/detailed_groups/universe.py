@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -117,12 +117,12 @@ class ExpectedRun:
     passes: Mapping[str, str]
     is_pure: bool
     stage_1_fraction: Fraction
-    zero_suppression_chance: Fraction | None
     allow_negative_counts: bool
-    donor_order: tuple[str, ...] | None
-    coterminous: Mapping[str, Mapping[str, int]]
-    counterparts: Mapping[str, str] | None
     is_private: bool
+    zero_suppression_chance: Fraction | None = None
+    donor_order: tuple[str, ...] | None = None
+    coterminous: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    counterparts: Mapping[str, str] | None = None
     compares_cells: bool = False
     confidence: Fraction = Fraction(95, 100)
 
@@ -131,9 +131,10 @@ class ExpectedRun:
         """Number of groups of all levels."""
         return sum(level.n for level in self.levels)
 
-    def level_of(self, group: int) -> ExpectedLevel:
-        """The level of a group, by its number."""
-        return next(level for level in self.levels if level.first <= group < level.rows.stop)
+    def describe(self, group: int) -> str:
+        """A group in words, by its number."""
+        own = next(level for level in self.levels if level.first <= group < level.rows.stop)
+        return own.describe(group)
 
 
 def expected_levels(

@@ -7,7 +7,7 @@ is a lower or an upper bound. Names of structural zeros are given with the cells
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from .run_files import (
     ExpectedUniverse,
     RunSpine,
     SpineLevel,
+    lengths_of_lists,
     read_batches,
     state_fips,
 )
@@ -32,16 +33,6 @@ STATE_TOTAL = "state_total_con"
 COLUMNS = ("geocode", "query_name", "sign", "value")
 _COMPARISONS = {"=": np.not_equal, ">=": np.less, "<=": np.greater}
 """When an answer breaks a constraint of each sign."""
-
-
-@dataclass(frozen=True)
-class ConstraintFailures:
-    """Failures of the four checks that one pass over the constraints makes."""
-
-    completeness: Failures = field(default_factory=Failures)
-    equalities: Failures = field(default_factory=Failures)
-    bounds: Failures = field(default_factory=Failures)
-    structural_zeros: Failures = field(default_factory=Failures)
 
 
 def constraint_margin(cells: Cells, name: str) -> Margin:
@@ -75,7 +66,7 @@ def check_constraints(
     spine: RunSpine,
     level: SpineLevel,
     estimates: LevelEstimates,
-    failures: ConstraintFailures,
+    failures: Mapping[str, Failures],
 ) -> None:
     """Check the estimates of a geolevel, or of a part of one, against its constraint files.
 
@@ -100,7 +91,7 @@ def check_constraints(
             if name in constrained:
                 constrained[name].check_rows(rows, failures)
             else:
-                failures.completeness.add(
+                failures["constraints_are_complete"].add(
                     f"constraint {name} is not expected at geolevel {level.name}", rows.num_rows
                 )
     for one in constrained.values():
@@ -112,9 +103,9 @@ def _refuse_cells(
     wrong: np.ndarray,
     level: SpineLevel,
     estimates: LevelEstimates,
-    failures: ConstraintFailures,
+    failures: Mapping[str, Failures],
 ) -> None:
-    failures.structural_zeros.add_each(
+    failures["structural_zeros_hold"].add_each(
         wrong,
         lambda i: (
             f"{level.describe(int(estimates.geounit[i]))} has a count in cell "
@@ -176,14 +167,14 @@ class _Constrained:
             self.answers = np.zeros((len(self.geocode), margin.n_rows), dtype=np.int64)
             np.add.at(self.answers, (geounit, margin.row_of_cell[estimates.cell]), estimates.count)
 
-    def check_rows(self, rows: pa.RecordBatch, failures: ConstraintFailures) -> None:
+    def check_rows(self, rows: pa.RecordBatch, failures: Mapping[str, Failures]) -> None:
         """Check rows that all have this constraint's name."""
         position = self._positions(rows.column("geocode"))
         sign = expected_sign(self.name)
-        failures.completeness.add_each(
+        failures["constraints_are_complete"].add_each(
             position < 0, lambda _: f"{self.name} at {self.where} has a geocode outside the spine"
         )
-        failures.completeness.add_each(
+        failures["constraints_are_complete"].add_each(
             pc.not_equal(rows.column("sign").cast(pa.string()), sign),
             lambda _: f"{self.name} at {self.where} has another sign than {sign}",
         )
@@ -192,17 +183,17 @@ class _Constrained:
         np.add.at(self.times_seen, position, 1)
         broken = _COMPARISONS[sign](self.answers[position], values).any(axis=1)
         if self.is_structural_zero:
-            kind = failures.structural_zeros
+            kind = failures["structural_zeros_hold"]
         else:
-            kind = failures.equalities if sign == "=" else failures.bounds
+            kind = failures["equality_constraints_hold"] if sign == "=" else failures["bounds_hold"]
         kind.add_each(
             broken,
             lambda i: f"{self.where} {self.geocode[int(position[i])]} breaks {self.name}",
         )
 
-    def check_times(self, failures: ConstraintFailures) -> None:
+    def check_times(self, failures: Mapping[str, Failures]) -> None:
         """After all rows: every geounit has the constraint once."""
-        failures.completeness.add_each(
+        failures["constraints_are_complete"].add_each(
             self.times_seen != 1,
             lambda i: (
                 f"{self.where} {self.geocode[i]} has constraint {self.name} "
@@ -213,13 +204,9 @@ class _Constrained:
 
 def values_of(rows: pa.RecordBatch, width: int, name: str) -> np.ndarray:
     """The value lists as an int64 array of shape `(n_rows, width)`."""
+    wrong_width = f"a value of constraint {name} does not have {width} entries"
+    other_kind = f"the values of constraint {name} are not lists of integers"
     column = rows.column("value")
-    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    is_list = any(is_kind(column.type) for is_kind in kinds)
-    if not is_list or not pa.types.is_integer(column.type.value_type):
-        raise UnusableRunFile(f"the values of constraint {name} are not lists of integers")
-    flat = column.flatten()
-    has_width = pc.equal(pc.list_value_length(column), width)
-    if flat.null_count or not pc.all(has_width, min_count=0).as_py():
-        raise UnusableRunFile(f"a value of constraint {name} does not have {width} entries")
-    return flat.to_numpy(zero_copy_only=False).astype(np.int64).reshape(-1, width)
+    if (lengths_of_lists(column, other_kind, wrong_width) != width).any():
+        raise UnusableRunFile(wrong_width)
+    return column.flatten().to_numpy(zero_copy_only=False).astype(np.int64).reshape(-1, width)

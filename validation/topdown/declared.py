@@ -179,17 +179,6 @@ def check_declared(
     )
 
 
-def released_counts(
-    stem: Path,
-    universe: DeclaredUniverse,
-    areas: pd.DataFrame,
-    is_private: bool,
-    failures: Failures,
-) -> sparse.csr_array:
-    """Counts `(n_areas, n_cells)` of the released rows; see `released_rows`."""
-    return released_rows(stem, universe, areas, is_private, failures).counts
-
-
 def released_rows(
     stem: Path,
     universe: DeclaredUniverse,
@@ -228,15 +217,6 @@ def _described_names(universe: DeclaredUniverse) -> list[str]:
     """What rows have beside codes of areas and labels."""
     told = None if universe.layout is None else universe.layout.described
     return [] if told is None else [DESCRIBED]
-
-
-def _summed_counts(
-    count: np.ndarray, area: np.ndarray, cell: np.ndarray, shape: tuple[int, int]
-) -> sparse.csr_array:
-    """Sums by area and cell of counts `(n,)`."""
-    counts = sparse.csr_array(sparse.coo_array((count, (area, cell)), shape=shape))
-    counts.sum_duplicates()
-    return counts
 
 
 def _differs(first: sparse.csr_array, second: sparse.csr_array) -> np.ndarray:
@@ -379,8 +359,8 @@ def _compare(
     area[spine.ancestors[-1]] = pd.Index(areas[GEOCODE]).get_indexer(
         spine.block_geocode.to_pylist()
     )
-    where = (area[of_last.geounit], of_last.cell)
-    released = _summed_counts(of_last.count, *where, counted.shape)
+    entries = of_last.count, (area[of_last.geounit], of_last.cell)
+    released = sparse.csr_array(sparse.coo_array(entries, shape=counted.shape))
     failures.add_each(
         _differs(released, counted),
         lambda i: f"the rows of area {areas[GEOCODE].iloc[i]} are not those of its estimates",

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile
 from .cells import spelled
 from .conservation import LevelEstimates
 from .privacy_loss import DPQUERY_SUFFIX
-from .run_files import ExpectedUniverse, SpineLevel, read_batches
+from .run_files import ExpectedUniverse, SpineLevel, lengths_of_lists, read_batches
 
 ROWS_PER_BATCH = 1 << 12
 
@@ -84,7 +83,14 @@ def _other_rows(
     """Whether measurements (n,) of one query have other rows than the keys `demanded` of their
     parents, parent * n_rows + row, say; these ascend."""
     row, value = part.column("row"), part.column("value")
-    lengths = [_lengths(column) for column in (row, value)]
+    lengths = [
+        lengths_of_lists(
+            column,
+            "the rows and values of measurements are no lists of integers",
+            "a row or value of a measurement is missing",
+        )
+        for column in (row, value)
+    ]
     rows = row.flatten().to_numpy()
     geounit = np.repeat(np.arange(len(parent)), lengths[0])
     keys = parent[geounit] * n_rows + rows
@@ -98,13 +104,3 @@ def _other_rows(
     falls = np.flatnonzero((np.diff(rows) <= 0) & (np.diff(geounit) == 0))
     wrong[geounit[falls]] = True
     return wrong
-
-
-def _lengths(numbers: pa.Array) -> np.ndarray:
-    """Number of integers of each list; raises UnusableRunFile for what are no integers."""
-    kind = numbers.type
-    if not pa.types.is_list(kind) or not pa.types.is_integer(kind.value_type):
-        raise UnusableRunFile("the rows and values of measurements are no lists of integers")
-    if numbers.flatten().null_count:
-        raise UnusableRunFile("a row or value of a measurement is missing")
-    return pc.list_value_length(numbers).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -52,9 +52,7 @@ class ReleasedRows:
     def counts(self) -> sparse.csr_array:
         """Counts `(n_areas, n_cells)`."""
         entries = self.count, (self.area, self.cell)
-        counts = sparse.csr_array(sparse.coo_array(entries, shape=self.shape))
-        counts.sum_duplicates()
-        return counts
+        return sparse.csr_array(sparse.coo_array(entries, shape=self.shape))
 
 
 def check_description(

@@ -8,48 +8,28 @@ estimates of some ten thousand blocks at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ..outcome import Failures
-from ..run_files import ROWS_PER_BATCH, UnusableRunFile, positions
+from ..run_files import ROWS_PER_BATCH, UnusableRunFile, head_of_text, opened_text, positions
 from .cells import Cells
 from .conservation import LevelEstimates
 from .layout import Layout, LayoutColumn
 from .run_files import RunSpine, SpineLevel
 from .spine_parts import BLOCKS_PER_PART
-
-NOT_PRIVATE = "NOT PRIVATE"
+from .stretches import NOT_PRIVATE, Microdata
+from .table_rows import pairs_of_rows
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
 """The estimates of a part of the geolevel Block."""
 
 
-@dataclass(frozen=True)
-class ReleaseFile:
-    """One universe's microdata in its two formats, and whether they must carry the stamp."""
-
-    parquet: Path
-    csv: Path
-    is_private: bool
-
-    @classmethod
-    def of(cls, directory: Path, universe: str, is_private: bool) -> ReleaseFile:
-        """The files of a universe in a release directory."""
-        stem = directory / f"mdf_{universe}"
-        return cls(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), is_private)
-
-
 def check_microdata(
-    release: ReleaseFile,
-    layout: Layout,
-    cells: Cells,
+    files: Microdata,
     spine: RunSpine,
     estimates_of: EstimatesOf,
     failures: Failures,
@@ -68,7 +48,7 @@ def check_microdata(
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    n_facilities = None
+    layout, cells, n_facilities = files.layout, files.cells, None
     if layout.further:
         if facilities is None:
             raise UnusableRunFile("the number of facilities of each block is not known")
@@ -77,12 +57,11 @@ def check_microdata(
     if untold:
         raise UnusableRunFile(f"no column of {cells.universe} tells {min(untold)} of its schema")
     expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
-    place = sorted((c for c in layout.columns if c.digits), key=lambda c: c.digits or (0, 0))
     n_rows = 0
-    for batch in _agreeing_batches(release, layout.names, failures):
+    for batch in _agreeing_batches(files, failures):
         cell, is_own = _cells_of_rows(batch, layout, cells, n_rows, failures)
         n_rows += batch.num_rows
-        for rows, block in expected.placed(_geocodes(batch, place)):
+        for rows, block in expected.placed(_geocodes(batch, files.place)):
             failures.add_each(block < 0, lambda _: f"a row of {cells.universe} is {_MISPLACED}")
             valid = is_own[rows] & (block >= 0)
             expected.subtract(block[valid] * cells.n + cell[rows[valid]])
@@ -270,78 +249,49 @@ def _geocodes(batch: pa.RecordBatch, place: Sequence[LayoutColumn]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _agreeing_batches(
-    release: ReleaseFile, columns: Sequence[str], failures: Failures
-) -> Iterator[pa.RecordBatch]:
-    """Batches of the Parquet file, compared on the way with the same rows of the text."""
-    for path in (release.parquet, release.csv):
+def _agreeing_batches(files: Microdata, failures: Failures) -> Iterator[pa.RecordBatch]:
+    """Rows of the Parquet file, compared on the way with those of the text."""
+    for path in (files.parquet, files.text):
         if not path.is_file():
             raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    with pq.ParquetFile(release.parquet) as parquet:
-        arrow_schema = parquet.schema_arrow.remove_metadata()
+    with pq.ParquetFile(files.parquet) as parquet:
+        types = parquet.schema_arrow.remove_metadata()
         stamp = (parquet.metadata.metadata or {}).get(b"spineflow", b"").decode()
-        if arrow_schema.names != list(columns):
-            raise UnusableRunFile(f"{release.parquet.name} does not have its layout's columns")
-        with release.csv.open("rb") as text:
-            header = text.readline().rstrip(b"\r\n")
-            is_stamped = header == f"# {NOT_PRIVATE}".encode()
-            if is_stamped:
-                header = text.readline().rstrip(b"\r\n")
-        if header != "|".join(columns).encode():
-            raise UnusableRunFile(f"{release.csv.name} does not have its layout's columns")
-        for path, stamped in (
-            (release.parquet, stamp == NOT_PRIVATE),
-            (release.csv, is_stamped),
-        ):
-            if stamped == release.is_private:
+        if types.names != files.layout.names:
+            raise UnusableRunFile(f"{files.parquet.name} does not have its layout's columns")
+        is_stamped, _ = head_of_text(files.text, types.names)
+        for path, stamped in ((files.parquet, stamp == NOT_PRIVATE), (files.text, is_stamped)):
+            if stamped == files.is_private:
                 due = "without" if stamped else "with"
                 failures.add(f"{path.name} should be {due} the stamp {NOT_PRIVATE}")
-        text_batches = pyarrow.csv.open_csv(
-            release.csv,
-            read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped), block_size=1 << 24),
-            parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=arrow_schema, null_values=[], strings_can_be_null=False
-            ),
-        )
-        parquet_batches = parquet.iter_batches(batch_size=ROWS_PER_BATCH)
-        with text_batches:
-            yield from _compared(parquet_batches, text_batches, release, failures)
+        batches = parquet.iter_batches(batch_size=ROWS_PER_BATCH)
+        with opened_text(files.text, types, is_stamped) as text:
+            yield from _compared(batches, text, files, failures)
 
 
 def _compared(
     left: Iterator[pa.RecordBatch],
     right: Iterator[pa.RecordBatch],
-    release: ReleaseFile,
+    files: Microdata,
     failures: Failures,
 ) -> Iterator[pa.RecordBatch]:
-    """All batches of `left`, after comparing their rows with those of `right`."""
-    right = (batch for batch in right if batch.num_rows)
-    waiting: pa.RecordBatch | None = None
+    """All rows of `left`, after comparing them with those of `right`."""
     n_compared = 0
-    names = f"{release.parquet.name} and {release.csv.name}"
-    for batch in left:
-        n_done = 0
-        while n_done < batch.num_rows:
-            if waiting is None:
-                waiting = next(right, None)
-            if waiting is None:
-                break
-            n = min(batch.num_rows - n_done, waiting.num_rows)
-            pair = batch.slice(n_done, n), waiting.slice(0, n)
-            for name in batch.schema.names:
-                one, other = (part.column(name) for part in pair)
-                if not one.equals(other):
+    names = f"{files.parquet.name} and {files.text.name}"
+    for one, other in pairs_of_rows(left, right):
+        if one is None:
+            failures.add(f"{files.text.name} has too many rows")
+            return
+        if other is None:
+            failures.add(f"{files.text.name} has too few rows", count=one.num_rows)
+        else:
+            for name in one.schema.names:
+                values, of_text = one.column(name), other.column(name)
+                if not values.equals(of_text):
                     differ = f"{names} differ in {name}"
-                    _refuse_rows(pc.not_equal(one, other), differ, n_compared, failures)
-            n_done += n
-            n_compared += n
-            waiting = waiting.slice(n) if n < waiting.num_rows else None
-        if n_done < batch.num_rows:
-            failures.add(f"{release.csv.name} has too few rows", count=batch.num_rows - n_done)
-        yield batch
-    if waiting is not None or next(right, None) is not None:
-        failures.add(f"{release.csv.name} has too many rows")
+                    _refuse_rows(pc.not_equal(values, of_text), differ, n_compared, failures)
+            n_compared += one.num_rows
+        yield one
 
 
 def _refuse_rows(wrong: pa.Array, differ: str, first: int, failures: Failures) -> None:

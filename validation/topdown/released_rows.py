@@ -44,10 +44,7 @@ def see_stretch(
     cells, layout = expected.cells, expected.layout
     if layout is None or (layout.further and facilities is None):
         raise NotSeenRight("layout or facilities")
-    stem = release_directory / f"mdf_{cells.universe}"
-    files = Microdata(
-        stem.with_suffix(".parquet"), stem.with_suffix(".csv"), layout, cells, is_private
-    )
+    files = Microdata.of(release_directory, layout, cells, is_private)
     see_ends(files)
     file = run_directory / "spine" / cells.universe / "blocks.parquet"
     number = _as_numbers(read_table(file, ["block_geocode"])["block_geocode"])

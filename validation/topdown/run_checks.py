@@ -24,13 +24,12 @@ from .conservation import (
     read_estimates,
 )
 from .constraints import (
-    ConstraintFailures,
     check_constraints,
     facilities_by_block,
 )
 from .demanded import check_demanded
 from .measured_noise import check_measured_noise
-from .microdata import ReleaseFile, check_microdata
+from .microdata import check_microdata
 from .path_losses import LossesOnPaths, losses_of_part
 from .privacy_loss import CodedSums, check_measurements, check_shares
 from .released_rows import are_all_rows, see_stretch
@@ -49,7 +48,7 @@ from .spine_parts import (
     spine_parts,
 )
 from .spine_structure import check_spine
-from .stretches import NotSeenRight
+from .stretches import Microdata, NotSeenRight
 
 CHECKS: Mapping[str, str] = {
     "spine_is_a_tree": "both spine files describe one tree of all blocks",
@@ -317,12 +316,6 @@ def _check_level(
 ) -> tuple[LevelEstimates, CodedSums]:
     """Check the files of a geolevel, or of a part of one; its estimates and its privacy losses."""
     universe, n_cells = expected.cells.universe, expected.cells.n
-    constraint_failures = ConstraintFailures(
-        completeness=failures["constraints_are_complete"],
-        equalities=failures["equality_constraints_hold"],
-        bounds=failures["bounds_hold"],
-        structural_zeros=failures["structural_zeros_hold"],
-    )
     completeness = failures["measurements_are_complete"]
     loss_failures = failures["measured_loss_is_the_budget"]
     estimates, loss = no_estimates(n_cells), CodedSums.zeros(level.n)
@@ -331,8 +324,8 @@ def _check_level(
             run_directory, universe, level, n_cells, failures["estimates_are_counts"]
         )
     if expected.constraints is not None:
-        with unusable_files_fail(constraint_failures.completeness):
-            check_constraints(run_directory, expected, spine, level, estimates, constraint_failures)
+        with unusable_files_fail(failures["constraints_are_complete"]):
+            check_constraints(run_directory, expected, spine, level, estimates, failures)
     with unusable_files_fail(completeness, loss_failures):
         loss = check_measurements(run_directory, expected, level, completeness, loss_failures)
     with unusable_files_fail(failures["noise_is_what_its_loss_pays_for"]):
@@ -377,9 +370,7 @@ def _check_microdata(run: CheckedRun, universe: str, failures: Failures) -> None
     if promise.layout is None:
         raise UnusableRunFile(f"the layout of the microdata of {universe} is not known")
     check_microdata(
-        ReleaseFile.of(run.release, universe, run.is_private),
-        promise.layout,
-        cells,
+        Microdata.of(run.release, promise.layout, cells, run.is_private),
         run.spine(universe),
         estimates_of,
         failures,

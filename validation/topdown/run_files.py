@@ -200,6 +200,19 @@ def read_batches(
                 yield batch
 
 
+def lengths_of_lists(numbers: pa.Array, other_kind: str, missing: str) -> np.ndarray:
+    """Number of integers of each list, shape `(n,)`; raises UnusableRunFile, in these words, for
+    what are no lists of integers and for an integer that is missing.
+    """
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    is_list = any(is_kind(numbers.type) for is_kind in kinds)
+    if not is_list or not pa.types.is_integer(numbers.type.value_type):
+        raise UnusableRunFile(other_kind)
+    if numbers.flatten().null_count:
+        raise UnusableRunFile(missing)
+    return pc.list_value_length(numbers).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
 def count_unknown(folder: Path, level: SpineLevel) -> int:
     """Rows of all Parquet files of a folder whose geocode is none of the geolevel's."""
     n_unknown = 0

@@ -46,6 +46,13 @@ class Microdata:
     cells: Cells
     is_private: bool
 
+    @classmethod
+    def of(cls, directory: Path, layout: Layout, cells: Cells, is_private: bool) -> Microdata:
+        """The files of a universe in a release directory."""
+        stem = directory / f"mdf_{cells.universe}"
+        parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
+        return cls(parquet, text, layout, cells, is_private)
+
     @cached_property
     def place(self) -> list[LayoutColumn]:
         """The columns with characters of the geocode, in their order there."""

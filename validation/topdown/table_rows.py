@@ -107,7 +107,9 @@ def have_same_rows(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatc
 def pairs_of_rows(
     left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]:
-    """Batches of as many rows from both sides, None for the side that has ended before."""
+    """Batches of as many rows from both sides, None for the side that has ended before: for every
+    batch of the left, or once for the right.
+    """
     waiting: pa.RecordBatch | None = None
     right = (batch for batch in right if batch.num_rows)
     for batch in left:
@@ -116,7 +118,7 @@ def pairs_of_rows(
                 waiting = next(right, None)
             if waiting is None:
                 yield batch, None
-                return
+                break
             n = min(batch.num_rows, waiting.num_rows)
             yield batch.slice(0, n), waiting.slice(0, n)
             batch = batch.slice(n)

@@ -27,6 +27,8 @@ from ..release.tables import TABLE_NAMES
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
 from ..workload.iterations import N_CELLS
+from ..workload.mapping import IterationUniverse
+from ..workload.regions import RegionDomain
 from ..workload.tabulations import NOT_MEASURED, HouseholdTabulation
 
 
@@ -149,10 +151,9 @@ def _household_errors(
             counts = read_counts(counts_file(run, region_type, level), 0, len(regions))
             total_only = np.zeros(len(universe), dtype=bool)
             truth = ShardGroups(0, len(regions), total_only, counts)
-            region = code_positions(groups, "region_id", regions.ids.tolist())
-            iteration = code_positions(groups, "iteration_code", universe.codes.tolist())
-            position = region * len(universe) + iteration
-            for row in table_errors(groups, position, truth, tabulation):
+            for row in table_errors(
+                groups, _positions(groups, regions, universe), truth, tabulation
+            ):
                 yield {
                     "tabulation": tabulation.name,
                     "region_type": region_type,
@@ -169,11 +170,16 @@ def _errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[dic
         if not len(regions):
             continue
         truth = read_counts(counts_file(run, item.region_type, item.level), 0, len(regions))
-        region = code_positions(groups, "region_id", regions.ids.tolist())
-        iteration = code_positions(groups, "iteration_code", universe.codes.tolist())
-        position = region * len(universe) + iteration
+        position = _positions(groups, regions, universe)
         for row in level_errors(groups, position, universe.total_only, truth):
             yield {"region_type": item.region_type, "level": item.level, **row}
+
+
+def _positions(groups: pa.Table, regions: RegionDomain, universe: IterationUniverse) -> np.ndarray:
+    """Of each group among a level's regions and iterations, region by region."""
+    region = code_positions(groups, "region_id", regions.ids.tolist())
+    iteration = code_positions(groups, "iteration_code", universe.codes.tolist())
+    return region * len(universe) + iteration
 
 
 def _mean(values: np.ndarray) -> float | None:

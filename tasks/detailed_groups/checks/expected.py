@@ -1,10 +1,9 @@
-"""What a detailed-groups run promises, in the words of the independent checks."""
+"""What runs of detailed groups and households promise, in the words of the independent checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from ....validation.detailed_groups.universe import (
@@ -16,18 +15,17 @@ from ....validation.detailed_groups.universe import (
     identical_regions,
     region_of_blocks,
 )
-from ...census.invariants import read_geography, read_invariants
+from ...census.invariants import inhabitable, read_geography, read_invariants
 from ...runs.directory import RunDirectory
+from ..ingest.household_ingest import run_parameters as household_parameters
 from ..ingest.ingest import run_parameters, run_specification
 from ..paths import geography_file, invariants_file
-from ..postprocess.run import is_inhabitable
-from ..settings import DetailedGroupsSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.mapping import alone_counterparts
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import (
-    PR,
-    PUERTO_RICO,
     REGION_TYPES,
+    is_in_pass,
     region_types,
 )
 from ..workload.specification import Specification
@@ -85,20 +83,14 @@ def levels_to_be_measured(
     )
 
 
-def is_in_pass(geography: pd.DataFrame, region_pass: str) -> np.ndarray:
-    """Mask of the blocks of a pass, shape (n_blocks,)."""
-    is_pr = (geography["TABBLKST"] == PUERTO_RICO).to_numpy()
-    return is_pr if region_pass == PR else ~is_pr
-
-
 def _coterminous(
     run: RunDirectory, settings: DetailedGroupsSettings, passes: Sequence[str]
 ) -> dict[str, dict[str, int]]:
     """The set of every coterminous region, numbered across passes."""
     geography = read_geography(geography_file(run))
-    inhabitable = None
+    used = None
     if settings.mechanism.units_are_invariant:
-        inhabitable = is_inhabitable(read_invariants(invariants_file(run)))
+        used = inhabitable(read_invariants(invariants_file(run)))
     sets: dict[str, dict[str, int]] = {}
     first = 0
     for region_pass in passes:
@@ -107,8 +99,31 @@ def _coterminous(
             kind.name: region_of_blocks(kind.name, geography[here])
             for kind in region_types(region_pass)
         }
-        found = identical_regions(regions, None if inhabitable is None else inhabitable[here])
+        found = identical_regions(regions, None if used is None else used[here])
         for kind, known in found.items():
             sets[kind] = {region: first + number for region, number in known.items()}
         first += len({number for known in found.values() for number in known.values()})
     return sets
+
+
+def expected_runs(
+    run: RunDirectory, settings: DetailedHouseholdsSettings
+) -> Mapping[str, ExpectedRun]:
+    """The promise of a run's settings, specification and geography, by name of a tabulation."""
+    parameters, specification = household_parameters(run, settings), run_specification(run)
+    geography = read_geography(geography_file(run))
+    blocks = {name: geography[is_in_pass(geography, name)] for name in parameters.passes}
+    return {
+        name: ExpectedRun(
+            levels=levels_to_be_measured(
+                own, specification, blocks, infinite=settings.privacy.infinite
+            ),
+            passes={kind.name: kind.region_pass for kind in REGION_TYPES.values()},
+            is_pure=own.is_pure,
+            stage_1_fraction=own.stage_1_fraction,
+            allow_negative_counts=own.allow_negative_counts,
+            is_private=settings.is_private,
+            confidence=settings.mechanism.coverage,
+        )
+        for name, own in parameters.of.items()
+    }

@@ -171,11 +171,6 @@ class PersonTally:
         self._combinations.append(distinct)
         self._n_combinations += len(distinct)
 
-    @property
-    def n_persons(self) -> int:
-        """Persons so far; confidential."""
-        return sum(len(block) for block, *_ in self._persons)
-
     def finish(self) -> tuple[CountedPersons, Identity]:
         """Sum what was added; the tally is empty afterwards."""
         block, combination, cell, age, cenrace = (

@@ -89,8 +89,8 @@ def write_noisy_totals(
     noise: StageNoise,
     draw: Callable[[], np.ndarray],
     *,
-    is_private: bool = True,
-    recording: Recording | None = None,
+    is_private: bool,
+    recording: Recording | None,
 ) -> Path:
     """Write the noisy totals that `draw` gives; if the file stands, it is kept, nothing drawn.
 
@@ -117,48 +117,11 @@ def write_noisy_tables(
     noise: LevelNoise,
     draw: Callable[[], MeasuredCounts],
     *,
-    is_private: bool = True,
-    recording: Recording | None = None,
+    is_private: bool,
+    recording: Recording | None,
 ) -> Path:
-    """Write the counts that `draw` gives; if the file stands, it is kept, nothing drawn.
-
-    `recording` sees to it that the file is recorded before others can read it.
-    """
-
-    def table() -> pa.Table:
-        measured = draw()
-        n_groups = measured.table.size
-        is_total_only = names.total_only[names.iteration]
-        variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
-        values = pa.ListArray.from_arrays(
-            pa.array(measured.offsets, pa.int32()), pa.array(measured.values), type=_COUNTS
-        )
-        columns = [
-            _texts(np.zeros(n_groups, dtype=np.int32), [names.region_type]),
-            _texts(names.region, names.region_ids),
-            _texts(names.iteration, names.iteration_codes),
-            pa.array(measured.table),
-            pa.array(is_total_only),
-            values,
-            pa.array(variance),
-            _texts(is_total_only.astype(np.int32), [noise.stage_2.plb, noise.total_only.plb]),
-        ]
-        return pa.table(columns, schema=_MEASURED_SCHEMA)
-
-    return _publish(path, table, is_private, recording)
-
-
-def write_known_tables(
-    path: Path,
-    names: GroupNames,
-    noise: StageNoise,
-    draw: Callable[[], MeasuredCounts],
-    *,
-    is_private: bool = True,
-    recording: Recording | None = None,
-) -> Path:
-    """Write the counts that `draw` gives of groups whose tables were known before; the others, of
-    the table `NOT_MEASURED`, have no row. If the file stands, it is kept, nothing drawn.
+    """Write the counts that `draw` gives; if the file stands, it is kept, nothing drawn. Groups of
+    the table `NOT_MEASURED`, of which tables of households have some, have no row.
 
     `recording` sees to it that the file is recorded before others can read it.
     """
@@ -166,21 +129,23 @@ def write_known_tables(
     def table() -> pa.Table:
         measured = draw()
         rows = np.flatnonzero(measured.table != NOT_MEASURED)
+        iteration = names.iteration[rows]
+        is_total_only = names.total_only[iteration]
         # Groups between them have no counts, so that those of the rows follow each other.
         offsets = np.append(measured.offsets[rows], measured.offsets[-1])
         values = pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), pa.array(measured.values), type=_COUNTS
         )
-        alike = np.zeros(rows.size, dtype=np.int32)
+        variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
         columns = [
-            _texts(alike, [names.region_type]),
+            _texts(np.zeros(rows.size, dtype=np.int32), [names.region_type]),
             _texts(names.region[rows], names.region_ids),
-            _texts(names.iteration[rows], names.iteration_codes),
+            _texts(iteration, names.iteration_codes),
             pa.array(measured.table[rows]),
-            pa.array(alike > 0),
+            pa.array(is_total_only),
             values,
-            pa.array(np.full(rows.size, noise.variance)),
-            _texts(alike, [noise.plb]),
+            pa.array(variance),
+            _texts(is_total_only.astype(np.int32), [noise.stage_2.plb, noise.total_only.plb]),
         ]
         return pa.table(columns, schema=_MEASURED_SCHEMA)
 

@@ -11,7 +11,6 @@ from ...products.levels import MeasuredLevel
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
-from ..ingest.counts import read_counts
 from ..ingest.group_totals import chosen_tables, run_totals
 from ..ingest.household_ingest import run_parameters
 from ..ingest.ingest import run_regions, run_specification, run_universe
@@ -30,8 +29,9 @@ from ..workload.exact_loss import curve_of_change
 from ..workload.households import HouseholdParameters, tabulation_plan
 from ..workload.mapping import exact_stability, stability
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
-from .files import GroupNames, write_known_tables
-from .stages import ShardGroups, StageNoise, measure_known_tables
+from .files import write_noisy_tables
+from .measure import named_groups
+from .stages import LevelNoise, StageNoise, measure_known_tables
 
 
 def measurement_files(run: RunDirectory, parameters: HouseholdParameters) -> list[Path]:
@@ -133,28 +133,20 @@ def measure_once(
     parameters = run_parameters(run, settings)
     noise = noise_of(run, settings, parameters, name, shard.region_type, shard.level)
     table = tables_of(run, parameters, name, shard)
-    universe = run_universe(run, shard.region_type, shard.level)
-    ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
-    counted = counts_file(run, shard.region_type, shard.level)
-    groups = ShardGroups(
-        shard.start,
-        shard.stop - shard.start,
-        np.zeros(len(universe), dtype=bool),
-        read_counts(counted, shard.start, shard.stop),
-    )
+    names, groups = named_groups(run, shard, by_total_only=False)
     tabulation = HOUSEHOLD_TABULATIONS[name]
     with single_draw(
         run,
         settings,
         path,
         tabulation.what,
-        truth=[counted],
+        truth=[counts_file(run, shard.region_type, shard.level)],
         seeds=(shard.region_type, str(shard.level), shard.name, name),
     ) as drawing:
-        return write_known_tables(
+        return write_noisy_tables(
             path,
-            GroupNames(shard.region_type, ids, universe.codes, groups.total_only),
-            noise,
+            names,
+            LevelNoise(noise, noise, noise),
             lambda: measure_known_tables(
                 groups, table, tabulation.tabulation, noise, drawing.noise
             ),

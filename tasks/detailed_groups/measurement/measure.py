@@ -47,7 +47,7 @@ def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     path = stage_1_file(run, shard)
     parameters = run_parameters(run, settings)
     noise = noise_of(run, settings, parameters, shard.region_type, shard.level).stage_1
-    names, groups = _names(run, shard), _groups(run, shard)
+    names, groups = named_groups(run, shard)
     truth = [counts_file(run, shard.region_type, shard.level)]
     with single_draw(
         run, settings, path, CHARGED_AS, truth=truth, seeds=_seeds(shard, "stage 1")
@@ -72,7 +72,7 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     parameters = run_parameters(run, settings)
     noise = noise_of(run, settings, parameters, shard.region_type, shard.level)
     thresholds = parameters.thresholds[shard.region_type, shard.level]
-    names, groups = _names(run, shard), _groups(run, shard)
+    names, groups = named_groups(run, shard)
     chosen = stage_1_file(run, shard)
     reads = [chosen] if has_stage_1(run, shard) else []
     totals = read_totals(chosen) if reads else np.zeros(0, dtype=np.int64)
@@ -95,13 +95,17 @@ def _seeds(shard: Shard, stage: str) -> tuple[str, ...]:
     return shard.region_type, str(shard.level), shard.name, stage
 
 
-def _names(run: RunDirectory, shard: Shard) -> GroupNames:
+def named_groups(
+    run: RunDirectory, shard: Shard, *, by_total_only: bool = True
+) -> tuple[GroupNames, ShardGroups]:
+    """The groups of a shard, their names and, in confidence, their counts; none of them is measured
+    by a total only unless `by_total_only`.
+    """
     universe = run_universe(run, shard.region_type, shard.level)
-    region_ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
-    return GroupNames(shard.region_type, region_ids, universe.codes, universe.total_only)
-
-
-def _groups(run: RunDirectory, shard: Shard) -> ShardGroups:
+    total_only = universe.total_only & by_total_only
+    ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
     counts = read_counts(counts_file(run, shard.region_type, shard.level), shard.start, shard.stop)
-    universe = run_universe(run, shard.region_type, shard.level)
-    return ShardGroups(shard.start, shard.stop - shard.start, universe.total_only, counts)
+    return (
+        GroupNames(shard.region_type, ids, universe.codes, total_only),
+        ShardGroups(shard.start, shard.stop - shard.start, total_only, counts),
+    )

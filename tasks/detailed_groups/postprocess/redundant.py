@@ -14,9 +14,7 @@ from ..ingest.ingest import run_parameters
 from ..paths import geography_file, invariants_file
 from ..settings import DetailedGroupsSettings
 from ..workload.mechanism import MechanismParameters
-from ..workload.regions import PUERTO_RICO, US
-from .coterminous import coterminous_sets
-from .run import blocks_in_regions, is_inhabitable
+from .run import regions_of_pass
 
 
 def redundant_spending(
@@ -37,13 +35,10 @@ def redundant_spending(
         invariants: their housing units and facilities, row by row, where these are declared
             invariant.
     """
-    inhabitable = None if invariants is None else is_inhabitable(invariants)
     symbol = "epsilon" if parameters.is_pure else "rho"
     sentences = []
     for region_pass in parameters.passes:
-        here = ((blocks["TABBLKST"] != PUERTO_RICO) == (region_pass == US)).to_numpy()
-        regions = blocks_in_regions(blocks[here], region_pass)
-        sets = coterminous_sets(regions, None if inhabitable is None else inhabitable[here])
+        regions, sets = regions_of_pass(blocks, invariants, region_pass)
         order = [name for name in settings.mechanism.summary_levels if name in regions]
         budgets = {
             (item.region_type, item.level): item.budget

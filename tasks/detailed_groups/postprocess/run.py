@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ...census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
+from ...census.invariants import inhabitable, read_geography, read_invariants
 from ...noise.distributions import IntegerDistribution
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
@@ -19,8 +19,7 @@ from ..settings import DetailedGroupsSettings
 from ..workload.mapping import alone_counterparts
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import (
-    PUERTO_RICO,
-    US,
+    is_in_pass,
     region_ids,
     region_types,
 )
@@ -86,27 +85,25 @@ def coterminous_of(
     run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str
 ) -> CoterminousSets:
     """The coterminous regions of a pass, from the geography and declared invariants of a run."""
-    blocks = read_geography(geography_file(run))
-    is_in_pass = (blocks["TABBLKST"] != PUERTO_RICO) == (region_pass == US)
-    regions = blocks_in_regions(blocks[is_in_pass], region_pass)
-    inhabitable = None
-    if settings.mechanism.units_are_invariant:
-        inhabitable = is_inhabitable(read_invariants(invariants_file(run)))[is_in_pass.to_numpy()]
-    return coterminous_sets(regions, inhabitable)
+    declared = settings.mechanism.units_are_invariant
+    invariants = read_invariants(invariants_file(run)) if declared else None
+    return regions_of_pass(read_geography(geography_file(run)), invariants, region_pass)[1]
 
 
-def blocks_in_regions(blocks: pd.DataFrame, region_pass: str) -> dict[str, np.ndarray]:
-    """The region of every block, None where it has none, by region type of a pass."""
-    return {
-        kind.name: region_ids(kind.name, blocks).to_numpy(dtype=object)
+def regions_of_pass(
+    blocks: pd.DataFrame, invariants: pd.DataFrame | None, region_pass: str
+) -> tuple[dict[str, np.ndarray], CoterminousSets]:
+    """The region of every block of a pass by region type, None where it has none, and which regions
+    are coterminous; `invariants` are those of all blocks, where they are declared.
+    """
+    here = is_in_pass(blocks, region_pass)
+    regions = {
+        kind.name: region_ids(kind.name, blocks[here]).to_numpy(dtype=object)
         for kind in region_types(region_pass)
     }
-
-
-def is_inhabitable(invariants: pd.DataFrame) -> np.ndarray:
-    """Mask of the blocks that have a housing unit or a facility by declaration."""
-    columns = ["housing_units", *FACILITY_COLUMNS]
-    return (invariants[columns] > 0).any(axis=1).to_numpy()
+    return regions, coterminous_sets(
+        regions, None if invariants is None else inhabitable(invariants[here])
+    )
 
 
 def postprocess(

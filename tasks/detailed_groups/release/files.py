@@ -19,9 +19,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, replacing
+from ...runs.stamps import stamp
+from ..ingest.ingest import run_specification
+from ..ingest.region_names import read_run_names
 from ..postprocess.groups import released
-from .count_margins import CountNoise
+from ..postprocess.run import groups_to_release
+from ..settings import DetailedGroupsSettings
+from .count_margins import CountNoise, count_noise_of
 from .tables import (
     TIDY,
     GroupNames,
@@ -55,19 +61,17 @@ def write_release(
         names: names of the iterations of all groups, and of regions.
         noise: noise of the counts of every level.
     """
-    metadata = {} if is_private else {STAMP_KEY: NOT_PRIVATE}
-    stamp = b"" if is_private else f"# {NOT_PRIVATE}\n".encode()
+    schema = TIDY.with_metadata(stamp(is_private=is_private))
+    first = b"" if is_private else f"# {NOT_PRIVATE}\n".encode()
     with ExitStack() as whole:
         paths = [whole.enter_context(replacing(folder / name)) for name in (T1, T2, TIDY_FILE)]
         with (
             paths[0].open("wb") as t1,
             paths[1].open("wb") as t2,
-            pq.ParquetWriter(
-                paths[2], TIDY.with_metadata(metadata), compression="zstd", compression_level=1
-            ) as tidy,
+            pq.ParquetWriter(paths[2], schema, compression="zstd", compression_level=1) as tidy,
         ):
-            t1.write(stamp + "|".join(T1_COLUMNS).encode() + b"\n")
-            t2.write(stamp + "|".join(T2_COLUMNS).encode() + b"\n")
+            t1.write(first + "|".join(T1_COLUMNS).encode() + b"\n")
+            t2.write(first + "|".join(T2_COLUMNS).encode() + b"\n")
             for part in parts:
                 for groups in slices(released(part)):
                     rows = count_rows(groups)
@@ -86,3 +90,24 @@ def append_rows(file: BinaryIO, rows: pa.Table) -> None:
     """Append rows of text, without a header."""
     if rows.num_rows:
         pa.csv.write_csv(rows, file, _TEXT)
+
+
+def names_of(run: RunDirectory) -> GroupNames:
+    """Names of the iterations, and of the regions that the input names."""
+    iterations = run_specification(run).iterations
+    return GroupNames(
+        iteration_name={code: item.name for code, item in iterations.items()},
+        iteration_level={code: item.level for code, item in iterations.items()},
+        region_name=read_run_names(run),
+    )
+
+
+def write_run_release(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """Write the release's files where they are checked before they are released."""
+    write_release(
+        run.unchecked_release,
+        groups_to_release(run, settings),
+        names_of(run),
+        count_noise_of(run, settings),
+        is_private=settings.is_private,
+    )

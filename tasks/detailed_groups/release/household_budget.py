@@ -39,11 +39,6 @@ class HouseholdFigures:
     margin: int
     margins_of_totals: tuple[int, ...]
 
-    @property
-    def label(self) -> str:
-        """The level in words."""
-        return f"{self.tabulation.name.upper()} {self.region_type}, level {self.level}"
-
 
 def household_figures(
     parameters: HouseholdParameters,

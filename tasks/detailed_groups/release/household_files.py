@@ -1,34 +1,57 @@
 """The files of a release of households: t3.csv and t4.csv in the production layout, and one tidy
 Parquet file.
 
-Layout, order, memory and stamp are those of the files of persons.
+Layout, order, memory and stamp are those of the files of persons. The rows are those of tables
+T03001 to T03004 and T04001, T04002; a group's table shows some categories: those that were
+measured, and sums of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.files import NOT_PRIVATE, replacing
+from ...runs.stamps import stamp
+from ...tables.columns import coded_texts
 from ..ingest.household_ingest import run_parameters
 from ..measurement.households import noise_of
 from ..paths import HOUSEHOLDS
-from ..postprocess.groups import MEASURED, read_groups
+from ..postprocess.groups import CODE, MEASURED, counts_of, read_groups
 from ..postprocess.run import distribution_of
 from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
 from ..workload.regions import REGION_TYPES
 from ..workload.tabulations import HouseholdTabulation
 from .count_margins import CountNoise
-from .files import append_rows, slices
-from .household_tables import TIDY, category_rows, data_cell, text_rows, tidy_rows
-from .run import names_of
+from .files import append_rows, names_of, slices
+from .tables import NAMED, GroupNames, count_columns, of_group
 
 TIDY_FILE = "detailed_households.parquet"
+
+
+TIDY = pa.schema(
+    [
+        *NAMED,
+        ("table", CODE),
+        ("category_code", pa.int8()),
+        ("category", CODE),
+        ("count", pa.int64()),
+        ("variance", pa.float64()),
+        ("margin", pa.int32()),
+        ("margin_if_cut", pa.int32()),
+    ]
+)
+"""Columns of the tidy file: `category_code` is that of the text files, `variance` that of the noise
+in the count, `margin` the smallest number that the noise stays within with the probability that was
+asked for, and `margin_if_cut` one that holds whatever counts below 0 became 0 before they were
+added."""
 
 
 def text_file(tabulation: HouseholdTabulation) -> str:
@@ -71,8 +94,8 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
     """Write the release's files where they are checked before they are released."""
     parameters, names, folder = run_parameters(run, settings), names_of(run), run.unchecked_release
     is_private = settings.is_private
-    schema = TIDY.with_metadata({} if is_private else {STAMP_KEY: NOT_PRIVATE})
-    stamp = b"" if is_private else f"# {NOT_PRIVATE}\n".encode()
+    schema = TIDY.with_metadata(stamp(is_private=is_private))
+    first = b"" if is_private else f"# {NOT_PRIVATE}\n".encode()
     with ExitStack() as whole:
         path = whole.enter_context(replacing(folder / TIDY_FILE))
         tidy = whole.enter_context(
@@ -82,7 +105,7 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
             noise = count_noise_of(run, settings, parameters, tabulation.name)
             columns = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", data_cell(tabulation), "COUNT")
             with replacing(folder / text_file(tabulation)) as part, part.open("wb") as text:
-                text.write(stamp + "|".join(columns).encode() + b"\n")
+                text.write(first + "|".join(columns).encode() + b"\n")
                 for _, _, measured in measured_groups(run, parameters, tabulation.name):
                     for groups in slices(measured):
                         rows = category_rows(
@@ -94,6 +117,83 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
                         tidy.write_table(tidy_rows(groups, tabulation, rows, names, noise))
 
 
-def has_unchecked_release(run: RunDirectory) -> bool:
-    """Whether the files have been written, the last of them too, and not been released yet."""
-    return (run.unchecked_release / TIDY_FILE).exists()
+@dataclass(frozen=True)
+class CategoryRows:
+    """One row for each released count; arrays of shape (n_rows,).
+
+    `group` is the position of the count's group, `code` that of its category, and `n_cells` the
+    number of noisy counts that `count` is the sum of.
+    """
+
+    group: np.ndarray
+    code: np.ndarray
+    count: np.ndarray
+    n_cells: np.ndarray
+
+
+def category_rows(
+    groups: pa.Table, tabulation: HouseholdTabulation, *, allow_negative_counts: bool
+) -> CategoryRows:
+    """All rows of some groups, group after group, each in the order of its categories' codes.
+
+    `groups` has the columns `MEASURED`. Negative counts become 0 before they are summed, unless
+    they are allowed.
+    """
+    table = groups["table"].to_numpy()
+    counts, offsets = counts_of(groups)
+    if not allow_negative_counts:
+        counts = np.maximum(counts, 0)
+    n_rows = np.array([len(shown) for shown in tabulation.shown])[table]
+    first, n = np.cumsum(n_rows) - n_rows, int(n_rows.sum())
+    rows = CategoryRows(
+        np.repeat(np.arange(table.size), n_rows),
+        np.empty(n, dtype=np.int8),
+        np.empty(n, dtype=np.int64),
+        np.empty(n, dtype=np.int16),
+    )
+    for number, shown in enumerate(tabulation.shown):
+        members = np.flatnonzero(table == number)
+        sums = np.stack([tabulation.cells_in(number, code) for code in shown]).astype(np.int64)
+        cells = counts[offsets[members][:, None] + np.arange(sums.shape[1])]
+        where = first[members][:, None] + np.arange(len(shown))
+        rows.count[where] = cells @ sums.T
+        rows.code[where] = shown
+        rows.n_cells[where] = sums.sum(axis=1)
+    return rows
+
+
+def text_rows(groups: pa.Table, tabulation: HouseholdTabulation, rows: CategoryRows) -> pa.Table:
+    """Rows of the production program's file: REGION_ID, REGION_TYPE, ITERATION_CODE, the
+    tabulation's DATA_CELL, COUNT.
+    """
+    keys = ("region_id", "region_type", "iteration_code")
+    columns = {name.upper(): of_group(groups[name], rows.group) for name in keys}
+    columns[data_cell(tabulation)] = pa.array(rows.code)
+    return pa.table({**columns, "COUNT": pa.array(rows.count)})
+
+
+def data_cell(tabulation: HouseholdTabulation) -> str:
+    """Name of the column of categories in the text file of a tabulation."""
+    return f"{tabulation.name.upper()}_DATA_CELL"
+
+
+def tidy_rows(
+    groups: pa.Table,
+    tabulation: HouseholdTabulation,
+    rows: CategoryRows,
+    names: GroupNames,
+    noise: CountNoise,
+) -> pa.Table:
+    """One row for each released count with names and margins, columns `TIDY`."""
+    table = groups["table"].to_numpy()[rows.group]
+    counted = count_columns(
+        groups, rows.group, rows.count, rows.n_cells, names, noise, measured_at="region_type"
+    )
+    return pa.table(
+        {
+            **counted,
+            "table": coded_texts(table, list(tabulation.names)),
+            "category_code": pa.array(rows.code),
+            "category": coded_texts(rows.code, [one.name for one in tabulation.categories]),
+        }
+    ).select(TIDY.names)

@@ -2,16 +2,19 @@
 
 Every released group has its total (T01001). The groups with cells also have rows of sex by age, in
 the table that the mechanism chose for them, and a marginal of each sex.
+
+Regions are named as far as their codes tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
 
+from ...census.states import state_of
 from ...tables.columns import coded_texts
 from ..postprocess.groups import (
     CODE,
@@ -22,7 +25,6 @@ from ..postprocess.groups import (
 )
 from ..workload.iterations import AGE_BINS, OLDEST_AGE
 from .count_margins import CountNoise
-from .names import Region, name_of_codes
 
 TABLE_NAMES = ("T01001", "T02001", "T02002", "T02003")
 """Table of each statistics level; every group has the first."""
@@ -98,14 +100,7 @@ class CountRows:
 
     def take(self, rows: np.ndarray) -> CountRows:
         """Some of the rows."""
-        return CountRows(
-            self.group[rows],
-            self.sex[rows],
-            self.age_start[rows],
-            self.age_end[rows],
-            self.count[rows],
-            self.n_cells[rows],
-        )
+        return CountRows(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def count_rows(groups: pa.Table) -> CountRows:
@@ -175,28 +170,47 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
         name: pa.array(values, pa.int16(), mask=values == ALL_AGES)
         for name, values in (("age_start", rows.age_start), ("age_end", rows.age_end))
     }
-    variance = groups["variance"].to_numpy()[rows.group] * rows.n_cells
-    columns, level_of_row = named_columns(groups, rows.group, names)
-    columns["measured_at"] = of_group(groups["measured_at"], rows.group)
-    measured_at, places = codes_of(groups, "measured_at")
-    margin, margin_if_cut = noise.margins(
-        (measured_at[rows.group], places),
-        level_of_row,
-        mask_of(groups, "total_only")[rows.group],
-        rows.n_cells,
+    counted = count_columns(
+        groups, rows.group, rows.count, rows.n_cells, names, noise, measured_at="measured_at"
     )
     return pa.table(
         {
-            **columns,
+            **counted,
+            "measured_at": of_group(groups["measured_at"], rows.group),
             "table": coded_texts(table, list(TABLE_NAMES)),
             "sex": coded_texts(rows.sex, list(SEXES)),
             **ages,
-            "count": pa.array(rows.count),
-            "variance": pa.array(variance),
-            "margin": pa.array(margin),
-            "margin_if_cut": pa.array(margin_if_cut),
         }
     ).select(TIDY.names)
+
+
+def count_columns(
+    groups: pa.Table,
+    group: np.ndarray,
+    count: np.ndarray,
+    n_cells: np.ndarray,
+    names: GroupNames,
+    noise: CountNoise,
+    *,
+    measured_at: str,
+) -> dict[str, pa.Array]:
+    """The columns of tidy files that tell whose counts `count` are and how exact they are.
+
+    `group` (n,) is the position of each one's group, `n_cells` (n,) how many noisy counts it sums;
+    `measured_at` names the column with the region type whose measurement it is.
+    """
+    columns, level_of_row = named_columns(groups, group, names)
+    place, places = codes_of(groups, measured_at)
+    margin, margin_if_cut = noise.margins(
+        (place[group], places), level_of_row, mask_of(groups, "total_only")[group], n_cells
+    )
+    return {
+        **columns,
+        "count": pa.array(count),
+        "variance": pa.array(groups["variance"].to_numpy()[group] * n_cells),
+        "margin": pa.array(margin),
+        "margin_if_cut": pa.array(margin_if_cut),
+    }
 
 
 def _production_keys(groups: pa.Table, rows: CountRows) -> dict[str, pa.Array]:
@@ -237,3 +251,32 @@ def named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:
     kind_names = kinds.dictionary.to_pylist()
     found = [names.of_region(kind_names[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
     return coded_texts(code, found)
+
+
+Region = tuple[str, str]
+"""A region's type and id."""
+
+
+def name_of_codes(region_type: str, region_id: str) -> str:
+    """A name made of a region's codes, for want of a better one.
+
+    >>> name_of_codes("TRACT", "44003020601")
+    'Census Tract 206.01, County 003, Rhode Island'
+    """
+    kind = region_type.removeprefix("PR-")
+    if kind == "USA":
+        return "United States"
+    if kind == "AIANNH":
+        return f"AIANNH area {region_id}"
+    state, rest = state_of(region_id[:2]).name, region_id[2:]
+    if kind == "STATE":
+        return state
+    if kind == "TRACT":
+        return f"Census Tract {_tract_number(rest[3:])}, County {rest[:3]}, {state}"
+    return f"{'Place' if kind == 'PLACE' else 'County'} {rest}, {state}"
+
+
+def _tract_number(code: str) -> str:
+    """The number of a tract as it is written: 206 for 020600, 206.01 for 020601."""
+    base, suffix = code[:4].lstrip("0") or "0", code[4:]
+    return base if suffix == "00" else f"{base}.{suffix}"

@@ -34,10 +34,6 @@ from .mechanism import MechanismParameters
 from .regions import REGION_TYPES
 from .tabulations import HOUSEHOLD_TABULATIONS, HouseholdTabulation
 
-RECORDS_OF_A_PERSON = 2
-"""Households that one person's change may change: the one that is left and the one that is joined.
-"""
-
 
 @dataclass(frozen=True)
 class HouseholdParameters:

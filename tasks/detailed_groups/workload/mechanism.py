@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from .errors import SpecificationError
 from .iterations import AGE_BINS, LEVELS
 from .regions import (
     PR,
@@ -24,6 +23,7 @@ from .regions import (
     US,
     region_types,
 )
+from .specification import SpecificationError
 
 CONFIG_FILE = "config.json"
 ZCDP, PURE_DP = "zcdp", "puredp"

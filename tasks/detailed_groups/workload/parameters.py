@@ -14,7 +14,6 @@ from ...runs.errors import InputRefused
 from ...runs.files import replacing, sha256_of_file
 from ...tables.findings import UnreadableInput, refusal
 from ...tables.sources import InputFile, TextStream, is_url, open_binary
-from .errors import SpecificationError
 from .mechanism import (
     CONFIG_FILE,
     NOTHING_WANTED,
@@ -28,6 +27,7 @@ from .mechanism import (
 from .specification import (
     SPECIFICATION_FILES,
     Specification,
+    SpecificationError,
     parse_specification,
 )
 

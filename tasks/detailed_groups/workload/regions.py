@@ -121,8 +121,13 @@ def areas_of(blocks: pd.DataFrame) -> tuple[np.ndarray, pd.DataFrame]:
     return area.astype(np.int32), areas
 
 
+def is_in_pass(blocks: pd.DataFrame, region_pass: str) -> np.ndarray:
+    """Mask of the blocks or areas of a pass, shape (n_blocks,)."""
+    return ((blocks["TABBLKST"] == PUERTO_RICO) == (region_pass == PR)).to_numpy()
+
+
 def region_domain(region_type: str, areas: pd.DataFrame) -> RegionDomain:
     """The regions of a type among some areas, which are those of all passes."""
-    in_pass = (areas["TABBLKST"] == PUERTO_RICO) == (REGION_TYPES[region_type].region_pass == PR)
+    in_pass = is_in_pass(areas, REGION_TYPES[region_type].region_pass)
     codes, ids = pd.factorize(region_ids(region_type, areas).where(in_pass, None), sort=True)
     return RegionDomain(np.asarray(ids, dtype=object), codes.astype(np.int32))

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .errors import SpecificationError
 from .iterations import LEVELS, CharacteristicIteration
 from .regions import COARSE, DETAILED
 
@@ -21,6 +20,11 @@ RACE_FILE = "race-characteristic-iterations.txt"
 ETHNICITY_FILE = "ethnicity-characteristic-iterations.txt"
 MAPPING_FILE = "race-and-ethnicity-code-to-iteration.txt"
 SPECIFICATION_FILES = (CODES_FILE, RACE_FILE, ETHNICITY_FILE, MAPPING_FILE)
+
+
+class SpecificationError(ValueError):
+    """The specification files or `config.json` contradict themselves; they hold no records."""
+
 
 MAJOR_LEVEL = 0
 """Level of the iterations that are not tabulated here."""

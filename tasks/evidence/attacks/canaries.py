@@ -5,15 +5,21 @@ that somebody else has; then a method publishes these data. The attacker knows a
 the area, and says of every such person which of the two records it is, and what attribute goes with
 what he knows. Since one record is changed, a guarantee for one changed record bounds what he gets
 right, and the coins make one release an audit [OneRunAudit2023].
+
+`one_run_epsilon_bound` is a lower bound of the privacy loss: m records were put in or left out, or
+replaced, by coin, and r of them guessed [OneRunAudit2023].
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import binom
 
 from ...census.people import People
 from ...ledger.accounting import epsilon_tight
@@ -22,7 +28,6 @@ from ..methods.publish import generator_of
 from ..settings import DifferentialPrivacy, Swapping
 from ..workload.population import Population
 from ..workload.tables import AskedTable
-from .audits import one_run_epsilon_bound
 from .membership import (
     GaussianTradeoff,
     Rate,
@@ -43,6 +48,9 @@ GUESSED = 3
 IMPOSSIBLE = 1e-12
 """Least chance: what cannot be counts as evidence, but is not taken for a proof."""
 _TRIES = 20
+
+
+ALL_BUT_ONE = "attribute of a person, all others known, right"
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,9 +295,6 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
         yield level, f"baseline of {measure}", group, float(mode[inside].mean())
 
 
-ALL_BUT_ONE = "attribute of a person, all others known, right"
-
-
 def _shares_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -> np.ndarray:
     """(m, features) how common each attribute is among the others of the area, and as if there were
     one person more of the whole's composition.
@@ -325,3 +330,41 @@ def _mode_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -
         leave_one_out=True,
     )
     return mode.right
+
+
+def one_run_p_value(
+    right: int, guesses: int, epsilon: float, *, delta: float = 0.0, canaries: int = 0
+) -> float:
+    """Chance, at most, of so many right guesses in one run of an (epsilon, delta) mechanism.
+
+    P[B >= v] + 2 m delta max over i of P[v > B >= v - i] / i, where B is binomial with r guesses
+    and chance e^epsilon / (1 + e^epsilon), m the canaries [OneRunAudit2023].
+    """
+    chance = 1 / (1 + math.exp(-epsilon))
+    tail = float(binom.sf(right - 1, guesses, chance))
+    if delta == 0 or right == 0:
+        return tail
+    lacking = np.arange(1, right + 1)
+    between = np.cumsum(binom.pmf(right - lacking, guesses, chance))
+    return min(1.0, tail + 2 * canaries * delta * float((between / lacking).max()))
+
+
+def one_run_epsilon_bound(
+    right: int,
+    guesses: int,
+    *,
+    delta: float = 0.0,
+    canaries: int = 0,
+    alpha: float = 0.05,
+) -> float:
+    """The greatest epsilon that the right guesses refute with confidence 1 - alpha; 0 if none."""
+
+    def excess(epsilon: float) -> float:
+        return one_run_p_value(right, guesses, epsilon, delta=delta, canaries=canaries) - alpha
+
+    if excess(0.0) >= 0:
+        return 0.0
+    top = 1.0
+    while excess(top) < 0:
+        top *= 2
+    return float(brentq(excess, 0.0, top, xtol=1e-9))

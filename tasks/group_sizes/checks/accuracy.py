@@ -1,4 +1,7 @@
-"""Error of released group sizes against the confidential truth; the result is confidential too."""
+"""Error of released group sizes against the confidential truth; the result is confidential too.
+
+`KEYS` and `FIGURES` are what a comparison of runs shows of each.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,14 @@ from ...runs.directory import RunDirectory
 from ..estimation.estimate import estimated_counts
 from ..ingest.files import read_plan, read_regions, true_counts
 from ..paths import UNIVERSE
+from ..release.report import loss_text
+from ..settings import GroupSizesSettings
+
+KEYS = ("level",)
+FIGURES = {
+    "absolute_error": "absolute error, summed over the regions and sizes of a level",
+    "error_per_region": "the same for a region, on average",
+}
 
 
 def has_truth(run: RunDirectory) -> bool:
@@ -41,3 +52,23 @@ def write_accuracy(run: RunDirectory) -> None:
         )
     table = pa.Table.from_pandas(pd.concat(frames), preserve_index=False)
     write_errors(run, table)
+
+
+def by_level(errors: pd.DataFrame) -> pd.DataFrame:
+    """Errors by level, from those by level and size that `write_accuracy` keeps."""
+    of_level = errors.groupby("level", sort=False)
+    figures = of_level.agg({"absolute_error": "sum", "regions": "first"}).reset_index()
+    figures["error_per_region"] = figures["absolute_error"] / figures["regions"]
+    return figures
+
+
+def facts_of_run(run: RunDirectory, _settings: GroupSizesSettings) -> dict[str, str]:
+    """What a run is, in words."""
+    plan = read_plan(run)
+    return {
+        "mechanism": plan.mechanism,
+        "calibration": plan.calibration,
+        "loss": loss_text(plan),
+        "neighbours": "bounded" if plan.bounded else "unbounded",
+        "sizes": f"{plan.smallest_size} to {plan.largest_size}",
+    }

@@ -1,8 +1,25 @@
-"""One interface to all group-size mechanisms: noisy vectors in, counts of every level out."""
+"""One interface to all group-size mechanisms: noisy vectors in, counts of every level out.
+
+The approximate cumulative program is Algorithm 2 of [GroupSizes2021]: each region's counts are
+made monotone, then the hierarchy's. A region's noisy cumulative counts are replaced by the closest
+non-decreasing integers between 0 and the total, which removes most of the noise where few groups
+are; their differences are group sizes, from which the exact hierarchical program finds consistent
+ones. The paper rounds a real isotonic regression; here the integers are optimal for each region.
+
+Top-down estimates go level by level from the root, as the TopDown Algorithm does. The root's
+counts are the non-negative integers closest to its noisy ones that add to the total.
+Then, one level at a time, each region's groups of a size are shared among its children: the
+non-negative integers closest to the children's noisy counts that add to the parent's. Each of
+these problems is solved exactly (`water_level`), so that nothing is left to round; what a level
+knows does not reach the levels above it.
+
+Where regions have public numbers of groups, `Rows` of the hierarchy, the exact programs keep them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -23,15 +40,47 @@ from ..workload.mechanisms import (
 )
 from ..workload.plan import Plan, merged_levels
 from ..workload.regions import RegionHierarchy
-from .chain import chain_optimum
-from .cumulative import cumulative_estimate
+from .chain import chain_optimum, isotonic_integers
+from .marginal_costs import hierarchical_optimum
 from .relaxed import (
     TIME_LIMIT,
     cumulative_relaxed,
     hierarchical_relaxed,
 )
-from .rows import Rows, exact_hierarchical
-from .topdown import topdown_estimate
+from .transport import hierarchical_optimum_of_rows
+from .water_level import share_out
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The regions of the level at `depth` have `totals` groups each, which is public."""
+
+    depth: int
+    totals: np.ndarray
+
+    def bounds(self, hierarchy: RegionHierarchy) -> list[np.ndarray]:
+        """For each level the number of groups of its regions, or below the rows that of theirs."""
+        bounds = [self.totals]
+        for level in hierarchy.levels[self.depth : 0 : -1]:
+            above = np.zeros(int(level.parent[-1]) + 1, dtype=np.int64)
+            np.add.at(above, level.parent, bounds[0])
+            bounds.insert(0, above)
+        for level in hierarchy.levels[self.depth + 1 :]:
+            bounds.append(bounds[-1][level.parent])
+        return bounds
+
+
+def exact_hierarchical(
+    noisy: Sequence[np.ndarray],
+    hierarchy: RegionHierarchy,
+    total: int,
+    weights: Sequence[int],
+    rows: Rows | None = None,
+) -> np.ndarray:
+    """`hierarchical_optimum`, with the numbers of groups of `rows` kept if there are any."""
+    if rows is None or len(rows.totals) == 1:
+        return hierarchical_optimum(noisy, hierarchy, total, weights)
+    return hierarchical_optimum_of_rows(noisy, hierarchy, rows.depth, rows.totals, weights)
 
 
 def estimate_sizes(
@@ -141,3 +190,60 @@ def estimated_counts(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) 
         read_estimates([estimates_file(run, level.name)], level.region, plan.n_sizes).toarray()
         for level in hierarchy.levels
     ]
+
+
+def monotone_sizes(noisy: np.ndarray, total: int | np.ndarray, *, is_exact: bool) -> np.ndarray:
+    """Group sizes (n, n_sizes) >= 0 whose cumulative counts are closest to noisy ones (n, n_sizes).
+
+    Cumulative counts stay at or below `total`, one for all regions or (n,); if it is exact, the
+    last one equals it.
+
+    >>> monotone_sizes(np.array([[2, 1, 9]]), 7, is_exact=True).tolist()
+    [[1, 0, 6]]
+    """
+    high = np.broadcast_to(np.asarray(total, dtype=np.int64).reshape(-1, 1), (len(noisy), 1))
+    ones = np.ones(noisy.shape[1], dtype=np.int64)
+    if is_exact:
+        noisy = noisy.copy()
+        noisy[:, -1:] = high
+    monotone = isotonic_integers(noisy, ones, low=0, high=high)
+    if is_exact:
+        monotone[:, -1:] = high
+    return np.diff(monotone, axis=1, prepend=0)
+
+
+def cumulative_estimate(
+    noisy: Sequence[np.ndarray],
+    hierarchy: RegionHierarchy,
+    total: int,
+    weights: Sequence[int],
+    rows: Rows | None = None,
+) -> np.ndarray:
+    """Group sizes of the finest regions, (n_leaves, n_sizes), from noisy cumulative counts.
+
+    Arguments as for `exact_hierarchical`, which is the second step. A level of weight 0 was not
+    measured.
+    """
+    rows = rows or Rows(0, np.array([total]))
+    sizes = [
+        monotone_sizes(level, bound, is_exact=depth <= rows.depth) if weight else level
+        for depth, (level, bound, weight) in enumerate(
+            zip(noisy, rows.bounds(hierarchy), weights, strict=True)
+        )
+    ]
+    return exact_hierarchical(sizes, hierarchy, total, weights, rows)
+
+
+def topdown_estimate(
+    noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy, total: int
+) -> np.ndarray:
+    """Group sizes of the finest regions, (n_leaves, n_sizes), from noisy counts of every level."""
+    n_sizes = noisy[0].shape[1]
+    size = np.arange(n_sizes)[:, None]
+    counts = share_out(noisy[0][0], np.array([0, n_sizes]), np.array([total]))
+    for depth, level in enumerate(noisy[1:]):
+        offsets = hierarchy.children(depth)
+        families = np.append((size * len(level) + offsets[:-1]).reshape(-1), n_sizes * len(level))
+        favoured = (size % np.diff(offsets)).reshape(-1)
+        counts = share_out(level.T.reshape(-1), families, counts, favoured)
+    return np.ascontiguousarray(counts.reshape(n_sizes, -1).T)

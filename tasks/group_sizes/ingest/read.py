@@ -20,8 +20,8 @@ from ...census.histograms import block_histogram
 from ...census.identity import input_digests
 from ...census.inputs import IngestResult, check_inputs
 from ...census.tables import load_geography
-from ...ledger.digests import InputDigest, input_digest
-from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests
+from ...ledger.digests import InputDigest, PeopleDigests, input_digest
+from ...ledger.recognition import RecordColumn, people_digests
 from ...products.privacy_curves import with_exact
 from ...runs.errors import InputRefused
 from ...tables.findings import InputCheck, UnreadableInput, refusal
@@ -291,13 +291,7 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     paths = settings.input.paths()
     names = {table: PurePosixPath(path).name for table, path in paths.items()}
     check = check_inputs(
-        persons=paths["persons"],
-        units=paths["units"],
-        geography=paths["geography"],
-        person_schema=None,
-        unit_schema=UNITS,
-        names=names,
-        scratch=scratch,
+        **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
     )
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None)

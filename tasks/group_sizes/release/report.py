@@ -14,15 +14,16 @@ from ....validation.group_sizes.run_checks import count_violations, released_cou
 from ...pages.document import NONE, Cell, Document, Figure, Section, Table
 from ...pages.figures import line_chart
 from ...products.certificate import exact_section
-from ...products.reports import report_document
+from ...products.reports import Overview, bars_panel, first_rows, report_document
+from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
 from ..workload.plan import Plan
-from .certificate import exact_of
-from .front_page import overview
+from .certificate import exact_of, statement_of
 from .noise import noise_section
+from .tables import GROUP_SIZES
 
 MOST_POINTS = 300
 """Points of a curve, which are denser where sizes are small."""
@@ -161,3 +162,34 @@ def _sums(run: RunDirectory) -> Section:
         ),
     )
     return Section("Violated sums", (Table(("what", "violated", "of"), rows),))
+
+
+def overview(
+    run: RunDirectory, settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None
+) -> Overview:
+    """The front page; `accuracy` is given for inputs that are not confidential."""
+    noise = noise_plan(plan)
+    implied = f"Noise in each value of the measured vector, {plan.vector.replace('_', ' ')}."
+    return Overview(
+        f"Numbers of groups by size of the dataset {settings.privacy.dataset}, by the mechanism "
+        f"{plan.mechanism.replace('_', ' ')}",
+        in_one_sentence(statement_of(settings, plan)),
+        (
+            noise.budget_panel("Part of the loss that each level's measurements cost."),
+            noise.noise_panel(implied) if accuracy is None else _errors(accuracy),
+        ),
+        counts=first_rows(run.release / f"{GROUP_SIZES}.parquet"),
+    )
+
+
+def _errors(accuracy: pd.DataFrame) -> Section:
+    totals = accuracy.groupby("level", sort=False).agg(
+        regions=("regions", "first"), error=("absolute_error", "sum")
+    )
+    return bars_panel(
+        "How accurate it is",
+        "Distance between the released and the true sizes of a region, all sizes together.",
+        [str(level) for level in totals.index],
+        {"error": (totals["error"] / totals["regions"]).tolist()},
+        value_label="L1 error of a region, mean",
+    )

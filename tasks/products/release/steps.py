@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from ....validation.outcome import CHECKS_FILE
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, made
+from ...runs.handles import Made, found, made
 from ...runs.settings import ProductSettings
 from ...runs.steps import step
 from ..certificate import write_certificate
-from ..gate import checked, compared, released
+from ..gate import compared, released
 from ..registry import product_of, settings_of
 
 
 @step("check", settings_of, run_name="check")
 def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
     """Check measurements, estimates and release by code independent of what made them."""
-    return checked(run, settings, product_of(run).check_run)
+    path = run.checks / CHECKS_FILE
+    if run.release.exists():
+        return found(path)
+    return made(path, {"checks passed": len(product_of(run).check_run(run, settings))})
 
 
 @step("release", settings_of, run_name="release")

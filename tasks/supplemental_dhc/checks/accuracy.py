@@ -1,4 +1,7 @@
-"""Errors of the released rows against the confidential truth; the result is confidential too."""
+"""Errors of the released rows against the confidential truth; the result is confidential too.
+
+`KEYS` and `FIGURES` are what a comparison of runs shows of each.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,19 @@ from ...runs.directory import RunDirectory
 from ..estimation.estimate import estimated, noisy_counts
 from ..ingest.files import read_areas, read_plan, true_counts
 from ..paths import UNIVERSE
+from ..release.report import loss_text
 from ..release.tables import released_rows
+from ..settings import SupplementalDhcSettings
 from ..workload.measures import ITERATION_NAMES
 from ..workload.plan import Plan
 from ..workload.rows import ROWS
+
+KEYS = ("table", "level", "iteration")
+FIGURES = {
+    "rmse": "root mean square error of the estimates",
+    "rmse_noisy": "the same of the noisy values",
+    "covered": "share of true values within the intervals",
+}
 
 
 def has_truth(run: RunDirectory) -> bool:
@@ -76,3 +88,13 @@ def _without_noise(plan: Plan, level: str) -> tuple:
 
 def _averages() -> set[str]:
     return {row.table for row in ROWS if row.of is not None}
+
+
+def facts_of_run(run: RunDirectory, _settings: SupplementalDhcSettings) -> dict[str, str]:
+    """What a run is, in words."""
+    plan = read_plan(run)
+    return {
+        "loss": loss_text(plan),
+        "levels": ", ".join(plan.levels),
+        "tau": ", ".join(f"{name} {tau}" for name, tau in plan.taus.items()),
+    }

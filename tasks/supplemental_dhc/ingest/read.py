@@ -60,13 +60,7 @@ def check_households(
     paths = settings.input.paths()
     names = {table: path.rpartition("/")[2] for table, path in paths.items()}
     check = check_inputs(
-        persons=paths["persons"],
-        units=paths["units"],
-        geography=paths["geography"],
-        person_schema=None,
-        unit_schema=UNITS,
-        names=names,
-        scratch=scratch,
+        **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
     )
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None)

@@ -1,15 +1,44 @@
-"""What the settings of a topdown run promise about the files of each universe."""
+"""What the settings of a topdown run promise about the files of each universe, and the declared
+layout of its microdata in the plain facts that their check goes by.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ....validation.topdown.cells import Cells
+from ....validation.topdown.layout import Layout, LayoutColumn
 from ....validation.topdown.run_files import ExpectedUniverse
+from ...census.cef_2020 import CENSUS
+from ...census.census import Census
+from ...census.microdata import codes_of, layout_of
 from ...census.schema import Schema
 from ..measurement.constraints import bound_names, constraint_name
+from ..release.microdata import present_columns
 from ..settings import TopdownSettings
-from .layout_facts import layout_facts
+
+
+def layout_facts(schema: Schema, census: Census = CENSUS) -> Layout:
+    """The declared layout of a universe's microdata in plain facts."""
+    declared = layout_of(schema.universe, census)
+    own = census.universes[schema.universe].declared.attributes
+    columns = []
+    for column in present_columns(declared, schema, own):
+        attribute: str | None = None
+        codes: tuple[str, ...] = ()
+        if column.attribute is not None:
+            coarsening = schema.coarsening(column.attribute)
+            attribute = coarsening.attribute if coarsening else column.attribute
+            groups = coarsening.groups if coarsening else range(len(schema.labels(attribute)))
+            of_level = codes_of(column, max(groups) + 1)
+            codes = tuple(of_level[group] for group in groups)
+        columns.append(
+            LayoutColumn(
+                column.name, column.constant, column.digits, column.number, attribute, codes
+            )
+        )
+    further = {} if declared.further is None else declared.further.values
+    return Layout(tuple(columns), further)
 
 
 def cells_of(schema: Schema) -> Cells:

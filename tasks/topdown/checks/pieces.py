@@ -48,8 +48,7 @@ from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..spine.sizes import sizes_of_calls
 from .accuracy.pieces import universes_in_pieces
-from .agreeing import expected_agreements
-from .declared import check_declared_run
+from .declared import check_declared_run, expected_agreements
 from .expectations import expected_universe
 from .kept import keep, kept, state_of
 from .tabulated import tabulated

@@ -22,7 +22,7 @@ from ..release.tabulations.levels import (
     SUMMARY_LEVELS,
 )
 from ..release.tabulations.variables import variable_name
-from .layout_facts import layout_facts
+from .expectations import layout_facts
 
 
 def tabulated(

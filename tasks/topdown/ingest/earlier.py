@@ -39,6 +39,7 @@ from ...runs.stamps import write_parquet
 from ..paths import geography_file, held_file
 from ..settings import TopdownSettings
 from ..workload.settled_types import SETTLED, settled_answers, settling
+from ..workload.zeros import structural_zeros
 from .reading import IngestedInput
 
 HeldAnswers = Mapping[tuple[str, str], sparse.csr_array]
@@ -69,16 +70,13 @@ def held_answers(settings: TopdownSettings, result: IngestedInput) -> HeldAnswer
         if settled is not None:
             held, bounds = settled
             numbers = [universe.bounds.index(bound) for bound in bounds]
-            forbidden = np.zeros(schema.n_cells, dtype=bool)
-            for zero in settings.zeros_of(name):
-                forbidden |= schema.cells_where(zero.where)
             found[name, SETTLED] = settled_answers(
                 schema,
                 held,
                 bounds,
                 found[name, held.name],
                 [result.multiples[name, number] for number in numbers],
-                forbidden,
+                structural_zeros(settings, name),
                 result.areas.frame["block_geocode"],
             )
     return found
@@ -318,9 +316,7 @@ def _declared_sums(
     name = universe.name
     areas = [f"area {path}" for path in result.areas.frame["block_geocode"]]
     each = np.arange(len(areas))
-    forbidden = np.zeros(schema.n_cells, dtype=bool)
-    for zero in settings.zeros_of(name):
-        forbidden |= schema.cells_where(zero.where)
+    forbidden = structural_zeros(settings, name)
     for held in universe.held_earlier:
         row = marginal_query(schema, held.query).row_of_cell
         inside = schema.cells_where(held.where)

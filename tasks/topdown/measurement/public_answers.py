@@ -333,9 +333,7 @@ def area_counts(run: RunDirectory, universe: str, n_cells: int, n_areas: int) ->
     spine = read_spine(spine_folder(run, universe))
     found = sparse.coo_array(released_counts(run, universe, spine, n_cells))
     rows = spine.block_row[found.row]
-    counts = sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
-    counts.sum_duplicates()
-    return counts
+    return sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
 
 
 def released_counts(

@@ -20,7 +20,7 @@ from ..workload.exact_loss import ExactParts
 from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 from ..workload.protected_tables import per_person, protected_tables
 from .declared_statements import declared_statements
-from .exact_losses import ExactLoss, has_losses, loss_of
+from .exact_losses import ExactLoss, loss_of
 from .margins import universes_without_margins
 
 _METHODS = {
@@ -100,7 +100,7 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
     Nothing without noise, and where it is not known for any universe.
     """
     known: dict[str, ExactLoss] = {}
-    for universe in settings.run.universes if has_losses(settings) else ():
+    for universe in settings.run.universes if settings.is_private else ():
         loss = loss_of(run, settings, universe)
         if loss is not None:
             known[universe] = loss

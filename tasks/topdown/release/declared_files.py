@@ -18,11 +18,11 @@ has the stamp, and the text files begin with a line `# NOT PRIVATE`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pandas as pd
@@ -229,22 +229,17 @@ def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class RowsForm:
-    """How rows are written: `keeps_types` whether Parquet has the types of Arrow beside its own."""
+    """How rows are written: `keeps_types` whether Parquet has the types of Arrow beside its own,
+    `has_plain_texts` whether no text of the rows has a line feed.
+    """
 
     delimiter: str = "|"
     quoting: Literal["needed", "none"] = "needed"
     keeps_types: bool = False
+    has_plain_texts: bool = False
 
 
-def _n_before_numbers(rows: pa.RecordBatch) -> int:
-    """How many columns stand before those that are whole numbers without a blank to the end."""
-    n = rows.num_columns
-    while n and rows.schema.types[n - 1] == pa.int64() and not rows.column(n - 1).null_count:
-        n -= 1
-    return n
-
-
-COMMA_SEPARATED = RowsForm(",", "none", keeps_types=True)
+COMMA_SEPARATED = RowsForm(",", "none", keeps_types=True, has_plain_texts=True)
 """The form of tables of summary levels."""
 
 
@@ -256,35 +251,77 @@ def write_rows(
     form: RowsForm = RowsForm(),
 ) -> WrittenFiles:
     """Write batches as Parquet and as text; the text file appears last."""
-    parquet, csv = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
-    stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    schema = pa.schema(list(kinds.items()), metadata=stamp if form.keeps_types else None)
+    n_rows = 0
+    with rows_written(stem, kinds, is_private, form) as write:
+        for batch in batches:
+            n_rows += write(batch)
+    return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
+
+
+@contextmanager
+def rows_written(
+    stem: Path, kinds: Mapping[str, pa.DataType], is_private: bool, form: RowsForm
+) -> Iterator[Callable[[Mapping[str, pa.Array]], int]]:
+    """What writes batches of columns as Parquet and as text, and returns their number of rows."""
+    schema = pa.schema(list(kinds.items()))
     options = pyarrow.csv.WriteOptions(
         include_header=False, delimiter=form.delimiter, quoting_style=form.quoting
     )
-    n_rows = 0
-    with ExitStack() as stack:
-        text = stack.enter_context(stack.enter_context(replacing(csv)).open("wb"))
-        if not is_private:
-            text.write(f"# {NOT_PRIVATE}\n".encode())
-        text.write((form.delimiter.join(kinds) + "\n").encode())
-        path = stack.enter_context(replacing(parquet))
-        writer = stack.enter_context(
-            pq.ParquetWriter(path, schema, compression="zstd", store_schema=form.keeps_types)
-        )
-        if stamp and not form.keeps_types:
-            writer.add_key_value_metadata(stamp)
-        lines = stack.enter_context(pyarrow.csv.CSVWriter(text, schema, write_options=options))
-        for batch in batches:
+    with (
+        stamped_files(
+            stem, schema, is_private, form.delimiter, form.keeps_types, compression="zstd"
+        ) as (writer, text),
+        pyarrow.csv.CSVWriter(text, schema, write_options=options) as lines,
+    ):
+
+        def write(batch: Mapping[str, pa.Array]) -> int:
             rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)
             writer.write_batch(rows)
-            n_texts = _n_before_numbers(rows) if form.quoting == "none" else rows.num_columns
+            n_texts = _n_before_numbers(rows) if form.has_plain_texts else rows.num_columns
             if 0 < n_texts < rows.num_columns:
                 texts = rows.select(range(n_texts))
-                of_texts = text_lines(texts.columns, texts.schema, form.delimiter)
+                of_texts = text_lines(texts.columns, texts.schema, form.delimiter, form.quoting)
                 numbers = np.array([column.to_numpy() for column in rows.columns[n_texts:]])
                 text.write(numbered_rows(of_texts, numbers.T, form.delimiter))
             else:
                 lines.write_batch(rows)
-            n_rows += rows.num_rows
-    return WrittenFiles(parquet, csv, n_rows)
+            return rows.num_rows
+
+        yield write
+
+
+@contextmanager
+def stamped_files(
+    stem: Path,
+    schema: pa.Schema,
+    is_private: bool,
+    delimiter: str,
+    keeps_types: bool = False,
+    **options: Any,
+) -> Iterator[tuple[pq.ParquetWriter, BinaryIO]]:
+    """A Parquet file, and a text file that has its header; both are stamped if the run is not
+    private, and the text file appears last.
+
+    `keeps_types` is that of `RowsForm`, `options` are those of Parquet.
+    """
+    stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
+    with (
+        replacing(stem.with_suffix(".csv")) as csv,
+        csv.open("wb") as text,
+        replacing(stem.with_suffix(".parquet")) as parquet,
+    ):
+        first = "" if is_private else f"# {NOT_PRIVATE}\n"
+        text.write((first + delimiter.join(schema.names) + "\n").encode())
+        whole = schema.with_metadata(stamp) if stamp and keeps_types else schema
+        with pq.ParquetWriter(parquet, whole, store_schema=keeps_types, **options) as writer:
+            if stamp and not keeps_types:
+                writer.add_key_value_metadata(stamp)
+            yield writer, text
+
+
+def _n_before_numbers(rows: pa.RecordBatch) -> int:
+    """How many columns stand before those that are whole numbers without a blank to the end."""
+    n, types, number = rows.num_columns, rows.schema.types, pa.int64()
+    while n and types[n - 1] == number and not rows.column(n - 1).null_count:
+        n -= 1
+    return n

@@ -1,9 +1,10 @@
-"""Microdata of a universe whose records another one describes, as households do occupied units.
+"""The microdata of a universe, in the form that its census declares.
 
-The later universe is held to the earlier one: in every area, each answer to one query counts as
-many records of both. Records of one answer are matched one by one, both in the order of their
-cells, so that a row tells what both universes know of it, and counts of either are those of their
-estimates. Which record of an answer is matched with which tells nothing: estimates are counts.
+The records of one may be described by another, as households do occupied units. The later universe
+is held to the earlier one: in every area, each answer to one query counts as many records of both.
+Records of one answer are matched one by one, both in the order of their cells, so that a row tells
+what both universes know of it, and counts of either are those of their estimates. Which record of
+an answer is matched with which tells nothing: estimates are counts.
 """
 
 from __future__ import annotations
@@ -17,15 +18,54 @@ from scipy import sparse
 
 from ...census.census import Held, Universe
 from ...census.declarations import DescribedByDeclaration
-from ...census.invariants import read_geography
+from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import layout_of
 from ...census.queries import marginal_query, rows_that_count
 from ...runs.directory import RunDirectory
 from ..measurement.public_answers import area_counts
-from ..paths import geography_file
+from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
-from .declared_files import WrittenFiles
-from .microdata import BLOCK_GEOCODE_DIGITS, coded_cells, write_coded
+from .declared_files import WrittenFiles, write_declared_microdata
+from .microdata import (
+    BLOCK_GEOCODE_DIGITS,
+    block_estimate_parts,
+    coded_cells,
+    write_coded,
+    write_microdata,
+)
+
+
+def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
+    """Write the microdata of a universe beside what else is to be checked before its release: in
+    the layout that the census declares, with what another universe tells of its records, or with
+    labels of areas and levels.
+    """
+    census, schema = settings.compiled_census, settings.schema_of(universe)
+    folder, declared = run.unchecked_release, census.universes[universe].declared
+    folder.mkdir(exist_ok=True)
+    if declared.microdata is None:
+        areas = read_geography(geography_file(run))
+        return write_declared_microdata(
+            area_counts(run, universe, schema.n_cells, len(areas)),
+            areas,
+            census.geolevels,
+            schema,
+            folder,
+            count=declared.count,
+            is_private=settings.is_private,
+        )
+    told = description(settings, census.universes[universe])
+    if told is not None:
+        return write_described_universe(run, settings, census.universes[universe], *told)
+    has_further = declared.microdata.further is not None
+    return write_microdata(
+        block_estimate_parts(run, universe, schema.n_cells),
+        schema,
+        folder,
+        read_invariants(invariants_file(run)) if has_further else None,
+        census=census,
+        is_private=settings.is_private,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,16 +58,6 @@ def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactL
     )
 
 
-def has_losses(settings: TopdownSettings) -> bool:
-    """Whether there is anything to tell: noise that protects."""
-    return settings.is_private
-
-
-def is_kept(run: RunDirectory, universe: str) -> bool:
-    """Whether `keep_loss` has kept that of a universe."""
-    return loss_file(run, universe).exists()
-
-
 def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
     """Work out the loss of a universe and keep it; returns the file."""
     found = exact_loss(settings, universe, read_spine(spine_folder(run, universe)))

@@ -26,21 +26,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...census.cef_2020 import CENSUS
 from ...census.census import Census
 from ...census.declarations import MicrodataColumn, MicrodataDeclaration
-from ...census.microdata import layout_of
+from ...census.microdata import codes_of, layout_of
 from ...census.queries import marginal_query, tells
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..spine.files import read_spine
-from .declared_files import WrittenFiles
+from .declared_files import WrittenFiles, stamped_files
 from .text_rows import (
     NUMBER,
     OF_BLOCK,
@@ -228,14 +226,6 @@ def _filled(
     return _cell_column(column.name, [*codes, rest], np.concatenate([of_cell, of_rest]))
 
 
-def codes_of(column: MicrodataColumn, n_levels: int) -> Sequence[str]:
-    """Codes of the levels of the attribute or coarsening that a column tells."""
-    if column.codes is not None:
-        return column.codes
-    first = column.first or 0
-    return [f"{first + i:0{column.width}d}" for i in range(n_levels)]
-
-
 def _geography_column(name: str, digits: tuple[int, int], block_geocode: pa.Array) -> _CodedColumn:
     part = pc.utf8_slice_codeunits(block_geocode, *digits).dictionary_encode()
     return _CodedColumn(name, part.dictionary, part.indices.to_numpy(), True)
@@ -358,37 +348,24 @@ def _write(
     of_rows = columns(_NO_COUNTS)
     names = [column if isinstance(column, str) else column.name for column in of_rows]
     numbers = [column for column in of_rows if isinstance(column, str)]
-    parquet, csv = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     # Dictionary arrays reach the writer as they are, which is what makes it fast; without the
     # stored Arrow schema a reader gets plain strings.
     dictionary = pa.dictionary(pa.int32(), pa.string())
     arrow_schema = pa.schema([(n, pa.int64() if n in numbers else dictionary) for n in names])
     n_rows = 0
-    with (
-        replacing(csv) as csv_path,
-        csv_path.open("wb") as csv_file,
-        replacing(parquet) as parquet_path,
+    coded = [name for name in names if name not in numbers]
+    with stamped_files(stem, arrow_schema, is_private, SEPARATOR, use_dictionary=coded) as (
+        parquet,
+        text,
     ):
-        if not is_private:
-            csv_file.write(f"# {NOT_PRIVATE}\n".encode())
-        csv_file.write((SEPARATOR.join(names) + "\n").encode())
-        with pq.ParquetWriter(
-            parquet_path,
-            arrow_schema,
-            use_dictionary=[name for name in names if name not in numbers],
-            store_schema=False,
-        ) as parquet_writer:
-            if not is_private:
-                parquet_writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
-            for counts in parts:
-                of_part = columns(counts)
-                pieces = _pieces(of_part)
-                for rows in _batches(counts, rows_per_batch):
-                    parquet_writer.write_batch(_record_batch(rows, of_part, arrow_schema, n_rows))
-                    text = repeated_rows(pieces, rows.block, rows.cell, rows.count, n_rows)
-                    csv_file.write(text)
-                    n_rows += int(rows.count.sum())
-    return WrittenFiles(parquet, csv, n_rows)
+        for counts in parts:
+            of_part = columns(counts)
+            pieces = _pieces(of_part)
+            for rows in _batches(counts, rows_per_batch):
+                parquet.write_batch(_record_batch(rows, of_part, arrow_schema, n_rows))
+                text.write(repeated_rows(pieces, rows.block, rows.cell, rows.count, n_rows))
+                n_rows += int(rows.count.sum())
+    return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
 
 
 def _pieces(columns: Sequence[_CodedColumn | str]) -> Pieces:

@@ -1,10 +1,15 @@
 """The public report of a topdown run: what was asked, how it was solved, what was checked.
 
 Accuracy against the input is shown for inputs that are not confidential, and only for those.
+
+The front page says the guarantee, the budget, how accurate it is, and the first released counts,
+which are those of the spine's root; the part on margins says where the release lies in its
+intervals, and what moved it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -13,19 +18,26 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from ...answers.estimates import read_estimates
+from ...census.queries import TOTAL, marginal_query
+from ...census.schema import Schema
 from ...noise.mechanisms import noise_deviation
-from ...pages.document import NONE, Document, Section, Table
+from ...pages.document import NONE, Block, Details, Document, Figure, Link, Section, Table
+from ...pages.figures import bar_chart
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
 from ...products.certificate import exact_section
-from ...products.reports import report_document
+from ...products.reports import MOST_COUNTS, Overview, report_document
+from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
+from ..paths import spine_folder
 from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..spine.shards import shards_by_geolevel
 from ..workload.costs import budget_report
-from .certificate import exact_figures, exact_of
-from .front_page import overview
+from .certificate import exact_figures, exact_of, facts_of
 from .map_section import map_section
-from .margin_section import margin_section
-from .margin_summary import read_margin_summary, read_why_none
+from .margin_files import MARGIN_LEVEL
+from .margin_summary import CLASSES, MarginSummary, read_margin_summary, read_why_none
 from .spine_section import spine_section
 
 
@@ -171,3 +183,195 @@ def _solves(run: RunDirectory) -> Section:
             solves_table(run),
         ),
     )
+
+
+ACCURACY_PAGE = "accuracy.html"
+"""The public report of accuracy, beside the run's report where the input is public."""
+
+
+def overview(
+    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
+) -> Overview:
+    """The front page; `accuracy` is given for inputs that are not confidential."""
+    what = f"TopDown release of the dataset {settings.privacy.dataset}"
+    if not settings.draws_noise:
+        what = (
+            f"Release from the published noisy measurements of the dataset "
+            f"{settings.privacy.dataset}"
+        )
+    shown = _implied(settings) if accuracy is None else _errors(accuracy)
+    links = []
+    if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
+        links.append(Link("Accuracy in full", ACCURACY_PAGE))
+    return Overview(
+        f"{what}: {' and '.join(settings.run.universes)}, on the "
+        f"{settings.geography.spine} spine, by the estimator "
+        f"{settings.in_words(settings.run.estimator)}",
+        in_one_sentence(facts_of(settings).statement),
+        (_budget(settings), shown),
+        tuple(links),
+        first_counts(run, settings),
+    )
+
+
+def _budget(settings: TopdownSettings) -> Section:
+    """Percent of each universe's loss by geolevel."""
+    blocks: list[Block] = []
+    for universe in settings.run.universes:
+        budget = settings.budget_of(universe)
+        levels = [name.replace("_", " ") for name in budget.geolevel_shares]
+        percent = [100 * float(share) for share in budget.geolevel_shares.values()]
+        svg = bar_chart(
+            levels, {universe: percent}, title=f"Budget of {universe}", value_label="% of the loss"
+        )
+        loss = "epsilon" if budget.is_pure else "rho"
+        of = "no noise" if budget.infinite else f"{loss} {float(budget.total):.4g}"
+        blocks.append(Figure(svg, f"{universe}: {of}, by geolevel, before geounits were bypassed."))
+    return Section("The budget", tuple(blocks))
+
+
+def _errors(accuracy: pd.DataFrame) -> Section:
+    """Mean absolute errors of one query of each universe by geolevel."""
+    blocks: list[Block] = []
+    for universe, errors in accuracy.groupby("universe", sort=False):
+        by_query = dict(iter(errors.groupby("query", sort=False)))
+        # A total that is declared exact has nothing to tell.
+        told = [query for query, rows in by_query.items() if rows["mean_absolute_error"].any()]
+        query = next(iter(told), next(iter(by_query)))
+        rows = by_query[query]
+        svg = bar_chart(
+            [name.replace("_", " ") for name in rows["geolevel"]],
+            {query: rows["mean_absolute_error"].tolist()},
+            title=f"Error of {universe}",
+            value_label="mean absolute error of an answer",
+        )
+        blocks.append(Figure(svg, f"{universe}: error of {query} at each geolevel of the spine."))
+    return Section("How accurate it is", tuple(blocks))
+
+
+def _implied(settings: TopdownSettings) -> Section:
+    """Standard deviations of the noise in one query of each universe by geolevel."""
+    blocks: list[Block] = []
+    for universe in settings.run.universes:
+        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        asked = Counter(row["query"] for row in report["queries"])
+        query = TOTAL if TOTAL in asked else asked.most_common(1)[0][0]
+        rows = {r["geolevel"]: noise_deviation(r) for r in report["queries"] if r["query"] == query}
+        svg = bar_chart(
+            [name.replace("_", " ") for name in rows],
+            {query: list(rows.values())},
+            title=f"Noise of {universe}",
+            value_label="standard deviation of the noise",
+        )
+        words = f"{universe}: noise in a measured answer of {query} at each geolevel."
+        blocks.append(Figure(svg, words))
+    return Section("What the budget implies", tuple(blocks))
+
+
+def first_counts(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, ...]:
+    """For every universe a table of the whole area's counts."""
+    return tuple(of_root(run, settings, universe) for universe in settings.run.universes)
+
+
+def of_root(run: RunDirectory, settings: TopdownSettings, universe: str) -> Table:
+    """The total of a universe at the root, and its records by the attributes of fewest levels."""
+    schema, folder = settings.schema_of(universe), spine_folder(run, universe)
+    root = read_spine(folder).geolevels[0]
+    shards = shards_by_geolevel(folder)[root.name]
+    files = [run.estimates(universe, root.name, shard.name) for shard in shards]
+    counts = read_estimates(files, root.geocode, schema.n_cells).sum(axis=0)
+    rows = [(TOTAL, int(counts.sum()))]
+    for name in _with_few_levels(schema):
+        answers = marginal_query(schema, name).matrix @ counts
+        labels = schema.labels(name)
+        rows += [(f"{name}: {label}", int(n)) for label, n in zip(labels, answers, strict=True)]
+    return Table((f"{universe}, {root.name.replace('_', ' ')}", "count"), tuple(rows), "count")
+
+
+def _with_few_levels(schema: Schema) -> Iterator[str]:
+    """Attributes, those of fewest levels first, whose levels fit below the total."""
+    left = MOST_COUNTS - 1
+    for name in sorted(schema.attributes, key=lambda name: len(schema.labels(name))):
+        left -= len(schema.labels(name))
+        if left < 0:
+            return
+        yield name
+
+
+def margin_section(universe: str, summary: MarginSummary) -> Section:
+    """Tables of a universe's margins."""
+    blocks: list[str | Table | Details] = [
+        "The noisy measurements alone, before counts were made whole, non-negative and consistent, "
+        "give every answer an unbiased estimate with a known error. An interval around it holds "
+        f"the truth with a probability of {MARGIN_LEVEL:.0%} at least. Where the release lies in "
+        "the intervals of answers that are not known exactly:",
+        _agreement(summary),
+    ]
+    if not summary.classes.empty:
+        blocks += [
+            "Counts cannot fall below zero, so that noise adds records where nobody of a kind "
+            "lives, and takes them elsewhere. It shows where many areas are added up: areas of "
+            "about the same released number of records, taken together as one.",
+            Details("Released counts of areas by size, and their intervals", (_classes(summary),)),
+        ]
+    return Section(f"Margins of {universe}", tuple(blocks))
+
+
+def _agreement(summary: MarginSummary) -> Table:
+    headers = (
+        "geolevel",
+        "query",
+        "answers",
+        "below",
+        "inside",
+        "above",
+        "estimates below zero",
+    )
+    rows = tuple(
+        (
+            row.geolevel,
+            row.query,
+            int(row.answers),
+            *(f"{share:.1%}" for share in (row.below, row.inside, row.above, row.negative)),
+        )
+        for row in summary.agreement.itertuples()
+    )
+    return Table(headers, rows, "inside")
+
+
+def _classes(summary: MarginSummary) -> Table:
+    headers = (
+        "records",
+        "areas",
+        "attribute",
+        "level",
+        "released",
+        "estimate",
+        "interval",
+        "deviations from the estimate",
+    )
+    rows = tuple(
+        (
+            _class_name(int(row["class"])),
+            int(row["areas"]),
+            row["attribute"],
+            row["label"],
+            int(row["released"]),
+            f"{row['estimate']:,.0f}",
+            f"{row['lower']:,} to {row['upper']:,}",
+            f"{(row['released'] - row['estimate']) / row['std_dev']:+.1f}",
+        )
+        for row in summary.classes.to_dict("records")
+    )
+    return Table(headers, rows, "interval")
+
+
+def _class_name(first: int) -> str:
+    """
+    >>> _class_name(10)
+    '10 to 99'
+    """
+    if first == 0:
+        return "none"
+    following = [start for start in CLASSES if start > first]
+    return f"{first:,} to {following[0] - 1:,}" if following else f"{first:,} and more"

@@ -1,4 +1,4 @@
-"""The steps that write microdata and margins."""
+"""The steps that write microdata, margins and the redistricting tables of a release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..settings import TopdownSettings
-from .exact_losses import is_kept, keep_loss, loss_file
+from .described import write_universe
+from .exact_losses import keep_loss, loss_file
 from .margins import (
     MarginPiece,
     are_kept,
@@ -18,7 +19,7 @@ from .margins import (
     write_margins,
     write_piece,
 )
-from .universe_files import write_universe
+from .tabulations.run import tables_of_run
 
 
 @step("write microdata", TopdownSettings, run_name="microdata-{universe}")
@@ -34,9 +35,8 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
 @step("exact loss", TopdownSettings, run_name="exact loss of {universe}")
 def work_out_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Work out what the noise guarantees exactly, for the certificate and the report."""
-    if is_kept(run, universe):
-        return found(loss_file(run, universe))
-    return made(keep_loss(run, settings, universe))
+    file = loss_file(run, universe)
+    return found(file) if file.exists() else made(keep_loss(run, settings, universe))
 
 
 @step("keep estimates", TopdownSettings, run_name="estimates of margins")
@@ -72,3 +72,18 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
         return found(place)
     files = write_margins(run, settings)
     return made(place, {"files": len(files)})
+
+
+@step("write tables", TopdownSettings, run_name="{piece}")
+def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings, piece: str) -> Made:
+    """Tabulate the block estimates at every summary level, as tables and in the P.L. 94-171 format,
+    or a piece of that."""
+    if run.release.exists():
+        return found(run.release)
+    run.unchecked_release.mkdir(exist_ok=True)
+    tables = tables_of_run(run, settings)
+    files = tables.files(piece)
+    if files and all(path.exists() for path in files):
+        return found(files[-1])
+    files = tables.write(piece)
+    return made(files[-1] if files else run.unchecked_release, {"files": len(files)})

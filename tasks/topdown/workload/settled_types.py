@@ -126,7 +126,6 @@ def settled_answers(
         shape=(n_areas, n_types),
         dtype=np.int64,
     )
-    found.sum_duplicates()
     of_fine = sparse.csr_array(
         (np.ones(n_types, dtype=np.int64), (np.arange(n_types), fine_of)), shape=(n_types, n_fine)
     )

@@ -6,6 +6,8 @@ empty in truth (false discovery rate) and the share of nodes with trips that wer
 where one holds. For estimates that combine all levels also their bias: the mean error of the
 least-squares estimates of the measured nodes, before the integer pass, which is what
 selecting nodes by noisy counts brings.
+
+`KEYS` and `FIGURES` are what a comparison of runs shows of each.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from ..ingest.files import plan_of, read_truth
 from ..measurement.files import NodeValues
 from ..paths import leaves_file
 from ..release.error_bound import proposition_1, theorem_4
+from ..release.statements import cost_table
 from ..release.table import released_level
 from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION
@@ -29,6 +32,15 @@ from ..workload.truth import TrueLevel, TrueTree
 
 ACCURACY = "trips_accuracy.parquet"
 """Errors of a run, in its confidential folder."""
+
+
+KEYS = ("level", "areas")
+FIGURES = {
+    "max_absolute_error": "largest absolute error",
+    "mean_absolute_error": "mean absolute error of the nodes with trips in truth or release",
+    "false_discovery_percent": "released nodes without trips, %",
+    "false_negative_percent": "nodes with trips that are not released, %",
+}
 
 
 def has_truth(run: RunDirectory) -> bool:
@@ -89,3 +101,11 @@ def selection_bias(run: RunDirectory, plan: Plan, truth: TrueTree) -> list[float
 
 def _percent(part: np.ndarray, whole: np.ndarray) -> float:
     return 100.0 * int(part.sum()) / int(whole.sum()) if whole.any() else 0.0
+
+
+def facts_of_run(run: RunDirectory, settings: TripsSettings) -> dict[str, str]:
+    """What a run is, in words."""
+    plan = plan_of(run, settings)
+    cost = cost_table(settings, plan)
+    told = {name: str(value) for name, value in zip(cost.headers, cost.rows[0], strict=True)}
+    return {"mechanism": plan.mechanism, **told}

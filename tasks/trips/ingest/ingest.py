@@ -12,9 +12,9 @@ from scipy import sparse
 from ....validation.expectations import readable
 from ....validation.trips.input_rules import depth_rule, place_rule
 from ...ledger.charging import random_choice_source
-from ...ledger.digests import InputDigest, input_digest, unnamed_digest
+from ...ledger.digests import InputDigest, PeopleDigests, input_digest, unnamed_digest
 from ...ledger.identity import store_identity
-from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests, raw_value
+from ...ledger.recognition import RecordColumn, people_digests, raw_value
 from ...products.privacy_curves import with_exact
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta

@@ -13,16 +13,17 @@ from ...ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
 from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import line_chart
 from ...products.certificate import exact_section
-from ...products.reports import report_document
+from ...products.reports import Overview, bars_panel, first_rows, report_document
+from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
 from ..settings import TripsSettings
+from ..workload.costs import noise_plan
 from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan
-from .certificate import exact_of
+from .certificate import exact_of, statement_of
 from .error_bound import BETA, BOUND_OF, error_bounds
 from .false_cells import false_cells
-from .front_page import overview
 from .statements import (
     METHODS,
     bound_cell,
@@ -31,7 +32,7 @@ from .statements import (
     delta_warning,
     noise_section,
 )
-from .table import n_released, n_trips
+from .table import TABLE, n_released, n_trips
 
 
 def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Document:
@@ -189,4 +190,38 @@ def _by_epsilon(settings: TripsSettings, plan: Plan) -> Section | None:
             "in a count, before counts are brought together.",
             Figure(chart, "Margin of error of measured counts, by level, against epsilon."),
         ),
+    )
+
+
+def overview(
+    run: RunDirectory, settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None
+) -> Overview:
+    """The front page; `accuracy` is given for inputs that are not confidential."""
+    return Overview(
+        f"Trips of the dataset {settings.privacy.dataset}, by the mechanism {plan.mechanism}",
+        in_one_sentence(statement_of(settings, plan)),
+        (
+            _budget(plan),
+            noise_plan(plan).noise_panel("Noise in each measured count, by level of the tree.")
+            if accuracy is None
+            else _errors(accuracy),
+        ),
+        counts=first_rows(run.release / f"{TABLE}.parquet"),
+    )
+
+
+def _budget(plan: Plan) -> Section:
+    if plan.budget is None:
+        return Section("The budget", ("All of the loss is spent on the cells that have trips.",))
+    words = "Part of the loss that each level of the tree costs, from its root to the cells."
+    return noise_plan(plan).budget_panel(words)
+
+
+def _errors(accuracy: pd.DataFrame) -> Section:
+    return bars_panel(
+        "How accurate it is",
+        "Mean absolute error of a count, over the nodes that have trips in truth or release.",
+        [f"level {level}" for level in accuracy["level"]],
+        {"error": accuracy["mean_absolute_error"].tolist()},
+        value_label="mean absolute error (trips)",
     )

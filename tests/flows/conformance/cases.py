@@ -192,6 +192,27 @@ def holds_census(run: RunDirectory, source: Path) -> None:
     assert ("on the branch" in run.report.read_text(encoding="utf-8")) is has_branch
 
 
+def holds_homes(run: RunDirectory, source: Path) -> None:
+    """In every section there is a householder of the sex for every home that has one, and nobody
+    is at home who does not fit in."""
+    holds_census(run, source)
+    homes, people = (
+        pd.read_parquet(run.release / f"mdf_{name}.parquet").astype(str)
+        for name in ("homes", "people")
+    )
+    section = ["parish", "section"]
+    occupied = homes[homes["householder"] != "nobody"]
+    heads = people[people["lives"] == "as householder"]
+    told = occupied.groupby([*section, "householder"]).size()
+    assert told.to_dict() == heads.groupby([*section, "sex"]).size().to_dict()
+    at_home = people[people["lives"] != "in an institution"].groupby(section).size()
+    for number, limit in (({"4 or more": 4}, at_home.ge), ({"4 or more": 12}, at_home.le)):
+        sizes = homes["residents"].replace({"nobody": 0, **number}).astype(int)
+        room = sizes.groupby([homes[name] for name in section]).sum()
+        assert limit(room.reindex(at_home.index)).all()
+    assert len(homes) == len(pd.read_csv(source / "homes.csv"))
+
+
 def microdata(*universes: str, tables: bool = True) -> tuple[str, ...]:
     """Names of what topdown releases of some universes."""
     files = [f"mdf_{name}.{suffix}" for name in universes for suffix in ("csv", "parquet")]
@@ -303,6 +324,16 @@ CASES: dict[str, Case] = {
         n_checks=20,
         facts=("households", "people"),
         holds=holds_census,
+    ),
+    "homes": Case(
+        product="topdown",
+        write=partial(write_declared, name="homes"),
+        released=microdata("homes", "people"),
+        tables=("homes", "people"),
+        charged=("1/2", "1"),
+        n_checks=24,
+        facts=("homes", "people"),
+        holds=holds_homes,
     ),
     "schools": Case(
         product="topdown",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.ledger.caps import set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
@@ -193,7 +193,7 @@ def kill_and_resume(
     with settings.open("a", encoding="utf-8") as file:
         file.write('\n[release]\npublish_to = "published"\n')
     if moment[2] != "ledger.db":
-        set_default_cap(open_ledger(folder / "ledger.db"), Fraction(100))
+        set_caps(open_ledger(folder / "ledger.db"), None, Caps(Fraction(100)))
     run = RunDirectory(folder / "run")
     command = ("run", case.product, str(settings), "--run-dir", str(run.root))
     code, _, errors = killing(*command, folder=folder, killed=moment, **environment).ended()

@@ -98,6 +98,7 @@ def test_parts_add_up_to_the_whole(
 BREAKS = {
     "register": ("persons", "sex", "X", "must have a level of the attribute sex"),
     "households": ("people", "household", "nobody", "household must be"),
+    "homes": ("people", "sex", "X", "must have a level of the attribute sex"),
     "schools": ("pupils", "sex", "X", "must have a level of the attribute sex"),
 }
 """By declaration a table, a column of it, a value that breaks a rule, and words of the rule."""

@@ -9,7 +9,7 @@ import pytest
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
-from spineflow.tasks.group_sizes.measurement.vectors import noisy_vector
+from spineflow.tasks.group_sizes.measurement.measure import noisy_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED
 from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
 from spineflow.tasks.noise.draws import UnchargedNoise

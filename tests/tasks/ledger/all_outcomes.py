@@ -1,4 +1,4 @@
-"""Privacy curves by the probabilities of all outcomes, with exact losses and forty digits."""
+"""Privacy curves by the probabilities of all outcomes, with exact losses and fifty digits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from functools import lru_cache
 from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.noise.distributions import IntegerDistribution
 
-DIGITS = 40
-REACH = 60
-"""Draws of a probability below e^-60 are left out."""
+DIGITS = 50
+REACH = 100
+"""Draws of a probability below e^-100 are left out."""
 
 Losses = dict[int, Decimal]
 """Probabilities of losses, which are in whole multiples of a unit."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.ledger.caps import EpsilonCap, set_default_cap
+from spineflow.tasks.ledger.caps import Caps, EpsilonCap, set_caps
 from spineflow.tasks.ledger.charges import Draw
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.store import open_ledger
@@ -26,10 +26,10 @@ def check_exact_charge(charge_run: Callable[[], object], file: Path, curve: Priv
     """
     exact = Fraction(curve.epsilon_upper(REPORT_DELTA))
     ledger = open_ledger(file)
-    set_default_cap(ledger, epsilon_cap=EpsilonCap(exact * Fraction(999, 1000), REPORT_DELTA))
+    set_caps(ledger, None, Caps(epsilon=EpsilonCap(exact * Fraction(999, 1000), REPORT_DELTA)))
     with pytest.raises(BudgetRefused, match="at that epsilon with this run"):
         charge_run()
-    set_default_cap(ledger, epsilon_cap=EpsilonCap(exact * Fraction(1001, 1000), REPORT_DELTA))
+    set_caps(ledger, None, Caps(epsilon=EpsilonCap(exact * Fraction(1001, 1000), REPORT_DELTA)))
     charge_run()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

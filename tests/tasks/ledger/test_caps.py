@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee, epsilon_tight, rho_from_epsilon_tight
-from spineflow.tasks.ledger.caps import Caps, EpsilonCap, caps_of, set_cap, set_default_cap
+from spineflow.tasks.ledger.caps import Caps, EpsilonCap, caps_of, set_caps
 from spineflow.tasks.ledger.charges import Draw, charge
 from spineflow.tasks.ledger.claims import claim, record_publication
 from spineflow.tasks.ledger.digests import InputDigest
@@ -82,7 +82,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_before_results_the_curve_of_all_runs_counts(ledger: Ledger) -> None:
-    set_cap(ledger, "d", epsilon_cap=between(16))
+    set_caps(ledger, "d", Caps(epsilon=between(16)))
     charge_run(ledger, "run-1")
     charge_run(ledger, "run-2")
     before = rows(ledger)
@@ -102,7 +102,7 @@ def test_before_results_the_curve_of_all_runs_counts(ledger: Ledger) -> None:
 def test_after_results_rho_counts(ledger: Ledger) -> None:
     """Whoever has seen a result may choose by it, of which curves know nothing."""
     cap = between(16)
-    set_cap(ledger, "d", epsilon_cap=cap)
+    set_caps(ledger, "d", Caps(epsilon=cap))
     charge_run(ledger, "run-1")
     publish(ledger, "run-1")
     before = rows(ledger)
@@ -116,18 +116,18 @@ def test_after_results_rho_counts(ledger: Ledger) -> None:
 
 
 def test_a_first_run_beyond_the_conversion_is_the_last(ledger: Ledger) -> None:
-    set_cap(ledger, "d", epsilon_cap=between(16))
+    set_caps(ledger, "d", Caps(epsilon=between(16)))
     charge_run(ledger, "run-1", draw(16))
     publish(ledger, "run-1")
     with pytest.raises(BudgetRefused, match="needs rho 0.0625 of the 0 left; lower its rho, or"):
         charge_run(ledger, "run-2", draw(1))
-    set_cap(ledger, "d", epsilon_cap=between(16))
-    set_cap(ledger, "d", epsilon_cap=EpsilonCap(Fraction(20), DELTA))
+    set_caps(ledger, "d", Caps(epsilon=between(16)))
+    set_caps(ledger, "d", Caps(epsilon=EpsilonCap(Fraction(20), DELTA)))
     assert charge_run(ledger, "run-2", draw(1))
 
 
 def test_of_runs_that_were_planned_the_curve_counts_after_results(ledger: Ledger) -> None:
-    set_cap(ledger, "d", epsilon_cap=replace(between(16), planned=True))
+    set_caps(ledger, "d", Caps(epsilon=replace(between(16), planned=True)))
     charge_run(ledger, "run-1")
     publish(ledger, "run-1")
     assert charge_run(ledger, "run-2")
@@ -136,14 +136,14 @@ def test_of_runs_that_were_planned_the_curve_counts_after_results(ledger: Ledger
 
 
 def test_other_people_s_results_do_not_count(ledger: Ledger) -> None:
-    set_default_cap(ledger, epsilon_cap=between(8))
+    set_caps(ledger, None, Caps(epsilon=between(8)))
     charge_run(ledger, "run-1", dataset="other")
     publish(ledger, "run-1")
     assert charge_run(ledger, "run-2")
 
 
 def test_a_draw_without_a_curve_counts_by_its_rho(ledger: Ledger) -> None:
-    set_cap(ledger, "d", epsilon_cap=between(8))
+    set_caps(ledger, "d", Caps(epsilon=between(8)))
     with pytest.raises(BudgetRefused, match="noise is not known, rho counts by its conversion"):
         charge_run(ledger, "run-1", draw(is_known=False))
     assert charge_run(ledger, "run-1", draw(7, is_known=False))
@@ -159,34 +159,34 @@ def test_draws_of_older_versions_count_by_rho_until_they_are_resumed(ledger: Led
     with pytest.raises(
         BudgetRefused, match="has spent rho 0.5 and delta 0; a cap of epsilon .* is"
     ):
-        set_cap(ledger, "d", epsilon_cap=between(8))
-    set_cap(ledger, "d", epsilon_cap=replace(cap, planned=True))
+        set_caps(ledger, "d", Caps(epsilon=between(8)))
+    set_caps(ledger, "d", Caps(epsilon=replace(cap, planned=True)))
     with pytest.raises(BudgetRefused, match="rho counts by its conversion"):
         charge_run(ledger, "run-2")
     assert not charge_run(ledger, "run-1")
     assert charge_run(ledger, "run-2")
-    set_default_cap(ledger, epsilon_cap=cap)
+    set_caps(ledger, None, Caps(epsilon=cap))
 
 
 def test_own_deltas_are_kept_apart_from_the_cap(ledger: Ledger) -> None:
     cap = EpsilonCap(Fraction(12), DELTA)
     own = Draw("trips", "laplace", Guarantee("pure_dp", Fraction(1), delta=DELTA / 4))
-    set_cap(ledger, "d", epsilon_cap=cap)
+    set_caps(ledger, "d", Caps(epsilon=cap))
     charge_run(ledger, "run-1")
     publish(ledger, "run-1")
     with pytest.raises(BudgetRefused, match="no delta is kept for this run's own, 2.5e-11; set a"):
         charge_run(ledger, "run-2", own)
-    set_cap(ledger, "d", delta_cap=DELTA / 2)
+    set_caps(ledger, "d", Caps(delta=DELTA / 2))
     assert charge_run(ledger, "run-2", own)
     with pytest.raises(BudgetRefused, match="left"):
         charge_run(ledger, "run-3", draw(16))
-    set_cap(ledger, "d", delta_cap=DELTA)
+    set_caps(ledger, "d", Caps(delta=DELTA))
     with pytest.raises(BudgetRefused, match="needs rho 0.0625 of the 0 left"):
         charge_run(ledger, "run-3", draw(1))
 
 
 def test_every_cap_holds_by_itself(ledger: Ledger) -> None:
-    set_cap(ledger, "d", Fraction(3, 4), epsilon_cap=between(16))
+    set_caps(ledger, "d", Caps(Fraction(3, 4), epsilon=between(16)))
     charge_run(ledger, "run-1")
     with pytest.raises(BudgetRefused, match="spent rho 0.5 of its cap 3/4"):
         charge_run(ledger, "run-2")
@@ -198,12 +198,12 @@ def test_every_cap_holds_by_itself(ledger: Ledger) -> None:
 )
 def test_a_cap_of_epsilon_is_of_positive_fractions(ledger: Ledger, cap: EpsilonCap) -> None:
     with pytest.raises(InputRefused, match="positive exact fraction"):
-        set_cap(ledger, "d", epsilon_cap=cap)
+        set_caps(ledger, "d", Caps(epsilon=cap))
 
 
 @pytest.mark.parametrize("text", ["1", "1@2", "0@1/2", "1@1/2 perhaps", "x@1/2", ""])
 def test_a_cap_that_none_is_written_as_is_damage(ledger: Ledger, text: str) -> None:
-    set_cap(ledger, "d", Fraction(1))
+    set_caps(ledger, "d", Caps(Fraction(1)))
     with sqlite3.connect(ledger.path) as connection:
         connection.execute("UPDATE datasets SET epsilon_cap = ?", [text])
     connection.close()
@@ -226,9 +226,9 @@ def test_a_curve_that_was_not_charged_is_damage(ledger: Ledger, text: str) -> No
 def test_joined_ledgers_keep_what_both_allow(ledger: Ledger, tmp_path: Path) -> None:
     """Neither knew what was published under the other."""
     other = open_ledger(tmp_path / "other.db")
-    set_cap(ledger, "d", epsilon_cap=EpsilonCap(Fraction(9), DELTA, planned=True))
-    set_cap(other, "d", epsilon_cap=EpsilonCap(Fraction(10), DELTA / 10, planned=True))
-    set_cap(other, "e", epsilon_cap=EpsilonCap(Fraction(7), DELTA))
+    set_caps(ledger, "d", Caps(epsilon=EpsilonCap(Fraction(9), DELTA, planned=True)))
+    set_caps(other, "d", Caps(epsilon=EpsilonCap(Fraction(10), DELTA / 10, planned=True)))
+    set_caps(other, "e", Caps(epsilon=EpsilonCap(Fraction(7), DELTA)))
     for number, each in enumerate((ledger, other)):
         charge_run(each, f"run-{number}")
     charge_run(other, "run-2", dataset="e")
@@ -256,7 +256,7 @@ def charge_at_once(barrier, path: Path, run_id: str) -> None:
 
 @pytest.mark.slow
 def test_of_eight_runs_at_once_a_cap_for_five_lets_five_pass(ledger: Ledger) -> None:
-    set_cap(ledger, "d", epsilon_cap=between(10))
+    set_caps(ledger, "d", Caps(epsilon=between(10)))
     barrier = SPAWN.Barrier(8)
     arguments = [(barrier, ledger.path, f"run-{number}") for number in range(8)]
     processes = [SPAWN.Process(target=charge_at_once, args=own) for own in arguments]

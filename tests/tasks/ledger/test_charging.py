@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.accounting import BOUNDED, ZCDP, Guarantee
-from spineflow.tasks.ledger.caps import set_cap, set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.charges import Draw, NoiseTerm
 from spineflow.tasks.ledger.charging import (
     charge_draws,
@@ -36,9 +36,9 @@ from spineflow.tasks.runs.directory import (
 )
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.opening import opened
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.runs.steps import opened
 from spineflow.tasks.runs.writing import write_once
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -250,7 +250,7 @@ def test_copies_by_hard_links_are_copies(run: RunDirectory) -> None:
 def test_a_draw_finds_its_charge_in_the_ledger(run: RunDirectory, settings) -> None:
     """The ledger is replaced by an older copy after the charge, key and all."""
     ledger = open_ledger(Path(settings.privacy.ledger))
-    set_cap(ledger, "county", Fraction(3))
+    set_caps(ledger, "county", Caps(Fraction(3)))
     older = [(path, path.read_bytes()) for path in (ledger.path, ledger.key_path)]
     charged(run, settings)
     for path, content in older:
@@ -419,7 +419,7 @@ def test_a_first_run_without_a_cap_says_so(settings) -> None:
     assert not path.exists()
     ledger = open_ledger(path)
     assert "nothing caps what is spent on dataset 'county'" in first_run_notice(settings)
-    set_default_cap(ledger, Fraction(5))
+    set_caps(ledger, None, Caps(Fraction(5)))
     assert first_run_notice(settings) is None
 
 

@@ -1,4 +1,4 @@
-"""Privacy curves: against all outcomes in forty digits, closed forms, published figures, bounds."""
+"""Privacy curves: against all outcomes in fifty digits, closed forms, published figures, bounds."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.ledger import joining, store
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.caps import set_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.charges import Draw, charge
 from spineflow.tasks.ledger.claims import claim, record_publication
 from spineflow.tasks.ledger.digests import InputDigest
@@ -54,9 +54,9 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
         charged(path, f"own {number}", f"run {number}")
     for number, path in enumerate(paths):
         ledger = open_ledger(path)
-        set_cap(ledger, f"own {number}", Fraction(2))
+        set_caps(ledger, f"own {number}", Caps(Fraction(2)))
         charged(path, f"common {number}", f"common run {number}")
-        set_cap(ledger, "both", Fraction(5 + number))
+        set_caps(ledger, "both", Caps(Fraction(5 + number)))
     return paths
 
 
@@ -69,7 +69,7 @@ def rows(path: Path, *tables: str) -> dict[str, list[tuple]]:
 def usable(path: Path) -> bool:
     """Whether something can be charged to the ledger under this name."""
     try:
-        set_cap(open_ledger(path, must_exist=True), "probe", Fraction(9))
+        set_caps(open_ledger(path, must_exist=True), "probe", Caps(Fraction(9)))
     except BudgetRefused:
         return False
     return True
@@ -155,7 +155,7 @@ def test_a_ledger_that_is_held_while_another_is_joined_to_it_is_told_of(two) -> 
     held = open_ledger(other)
     join(one, other)
     with pytest.raises(BudgetRefused, match="joined to another meanwhile"):
-        set_cap(held, "probe", Fraction(1))
+        set_caps(held, "probe", Caps(Fraction(1)))
 
 
 def dies(point: str, one: Path, other: Path) -> None:
@@ -252,6 +252,6 @@ def test_keys_are_kept_with_the_mark(two: tuple[Path, Path]) -> None:
     one, _ = two
     ledger = open_ledger(one)
     add_keys(ledger.key_path, [b"j" * 32, b"j" * 32])
-    set_cap(ledger, "probe", Fraction(1))
+    set_caps(ledger, "probe", Caps(Fraction(1)))
     assert read_key(ledger.key_path).joined == (b"j" * 32,)
     assert ledger.key_path.stat().st_mode & 0o777 == 0o600

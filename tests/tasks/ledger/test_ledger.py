@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger.accounting import SAFETAB_P, Guarantee
-from spineflow.tasks.ledger.caps import set_cap, set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.charges import Draw, charge
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.store import open_ledger
@@ -110,7 +110,7 @@ def open_at_once(barrier, path):
 
 @pytest.mark.slow
 def test_of_seven_runs_at_once_a_cap_for_five_lets_five_pass(ledger):
-    set_cap(ledger, "ri2010", Fraction(11, 10))
+    set_caps(ledger, "ri2010", Caps(Fraction(11, 10)))
     arguments = [(ledger.path, f"run-{number}") for number in range(N_RUNS)]
     codes = in_processes(charge_at_once, arguments)
     assert sorted(codes) == [0] * 5 + [3] * 2
@@ -162,7 +162,7 @@ def test_summary_has_native_and_composed_figures_by_product(ledger):
     charge_run(ledger, "run-2", [Draw("us", "discrete_gaussian", safetab)], product="safetab")
     trips = Guarantee("pure_dp", Fraction(1), "bounded", delta=Fraction(1, 10**8))
     charge_run(ledger, "run-3", [Draw("trips", "discrete_laplace", trips)], product="trips")
-    set_cap(ledger, "ri2010", Fraction(2))
+    set_caps(ledger, "ri2010", Caps(Fraction(2)))
     found = summary(ledger)["datasets"]["ri2010"]
     rhos = {product: Fraction(item["rho"]) for product, item in found["products"].items()}
     assert rhos == {
@@ -188,27 +188,27 @@ def test_without_a_cap_everything_is_recorded(ledger):
 
 
 def test_a_charge_may_reach_the_cap_but_not_pass_it(ledger):
-    set_cap(ledger, "ri2010", Fraction(1))
+    set_caps(ledger, "ri2010", Caps(Fraction(1)))
     charge_run(ledger, "run-1", [draw(Fraction(1, 3))])
     with pytest.raises(BudgetRefused, match="cap 1, and this run needs 3/4 .*set-cap"):
         charge_run(ledger, "run-2", [draw(Fraction(1, 2)), draw(Fraction(1, 4), "units")])
     assert n_charged(ledger) == 1
     assert charge_run(ledger, "run-3", [draw(Fraction(2, 3))])
-    set_cap(ledger, "ri2010", Fraction(2))
+    set_caps(ledger, "ri2010", Caps(Fraction(2)))
     assert charge_run(ledger, "run-2", [draw(Fraction(1, 2))])
 
 
 def test_a_cap_below_what_is_spent_is_refused(ledger):
     charge_run(ledger)
     with pytest.raises(BudgetRefused, match="has spent rho 1/2 .*set it higher"):
-        set_cap(ledger, "ri2010", Fraction(1, 3))
-    set_cap(ledger, "ri2010", Fraction(1, 2))
+        set_caps(ledger, "ri2010", Caps(Fraction(1, 3)))
+    set_caps(ledger, "ri2010", Caps(Fraction(1, 2)))
 
 
 @pytest.mark.parametrize("cap", [0, Fraction(-1), 1.5, True])
 def test_a_cap_is_a_positive_exact_fraction(ledger, cap):
     with pytest.raises(InputRefused, match="positive exact fraction"):
-        set_cap(ledger, "ri2010", cap)
+        set_caps(ledger, "ri2010", Caps(cap))
 
 
 def test_known_people_under_another_name_are_refused(ledger):
@@ -254,7 +254,9 @@ def test_a_key_whose_ledger_was_never_made_gets_one(ledger):
     assert open_ledger(ledger.path).key() == key
 
 
-@pytest.mark.parametrize("use", [charge_run, lambda ledger: set_cap(ledger, "d", Fraction(1))])
+@pytest.mark.parametrize(
+    "use", [charge_run, lambda ledger: set_caps(ledger, "d", Caps(Fraction(1)))]
+)
 def test_a_ledger_with_charges_or_caps_must_stay(ledger, use):
     use(ledger)
     assert stat.S_IMODE(ledger.key_path.stat().st_mode) == 0o600
@@ -425,14 +427,14 @@ def test_epsilon_is_shown_at_the_whole_delta(ledger):
 
 
 def test_deltas_add_up_to_their_cap_and_not_beyond(ledger):
-    set_cap(ledger, "ri2010", delta_cap=Fraction(1, 10**6))
+    set_caps(ledger, "ri2010", Caps(delta=Fraction(1, 10**6)))
     charge_run(ledger, "run-1", [with_delta(Fraction(6, 10**7))])
     with pytest.raises(BudgetRefused, match="spent delta 6e-07 of its cap 1/1000000"):
         charge_run(ledger, "run-2", [with_delta(Fraction(5, 10**7))])
     assert charge_run(ledger, "run-2", [with_delta(Fraction(4, 10**7))])
     assert charge_run(ledger, "run-3", [draw()])
     with pytest.raises(BudgetRefused, match="has spent delta 1/1000000 .*set it higher"):
-        set_cap(ledger, "ri2010", delta_cap=Fraction(1, 10**7))
+        set_caps(ledger, "ri2010", Caps(delta=Fraction(1, 10**7)))
 
 
 def test_deltas_that_guarantee_nothing_are_refused_without_a_cap(ledger):
@@ -442,9 +444,9 @@ def test_deltas_that_guarantee_nothing_are_refused_without_a_cap(ledger):
 
 
 def test_a_default_cap_stops_datasets_without_their_own(ledger):
-    set_default_cap(ledger, Fraction(3, 4))
+    set_caps(ledger, None, Caps(Fraction(3, 4)))
     charge_run(ledger, "run-1")
     with pytest.raises(BudgetRefused, match="cap 3/4"):
         charge_run(ledger, "run-2")
-    set_cap(ledger, "ri2010", Fraction(1))
+    set_caps(ledger, "ri2010", Caps(Fraction(1)))
     assert charge_run(ledger, "run-2")

@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import Draw, charge
-from spineflow.tasks.ledger.digests import InputDigest
-from spineflow.tasks.ledger.recognition import (
-    ENOUGH_WEAK,
-    RecordColumn,
-    people_digests,
-    raw_value,
-)
+from spineflow.tasks.ledger.digests import ENOUGH_WEAK, InputDigest
+from spineflow.tasks.ledger.recognition import RecordColumn, people_digests, raw_value
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.runs.errors import BudgetRefused
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger import store
-from spineflow.tasks.ledger.caps import set_cap, set_default_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.key import Mark, read_key
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading, writing
 from spineflow.tasks.ledger.summary import summary
@@ -20,7 +20,7 @@ from spineflow.tasks.runs.errors import BudgetRefused
 @pytest.fixture
 def ledger(tmp_path) -> Ledger:
     ledger = open_ledger(tmp_path / "ledger.db")
-    set_cap(ledger, "d", Fraction(1))
+    set_caps(ledger, "d", Caps(Fraction(1)))
     return ledger
 
 
@@ -34,10 +34,10 @@ def mark_of(ledger: Ledger) -> Mark:
 
 def test_an_older_copy_is_refused(ledger: Ledger) -> None:
     older = kept(ledger, "older")
-    set_cap(ledger, "d", Fraction(2))
+    set_caps(ledger, "d", Caps(Fraction(2)))
     newest = kept(ledger, "newest")
     shutil.copy2(older, ledger.path)
-    for use in (lambda: open_ledger(ledger.path), lambda: set_cap(ledger, "d", Fraction(3))):
+    for use in (lambda: open_ledger(ledger.path), lambda: set_caps(ledger, "d", Caps(Fraction(3)))):
         with pytest.raises(BudgetRefused, match="lags behind the mark .*put back the newest copy"):
             use()
     shutil.copy2(newest, ledger.path)
@@ -50,10 +50,10 @@ def test_another_history_is_refused_however_long(ledger: Ledger, tmp_path) -> No
     elsewhere.mkdir()
     for path in (ledger.path, ledger.key_path):
         shutil.copy2(path, elsewhere)
-    set_cap(ledger, "d", Fraction(2))
+    set_caps(ledger, "d", Caps(Fraction(2)))
     other = open_ledger(elsewhere / "ledger.db")
     for cap in range(2, 9):
-        set_cap(other, "d", Fraction(cap))
+        set_caps(other, "d", Caps(Fraction(cap)))
     shutil.copy2(other.path, ledger.path)
     with pytest.raises(BudgetRefused, match="has another history"):
         open_ledger(ledger.path)
@@ -72,10 +72,10 @@ def test_a_kill_between_ledger_and_mark_locks_nobody_out(ledger: Ledger, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(store, "write_mark", killed)
         with pytest.raises(Killed):
-            set_cap(ledger, "d", Fraction(2))
+            set_caps(ledger, "d", Caps(Fraction(2)))
     assert mark_of(ledger) == before
     assert summary(open_ledger(ledger.path))["datasets"]["d"]["cap"] == "2"
-    set_cap(ledger, "d", Fraction(3))
+    set_caps(ledger, "d", Caps(Fraction(3)))
     assert mark_of(ledger).sequence == before.sequence + 2
     assert summary(ledger)["datasets"]["d"]["cap"] == "3"
 
@@ -83,7 +83,7 @@ def test_a_kill_between_ledger_and_mark_locks_nobody_out(ledger: Ledger, monkeyp
 def test_a_ledger_two_states_ahead_of_its_mark_is_not_that_of_its_key(ledger: Ledger) -> None:
     key = ledger.key_path.read_bytes()
     for cap in (2, 3):
-        set_cap(ledger, "d", Fraction(cap))
+        set_caps(ledger, "d", Caps(Fraction(cap)))
     ledger.key_path.write_bytes(key)
     with pytest.raises(BudgetRefused, match="is not the one that was used last"):
         open_ledger(ledger.path)
@@ -138,7 +138,7 @@ UNDONE = {
 @pytest.mark.parametrize("layout", UNDONE)
 def test_a_ledger_with_states_is_brought_to_this_version(ledger: Ledger, layout: int) -> None:
     """As an earlier version left it: its state is numbered, and its key has the mark of that."""
-    set_cap(ledger, "d", Fraction(5))
+    set_caps(ledger, "d", Caps(Fraction(5)))
     with sqlite3.connect(ledger.path) as connection:
         for statements in (UNDONE[older] for older in UNDONE if older >= layout):
             for statement in statements:
@@ -154,7 +154,7 @@ def test_a_ledger_with_states_is_brought_to_this_version(ledger: Ledger, layout:
 def test_an_older_ledger_does_not_come_back_after_a_newer(ledger: Ledger) -> None:
     as_version_1(ledger)
     older = kept(ledger, "older")
-    set_cap(open_ledger(ledger.path), "d", Fraction(6))
+    set_caps(open_ledger(ledger.path), "d", Caps(Fraction(6)))
     shutil.copy2(older, ledger.path)
     with pytest.raises(BudgetRefused, match="lags behind the mark"):
         open_ledger(ledger.path)
@@ -219,7 +219,7 @@ def test_a_held_ledger_is_known_by_its_code(ledger: Ledger, monkeypatch) -> None
     connection = sqlite3.connect(ledger.path, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
     with pytest.raises(BudgetRefused, match="end the program that holds it"):
-        set_cap(ledger, "d", Fraction(2))
+        set_caps(ledger, "d", Caps(Fraction(2)))
     connection.close()
     error = sqlite3.OperationalError("another text in another language")
     error.sqlite_errorcode = sqlite3.SQLITE_BUSY
@@ -250,7 +250,7 @@ def test_a_use_of_a_ledger_does_not_read_all_of_it(ledger: Ledger) -> None:
 
 
 def test_a_default_cap_holds_for_datasets_without_their_own(ledger: Ledger) -> None:
-    set_default_cap(ledger, Fraction(3), Fraction(1, 10**6))
+    set_caps(ledger, None, Caps(Fraction(3), Fraction(1, 10**6)))
     found = summary(ledger)
     assert (found["cap"], found["delta_cap"]) == ("3", "1/1000000")
     assert found["datasets"]["d"]["cap"] == "1"

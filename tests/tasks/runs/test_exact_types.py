@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 from pydantic import ValidationError
-from spineflow.flows import form, products_settings, tune_settings
+from spineflow.flows import products_settings, tune_settings
+from spineflow.flows.form import form_of
+from spineflow.flows.registry import MODULES
 from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
@@ -24,7 +26,7 @@ ROOTS = (
     *tune_settings.MODELS.values(),
     GroupSizesDesignSettings,
     TripsDesignSettings,
-    *(kind for kind in vars(form).values() if isinstance(kind, type) and kind.__name__ != "Path"),
+    *map(form_of, MODULES),
 )
 """Models that lead to all others."""
 

@@ -12,7 +12,7 @@ import pytest
 import spineflow
 import tomli_w
 from spineflow.flows.cli import main
-from spineflow.flows.form import TopdownForm
+from spineflow.flows.form import form_of
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -197,7 +197,7 @@ def test_a_universe_may_be_called_so(name: str) -> None:
 def test_forms_give_no_other_names() -> None:
     own = tree()
     del own["run"]
-    overrides = list(TopdownForm(universes=["../../x"]).overrides())
+    overrides = list(form_of("topdown")(universes=["../../x"]).overrides())
     with pytest.raises(InputRefused, match=r"run\.universes\.0 is no name that files can have"):
         load_settings(TopdownSettings, own, presets=PRESETS, overrides=overrides)
 

@@ -14,9 +14,8 @@ from spineflow.tasks.runs.confinement import MemoryFailed, StorageFailed, WorkLo
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import Artifact, Made, found, made
-from spineflow.tasks.runs.opening import artifact_of
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
-from spineflow.tasks.runs.steps import step
+from spineflow.tasks.runs.steps import artifact_of, step
 from spineflow.tasks.runs.stores import StoreSilent
 from spineflow.tasks.trips.settings import TripsSettings
 

@@ -17,10 +17,9 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
 from spineflow.tasks.topdown.measurement.public_answers import area_counts
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.trials import TRIALS
+from spineflow.tasks.topdown.trials import STRATEGIES, TRIALS, strategy_shares
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 from spineflow.tasks.topdown.workload.sections import ESTIMATORS
-from spineflow.tasks.topdown.workload.strategies import STRATEGIES, strategy_shares
 from spineflow.tasks.tune.criterion import value_of
 from spineflow.tasks.tune.settings import Criterion
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from spineflow.flows.ledger import WrittenCaps, init_ledger, join_ledgers
 from spineflow.tasks.ledger.charging import warnings_of
-from spineflow.tasks.ledger.elsewhere import DIGESTS_ELSEWHERE
+from spineflow.tasks.ledger.identity import DIGESTS_ELSEWHERE
 from spineflow.tasks.ledger.listed import forget_ledger, list_file, listed_ledgers
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.order import run_in_process
-from spineflow.tasks.detailed_groups.checks.households import expected_runs
+from spineflow.tasks.detailed_groups.checks.expected import expected_runs
 from spineflow.tasks.detailed_groups.order import order, order_of_households
 from spineflow.tasks.detailed_groups.settings import (
     DetailedGroupsSettings,

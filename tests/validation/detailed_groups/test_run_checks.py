@@ -15,7 +15,7 @@ import pytest
 from spineflow.tasks.detailed_groups.checks.expected import expected_run
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
-from spineflow.tasks.detailed_groups.release.run import write_run_release
+from spineflow.tasks.detailed_groups.release.files import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed

@@ -24,7 +24,7 @@ from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.mechanisms import noise_variance as exact_variance
 from spineflow.tasks.noise.quantiles import inverse_cdf
 from spineflow.validation.detailed_groups.privacy_loss import noise_variance
-from spineflow.validation.detailed_groups.rules import float_threshold
+from spineflow.validation.detailed_groups.run_checks import float_threshold
 from spineflow.validation.detailed_groups.universe import identical_regions
 
 

@@ -12,7 +12,7 @@ from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.declared import (
     DeclaredUniverse,
-    released_counts,
+    released_rows,
 )
 from spineflow.validation.topdown.layout import Layout, LayoutColumn
 from spineflow.validation.topdown.run_files import ExpectedUniverse
@@ -69,7 +69,7 @@ def counted(folder: Path, rows: list) -> tuple[list, int]:
     pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / "mdf_people.parquet")
     frame.to_csv(folder / "mdf_people.csv", sep="|", index=False)
     failures = Failures()
-    counts = released_counts(folder / "mdf_people", universe(), AREAS, True, failures)
+    counts = released_rows(folder / "mdf_people", universe(), AREAS, True, failures).counts
     return counts.toarray().tolist(), failures.outcome("any", "people", "").passed
 
 

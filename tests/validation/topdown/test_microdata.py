@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.cef_2020 import UNITS, cef_schema
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.checks.expectations import cells_of
-from spineflow.tasks.topdown.checks.layout_facts import layout_facts
+from spineflow.tasks.topdown.checks.expectations import cells_of, layout_facts
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.conservation import LevelEstimates
-from spineflow.validation.topdown.microdata import ReleaseFile, check_microdata
+from spineflow.validation.topdown.microdata import check_microdata
 from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
+from spineflow.validation.topdown.stretches import Microdata
 
 BLOCKS = ["4400103010011000", "4400103010011001"]
 
@@ -72,12 +72,9 @@ def failures_of(folder, spine, schema, change=lambda frame: frame, blocks_per_pa
         )
 
     failures = Failures()
-    release = ReleaseFile.of(folder, "persons", is_private=True)
-    layout = layout_facts(schema)
+    files = Microdata.of(folder, layout_facts(schema), cells_of(schema), is_private=True)
     check_microdata(
-        release,
-        layout,
-        cells_of(schema),
+        files,
         spine,
         estimates_of,
         failures,

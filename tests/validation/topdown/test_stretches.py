@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS
-from spineflow.tasks.topdown.checks.expectations import cells_of
-from spineflow.tasks.topdown.checks.layout_facts import layout_facts
+from spineflow.tasks.topdown.checks.expectations import cells_of, layout_facts
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.validation.run_files import UNUSABLE, UnusableRunFile
 from spineflow.validation.topdown.layout import Layout, LayoutColumn

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -34,6 +34,8 @@ from .quantities import (
     redistricting_groups,
 )
 from .theory import Prediction
+
+Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,37 +150,33 @@ def error_rows(
 
     `own` are the geolevels that may have levels of their own; see `own_geolevels`.
     """
-    levels = _levels_of_all(parts, own)
     for quantity in quantities:
-        for level, on_spine in levels.items():
-            found = [
-                part.errors[key]
-                for part in parts
-                if (key := (quantity.name, _level_in(part, level, own))) in part.errors
-            ]
-            if found:
-                head = {
-                    "universe": universe,
-                    "quantity": quantity.name,
-                    "level": level,
-                    "on_spine": on_spine,
-                }
-                yield from Errors.added(found).rows(head, quantity)
+        told = [part.errors for part in parts]
+        for head, found in _by_level(parts, told, quantity.name, own):
+            named = {"universe": universe, "quantity": quantity.name}
+            yield from Errors.added(found).rows(named | head, quantity)
 
 
 def criterion_rows(parts: Sequence[Tallies], own: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The rows of `AccuracyFigures.criterion`, of the stretches of a universe put together."""
-    levels = _levels_of_all(parts, own)
     for population in dict.fromkeys(name for part in parts for name, _ in part.groups):
-        for level, on_spine in levels.items():
-            found = [
-                part.groups[key]
-                for part in parts
-                if (key := (population, _level_in(part, level, own))) in part.groups
-            ]
-            if found:
-                head = {"population": population, "level": level, "on_spine": on_spine}
-                yield head | criterion_of(found)
+        told = [part.groups for part in parts]
+        for head, found in _by_level(parts, told, population, own):
+            yield {"population": population} | head | criterion_of(found)
+
+
+def _by_level(
+    parts: Sequence[Tallies],
+    told: Sequence[Mapping[tuple[str, str], Told]],
+    name: str,
+    own: Sequence[str],
+) -> Iterator[tuple[dict[str, Any], list[Told]]]:
+    """Each level of all stretches that has entities, with what is `told` under a name by some."""
+    for level, on_spine in _levels_of_all(parts, own).items():
+        keys = [(name, _level_in(part, level, own)) for part in parts]
+        found = [of_part[key] for of_part, key in zip(told, keys, strict=True) if key in of_part]
+        if found:
+            yield {"level": level, "on_spine": on_spine}, found
 
 
 def _levels_of_all(parts: Sequence[Tallies], own: Sequence[str]) -> dict[str, bool]:

@@ -134,6 +134,4 @@ class _Estimates:
         if (codes[np.minimum(block, len(codes) - 1)] != geocode).any():
             raise ValueError(f"estimates of {self.universe} have a block outside the geography")
         where = (block[found.row], self.own_cell[found.col])
-        counted = sparse.csr_array(sparse.coo_array((found.data, where), shape))
-        counted.sum_duplicates()
-        return counted
+        return sparse.csr_array(sparse.coo_array((found.data, where), shape))

@@ -22,7 +22,6 @@ from .levels import (
     texts_of,
 )
 from .names import (
-    first_blocks,
     further_column,
     own_columns,
 )
@@ -102,9 +101,8 @@ def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.
     if level.code == "750":
         columns |= _block_columns(geography)
     elif level.code in _WITHIN_COUNTIES:
-        first = first_blocks(entities)
         for name in set(_METROPOLITAN) & set(geography.columns):
-            columns[name] = further_column(geography, name).take(first)
+            columns[name] = further_column(geography, name).take(entities.first_block)
     for name in set(_AREAS) & set(geography.columns):
         columns[name] = _area(entities, geography[name])
     for name, told in own_columns(entities, geography).items():
@@ -138,8 +136,8 @@ def _block_columns(geography: pd.DataFrame) -> dict[str, pa.Array]:
     further = set(HEADER_FIELDS) & set(geography.columns) - set(_AREAS)
     columns = {name: further_column(geography, name) for name in further}
     for name, column in COLUMNS.items():
-        columns[name] = _column(geography, column)
-    columns["BLKGRP"] = pc.utf8_slice_codeunits(_column(geography, "block_geocode"), 11, 12)
+        columns[name] = texts_of(geography[column])
+    columns["BLKGRP"] = pc.utf8_slice_codeunits(texts_of(geography["block_geocode"]), 11, 12)
     for part, fields in _OUTSIDE_FIELDS.items():
         is_outside = pc.equal(columns[part], OUTSIDE[part])
         for name, code in fields.items():
@@ -176,7 +174,3 @@ def _area(entities: Entities, column: pd.Series) -> pa.Array:
     sums = np.zeros(len(entities), dtype=np.int64)
     np.add.at(sums, entities.block_entity[inside], values[inside])
     return pa.array(sums)
-
-
-def _column(geography: pd.DataFrame, name: str) -> pa.Array:
-    return texts_of(geography[name])

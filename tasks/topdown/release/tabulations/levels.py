@@ -69,6 +69,8 @@ class Entities:
     """Each part of the geocode, (n,) each."""
     block_entity: np.ndarray
     """(n_blocks,) int64: position of each block's entity; -1 if it belongs to none."""
+    first_block: pa.Array
+    """(n,) position of each entity's first block."""
 
     def __len__(self) -> int:
         return len(self.geocode)
@@ -108,15 +110,12 @@ def entities_of(
     rank[order.to_numpy()] = np.arange(len(order))
     found = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
     entity = np.where(found < 0, -1, np.append(rank, -1)[found])
-    first = np.full(len(order), -1, dtype=np.int64)
+    own_blocks = np.full(len(order), -1, dtype=np.int64)
     inside = np.flatnonzero(entity >= 0)[::-1]
-    first[entity[inside]] = inside
-    return Entities(
-        level,
-        encoded.dictionary.take(order),
-        {name: parts[name].take(pa.array(first)) for name in names},
-        entity,
-    )
+    own_blocks[entity[inside]] = inside
+    first = pa.array(own_blocks)
+    of_entities = {name: parts[name].take(first) for name in names}
+    return Entities(level, encoded.dictionary.take(order), of_entities, entity, first)
 
 
 def needs_block_groups(block_geocode: pa.StringArray | pa.ChunkedArray) -> bool:

@@ -37,9 +37,8 @@ def own_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Arr
         for part in entities.level.parts
         for ending in _CODES_OF_PARTS
     }
-    first = first_blocks(entities)
     found = {
-        name: further_column(geography, column).take(first)
+        name: further_column(geography, column).take(entities.first_block)
         for name, column in columns.items()
         if column in geography
     }
@@ -59,14 +58,6 @@ def further_column(geography: pd.DataFrame, name: str) -> pa.Array:
     column = texts_of(geography[name])
     fits = pc.match_substring_regex(column, '^[^|"\\r\\n]*$')
     return pc.if_else(pc.fill_null(fits, False), column, "")
-
-
-def first_blocks(entities: Entities) -> pa.Array:
-    """Position of each entity's first block."""
-    first = np.empty(len(entities), dtype=np.int64)
-    inside = np.flatnonzero(entities.block_entity >= 0)[::-1]
-    first[entities.block_entity[inside]] = inside
-    return pa.array(first)
 
 
 def _points(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:

@@ -1,7 +1,7 @@
 """The tables of a run: from its estimates and public geography to its release.
 
 A census that declares summary levels has a table for each, with the variables of all universes; any
-other has those that it declares by name.
+other has those that it declares by name, a file for each, with the levels that it is by.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ....census.cef_2020 import CENSUS
+from ....census.declarations import TableDeclaration
 from ....census.invariants import read_geography
 from ....runs.directory import RunDirectory
 from ...intervals.run_posterior import RunPosterior
+from ...measurement.public_answers import area_counts
 from ...paths import geography_file, spine_folder
 from ...settings import TopdownSettings
 from ...spine.shards import read_shards
-from ..margin_files import table_margin_files, write_table_margins
-from ..named_tables import WHOLE, NamedTables
+from ..declared_files import TABLES, write_declared_table
+from ..margin_files import SUFFIX, table_margin_files, write_declared_margins, write_table_margins
 from .estimated import States, state_tabulations
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, SummaryLevel
@@ -27,12 +30,14 @@ from .tables import (
     level_file,
     write_tables,
 )
-from .variables import all_tables, tables_of
+from .variables import tables_of
 
 BLOCKS_PER_PIECE = 1 << 20
 """Blocks of a spine from which tables are written in pieces, and of each piece of the P.L. 94-171
 files."""
 
+WHOLE = "tables"
+"""The one piece of small tables."""
 BLOCK_TABLES, AREA_TABLES = "block tables", "area tables"
 LEGACY = "P.L. 94-171 files"
 """Pieces that tables are written in."""
@@ -60,7 +65,7 @@ def has_legacy(settings: TopdownSettings) -> bool:
         for universe in tabulated_universes(settings)
         for table in tables_of(settings.schema_of(universe))
     }
-    return settings.release.pl94171 and tables == set(all_tables())
+    return settings.release.pl94171 and tables == {table.name for table in CENSUS.tables}
 
 
 def tables_of_run(run: RunDirectory, settings: TopdownSettings) -> NamedTables | LevelTables:
@@ -196,3 +201,81 @@ class _Wanted:
         files = legacy_files(self.folder, self.every_state, is_private=self.is_private)
         first = 4 * self.every_state.index(fips)
         return files[first : first + 4]
+
+
+class NamedTables:
+    """The named tables of a run, and their margins; each universe has files of its own."""
+
+    def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
+        self.run, self.settings = run, settings
+        self.folder, self.census = run.unchecked_release, settings.compiled_census
+        self.together = [(universe,) for universe in settings.run.universes]
+        """Universes that stand in the same files."""
+
+    def tables(self) -> Sequence[TableDeclaration]:
+        """All of them, if tables are asked for."""
+        return self.census.tables if self.settings.release.tables else ()
+
+    def pieces(self) -> list[str]:
+        """Into which pieces the tables are cut."""
+        return [WHOLE]
+
+    def files(self, piece: str = WHOLE) -> list[Path]:
+        """Paths in the order in which they are written."""
+        return _paths(self.folder, self.tables())
+
+    def write(self, piece: str = WHOLE) -> list[Path]:
+        """Write all tables from the estimates; returns the files."""
+        areas, files = read_geography(geography_file(self.run)), list[Path]()
+        for table in self.tables():
+            schema = self.settings.schema_of(table.universe)
+            written = write_declared_table(
+                table,
+                area_counts(self.run, table.universe, schema.n_cells, len(areas)),
+                areas,
+                self.census.geography,
+                schema,
+                self.folder,
+                is_private=self.settings.is_private,
+            )
+            files += [written.parquet, written.csv]
+        return files
+
+    def margin_pieces(self) -> list[str]:
+        """Beside which tables margins are written, each apart."""
+        return [
+            table.name
+            for (universe,) in self.together
+            for table in self.tables()
+            if table.universe == universe
+        ]
+
+    def universes_of(self, piece: str) -> tuple[str, ...]:
+        """The universes whose posteriors the margins beside a table follow from."""
+        return (self._table(piece).universe,)
+
+    def margin_files(self, piece: str) -> list[Path]:
+        """Paths of the margins beside a table."""
+        return _paths(self.folder, [self._table(piece)], SUFFIX)
+
+    def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
+        """Write the margins beside a table, from the posteriors of its universes."""
+        table = self._table(piece)
+        write_declared_margins(
+            table,
+            found[table.universe],
+            read_geography(geography_file(self.run)),
+            self.census.geography,
+            self.settings.schema_of(table.universe),
+            self.folder,
+            is_private=self.settings.is_private,
+        )
+
+    def _table(self, name: str) -> TableDeclaration:
+        return next(table for table in self.tables() if table.name == name)
+
+
+def _paths(folder: Path, tables: Sequence[TableDeclaration], suffix: str = "") -> list[Path]:
+    return [
+        folder / TABLES / f"{table.name}{suffix}.{ending}" for table in tables for ending in ENDINGS
+    ]

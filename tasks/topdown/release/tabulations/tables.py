@@ -10,9 +10,9 @@ then that of a state's block histograms and a batch of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numba
@@ -20,11 +20,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from scipy import sparse
 
-from ....runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from ..text_rows import numbered_rows, text_lines
+from ..declared_files import COMMA_SEPARATED, TABLES, rows_written
 from .levels import (
     SUMMARY_LEVELS,
     Entities,
@@ -32,9 +30,6 @@ from .levels import (
     entities_of,
 )
 from .names import NAME, named_columns
-
-TABLES = "tables"
-"""Folder of the tables in a release."""
 
 ENDINGS = ("parquet", "csv")
 
@@ -144,10 +139,7 @@ def write_tables(
     """
     files = [level_file(directory, level, end) for level in levels for end in ENDINGS]
     with ExitStack() as stack:
-        writers = [
-            _LevelWriter(stack, parquet, text, is_private)
-            for parquet, text in zip(files[::2], files[1::2], strict=True)
-        ]
+        writers = [_LevelWriter(stack, path.with_suffix(""), is_private) for path in files[::2]]
         for tabulation in tabulations:
             for level, writer in zip(levels, writers, strict=True):
                 table = tabulation.level(level)
@@ -185,17 +177,15 @@ class _LevelWriter:
     the stack ends.
     """
 
-    def __init__(self, stack: ExitStack, parquet: Path, text: Path, is_private: bool) -> None:
-        self._stack, self._is_private = stack, is_private
-        self._text = stack.enter_context(stack.enter_context(replacing(text)).open("wb"))
-        self._parquet_path = stack.enter_context(replacing(parquet))
-        self._parquet: pq.ParquetWriter | None = None
+    def __init__(self, stack: ExitStack, stem: Path, is_private: bool) -> None:
+        self._stack, self._stem, self._is_private = stack, stem, is_private
+        self._write_rows: Callable[[Mapping[str, pa.Array]], int] | None = None
         self._held: list[tuple[list[pa.Array], np.ndarray]] = []
         self._n_held = 0
 
     def add(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
         """Write the rows of a table, but for the last ones, which wait for those of the next."""
-        if self._parquet is None:
+        if self._write_rows is None:
             self._begin(table, codes)
         start = 0
         while start < len(table.entities):
@@ -213,30 +203,20 @@ class _LevelWriter:
             self._write()
 
     def _begin(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
-        self._codes = pa.schema([(name, pa.string()) for name in codes])
+        self._kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
         # Codes need no quotes, and names may have commas.
-        self._quoting = "needed" if NAME in codes else "none"
-        self._schema = pa.schema(
-            [*self._codes, *((name, pa.int64()) for name in table.variables)],
-            metadata=None if self._is_private else {STAMP_KEY: NOT_PRIVATE},
-        )
-        stamp = "" if self._is_private else f"# {NOT_PRIVATE}\n"
-        self._text.write((stamp + ",".join(self._schema.names) + "\n").encode())
-        self._parquet = self._stack.enter_context(
-            pq.ParquetWriter(self._parquet_path, self._schema, compression="zstd")
+        form = replace(COMMA_SEPARATED, quoting="needed" if NAME in codes else "none")
+        self._write_rows = self._stack.enter_context(
+            rows_written(self._stem, self._kinds, self._is_private, form)
         )
 
     def _write(self) -> None:
+        if self._write_rows is None:
+            raise ValueError("rows are written after the columns are known")
         columns = [
             pa.concat_arrays(of_all) for of_all in zip(*(c for c, _ in self._held), strict=True)
         ]
         rows = np.concatenate([rows for _, rows in self._held])
+        columns += [pa.array(values) for values in np.ascontiguousarray(rows.T)]
         self._held, self._n_held = [], 0
-        counts = [pa.array(values) for values in np.ascontiguousarray(rows.T)]
-        if self._parquet is None:
-            raise ValueError("rows are written after the columns are known")
-        self._parquet.write_batch(
-            pa.RecordBatch.from_arrays([*columns, *counts], schema=self._schema)
-        )
-        lines = text_lines(columns, self._codes, ",", self._quoting)
-        self._text.write(numbered_rows(lines, rows, ","))
+        self._write_rows(dict(zip(self._kinds, columns, strict=True)))

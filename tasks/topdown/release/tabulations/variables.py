@@ -10,7 +10,6 @@ import numpy as np
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
-from ....census.census import Census
 from ....census.declarations import TableDeclaration
 from ....census.queries import tells
 from ....census.schema import Schema
@@ -26,39 +25,34 @@ def variable_name(table: str, number: int) -> str:
     return f"{table[0]}{int(table[1:]):03d}{number:04d}"
 
 
-def tables_of(schema: Schema, census: Census = CENSUS) -> tuple[str, ...]:
+def tables_of(schema: Schema) -> tuple[str, ...]:
     """The tables that can be counted from a schema."""
-    return tuple(table.name for table in _tables(schema, census))
+    return tuple(table.name for table in _tables(schema))
 
 
-def all_tables(census: Census = CENSUS) -> tuple[str, ...]:
-    """The tables of a whole release."""
-    return tuple(table.name for table in census.tables)
-
-
-def variables_of(schema: Schema, census: Census = CENSUS) -> tuple[str, ...]:
+def variables_of(schema: Schema) -> tuple[str, ...]:
     """Names of all variables that can be counted from a schema, in the order of the tables."""
     return tuple(
         variable_name(table.name, number + 1)
-        for table in _tables(schema, census)
+        for table in _tables(schema)
         for number in range(len(table_cells(table, schema)))
     )
 
 
-def variable_matrix(schema: Schema, census: Census = CENSUS) -> sparse.csr_array:
+def variable_matrix(schema: Schema) -> sparse.csr_array:
     """The 0/1 matrix that turns histograms into tables, shape `(n_cells, n_variables)`.
 
     `histograms @ variable_matrix(schema)` has a row for each histogram and a column for each of
     `variables_of(schema)`.
     """
-    masks = [mask for table in _tables(schema, census) for mask in table_cells(table, schema)]
+    masks = [mask for table in _tables(schema) for mask in table_cells(table, schema)]
     return sparse.csr_array(np.array(masks, dtype=np.int64).reshape(-1, schema.n_cells).T)
 
 
-def _tables(schema: Schema, census: Census) -> list[TableDeclaration]:
+def _tables(schema: Schema) -> list[TableDeclaration]:
     """The declared tables of a schema's universe whose attributes it has."""
     return [
         table
-        for table in census.tables
+        for table in CENSUS.tables
         if table.universe == schema.universe and tells(schema, names_of_table(table))
     ]

@@ -17,8 +17,8 @@ from spineflow.tasks.detailed_groups.checks.accuracy import (
 )
 from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
 from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
-from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.alone import suppress_alone
-from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
+from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress_alone
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
 from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
 

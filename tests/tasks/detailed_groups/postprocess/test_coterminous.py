@@ -13,7 +13,7 @@ from spineflow.tasks.detailed_groups.postprocess.coterminous import (
     coterminous_sets,
     donate,
 )
-from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
+from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
 
 TYPES = ("STATE", "COUNTY", "PLACE", "AIANNH")

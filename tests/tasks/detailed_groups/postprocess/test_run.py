@@ -7,14 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census.invariants import FACILITY_COLUMNS
+from spineflow.tasks.census.invariants import FACILITY_COLUMNS, inhabitable
 from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
 from spineflow.tasks.detailed_groups.measurement.stages import StageNoise
 from spineflow.tasks.detailed_groups.postprocess.run import (
     coterminous_of,
     distribution_of,
     groups_to_release,
-    is_inhabitable,
     pass_files,
     postprocess,
     stages_of,
@@ -92,4 +91,4 @@ def test_inhabitable_blocks() -> None:
     invariants = pd.DataFrame(0, index=range(3), columns=["housing_units", *FACILITY_COLUMNS])
     invariants.loc[1, "housing_units"] = 2
     invariants.loc[2, FACILITY_COLUMNS[3]] = 1
-    np.testing.assert_array_equal(is_inhabitable(invariants), [False, True, True])
+    np.testing.assert_array_equal(inhabitable(invariants), [False, True, True])

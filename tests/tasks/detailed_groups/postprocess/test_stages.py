@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.alone import suppress_alone
 from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets, donate
 from spineflow.tasks.detailed_groups.postprocess.groups import (
     COUNTED,
@@ -15,16 +14,17 @@ from spineflow.tasks.detailed_groups.postprocess.groups import (
     read_groups,
     write_groups,
 )
-from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
 from spineflow.tasks.detailed_groups.postprocess.stages import (
     ALONE,
     COTERMINOUS,
     MARGINALS,
     SUPPRESSED,
     PassFiles,
+    add_marginals,
     add_marginals_to_levels,
     donate_between_levels,
     final_groups,
+    suppress_alone,
     suppress_alone_levels,
     suppress_levels,
 )

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
-from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
+from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
 from spineflow.tasks.detailed_groups.release.count_margins import CountNoise
 from spineflow.tasks.detailed_groups.release.files import T1, T2, TIDY_FILE, write_release
-from spineflow.tasks.detailed_groups.release.names import name_of_codes
-from spineflow.tasks.detailed_groups.release.tables import TIDY, GroupNames
+from spineflow.tasks.detailed_groups.release.tables import TIDY, GroupNames, name_of_codes
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.noise.sums import margin_of_sum

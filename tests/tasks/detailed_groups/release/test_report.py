@@ -9,8 +9,8 @@ import pytest
 from spineflow.tasks.detailed_groups.checks.accuracy import write_accuracy
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
+from spineflow.tasks.detailed_groups.release.files import write_run_release
 from spineflow.tasks.detailed_groups.release.report import report
-from spineflow.tasks.detailed_groups.release.run import write_run_release
 from spineflow.tasks.pages.document import Figure, Table, to_markdown
 from spineflow.tasks.runs.directory import RunDirectory
 

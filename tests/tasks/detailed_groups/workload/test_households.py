@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
-from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, household_curve
 from spineflow.tasks.detailed_groups.workload.explorer import noise_parameter
 from spineflow.tasks.detailed_groups.workload.households import (
@@ -20,6 +19,7 @@ from spineflow.tasks.detailed_groups.workload.households import (
 from spineflow.tasks.detailed_groups.workload.mechanism import mechanism_parameters, thresholds_key
 from spineflow.tasks.detailed_groups.workload.parameters import DEFAULTS, read_specification
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
+from spineflow.tasks.detailed_groups.workload.specification import SpecificationError
 from spineflow.tasks.detailed_groups.workload.tabulations import (
     HOUSEHOLD_TABULATIONS,
     NOT_MEASURED,

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
 from spineflow.tasks.detailed_groups.workload.iterations import LEVELS
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     NEVER,
@@ -21,6 +20,7 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
     thresholds_key,
 )
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
+from spineflow.tasks.detailed_groups.workload.specification import SpecificationError
 
 BUDGETS = {budget_key(name, level): 0.1 for name in REGION_TYPES for level in LEVELS}
 THRESHOLDS = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
 from spineflow.tasks.detailed_groups.workload.specification import (
     CODES_FILE,
     ETHNICITY_FILE,
     MAPPING_FILE,
     RACE_FILE,
+    SpecificationError,
     parse_specification,
 )
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.flows.searched import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
+from spineflow.tasks.detailed_groups.release.budget import refuse_idle_settings
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
-from spineflow.tasks.detailed_groups.workload.idle import refuse_idle_settings
 from spineflow.tasks.detailed_groups.workload.mechanism import WantedMargins
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.workload.wanted_margins import (

@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from spineflow.tasks.evidence.attacks.averaging import (
-    best_estimates,
-    recovered,
-)
+from spineflow.tasks.evidence.attacks.combining import best_estimates, recovered
 from spineflow.tasks.evidence.attacks.systems import TableSystem, system_of_tables
 
 

@@ -6,10 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.evidence.attacks.audits import (
-    one_run_epsilon_bound,
-    one_run_p_value,
-)
+from spineflow.tasks.evidence.attacks.canaries import one_run_epsilon_bound, one_run_p_value
 from spineflow.tasks.evidence.attacks.membership import (
     GaussianTradeoff,
     MeasuredTest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.evidence.attacks.swap_detection import graded, linked
+from spineflow.tasks.evidence.attacks.singling import graded, linked
 
 
 def swapped(kinds: int, seed: int) -> tuple[np.ndarray, ...]:

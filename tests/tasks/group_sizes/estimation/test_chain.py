@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.group_sizes.estimation.chain import chain_optimum, isotonic_integers
-from spineflow.tasks.group_sizes.measurement.vectors import true_vector
+from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import CHAINED_CUMULATIVE_GROUP_SIZES
 
 

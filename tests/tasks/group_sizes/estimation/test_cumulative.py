@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from spineflow.tasks.group_sizes.estimation.cumulative import cumulative_estimate, monotone_sizes
+from spineflow.tasks.group_sizes.estimation.estimate import cumulative_estimate, monotone_sizes
 from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
 
 

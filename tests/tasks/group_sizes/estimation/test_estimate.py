@@ -7,7 +7,7 @@ import pytest
 from spineflow.tasks.group_sizes.estimation.chain import isotonic_integers
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_sizes
 from spineflow.tasks.group_sizes.estimation.relaxed import cumulative_relaxed, hierarchical_relaxed
-from spineflow.tasks.group_sizes.measurement.vectors import true_vector
+from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import RELAXED, VECTOR_OF
 from spineflow.tasks.runs.errors import SolveFailed
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.group_sizes.estimation.cumulative import cumulative_estimate
+from spineflow.tasks.group_sizes.estimation.estimate import Rows, cumulative_estimate
 from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
-from spineflow.tasks.group_sizes.estimation.rows import Rows
 from spineflow.tasks.group_sizes.estimation.transport import (
     _least_cost_flow,
     _network,

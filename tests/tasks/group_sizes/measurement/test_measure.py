@@ -21,7 +21,7 @@ from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import budget_report, noise_plan
 from spineflow.tasks.group_sizes.workload.exact_loss import curve_of_change
-from spineflow.tasks.ledger.caps import set_cap
+from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -148,7 +148,7 @@ def test_levels_with_the_same_regions_are_measured_once(tmp_path: Path) -> None:
 def test_a_cap_stops_the_run_before_anything_is_drawn(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     run = ingested(tmp_path, settings)
-    set_cap(open_ledger(tmp_path / "ledger.db"), "census-like", Fraction(1))
+    set_caps(open_ledger(tmp_path / "ledger.db"), "census-like", Caps(Fraction(1)))
     with pytest.raises(BudgetRefused, match="cap"):
         GROUP_SIZES.charge_run(run, settings)
     assert not (run.root / "measurements").exists()

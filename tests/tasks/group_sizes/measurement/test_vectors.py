@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
-from spineflow.tasks.group_sizes.measurement.vectors import noisy_vector, true_vector
+from spineflow.tasks.group_sizes.measurement.measure import noisy_vector, true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
-from spineflow.tasks.group_sizes.measurement.vectors import true_vector
+from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel

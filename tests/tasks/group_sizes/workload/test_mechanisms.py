@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.group_sizes.measurement.vectors import true_vector
+from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import (
     CHAIN_DP,
     CHAINED_CUMULATIVE_GROUP_SIZES,

@@ -261,7 +261,7 @@ AGREE = "universes__people__agree__"
     [
         ({f"{AGREE}0__universe": "dwelings"}, r"no universe \(did you mean 'dwellings'\?\)"),
         ({f"{AGREE}0__called": {"sex": "haed"}}, r"does not tell 'haed' \(did you mean 'head'\?\)"),
-        ({f"{AGREE}0__called": {}}, "does not tell sex"),
+        ({f"{AGREE}0__called": {}}, "does not tell .sex.; say in called"),
         ({f"{AGREE}0__called": {"sex": "head", "age": "head"}}, "not in the query 'sex'"),
         ({f"{AGREE}0__called": {"sex": "size"}}, "has other levels of sex"),
         ({f"{AGREE}0__of": {}}, "has other levels of sex, such as 'nobody'"),

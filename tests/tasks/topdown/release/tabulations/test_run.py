@@ -9,6 +9,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.paths import geography_file
+from spineflow.tasks.topdown.release.described import write_universe
 from spineflow.tasks.topdown.release.tabulations import estimated as estimated_tabulations
 from spineflow.tasks.topdown.release.tabulations import run as tabulations_run
 from spineflow.tasks.topdown.release.tabulations import tables
@@ -25,7 +26,6 @@ from spineflow.tasks.topdown.release.tabulations.run import (
     tabulated_universes,
 )
 from spineflow.tasks.topdown.release.tabulations.tables import write_tables
-from spineflow.tasks.topdown.release.universe_files import write_universe
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.tabulated import tabulate, write_legacy

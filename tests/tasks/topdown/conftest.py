@@ -1,0 +1,13 @@
+"""What all tests of topdown's stages share: that kernels are compiled once for all workers."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiled_kernels() -> None:
+    """Kernels that a process of its own compiles for all workers are waited for."""
+    from spineflow.tasks.topdown.estimation.kernels import wait_until_compiled
+
+    wait_until_compiled()
