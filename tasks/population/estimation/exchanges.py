@@ -4,14 +4,15 @@ counties are met, while coarser ones of the block stay as they are.
 A block has to change some of its persons, and which cells of the finest tables these leave and
 enter is left to chance: over a state nearly every cell has more records than were released, or
 fewer. But two members of one sex and band of ages may exchange ages, two of one sex or origin
-races, and two whose sex nothing tells all of these; two households may exchange tenures. Nobody's
-place in a household changes, so that a household tells of its members what it told; and the block
-has as many persons as before of each relationship, of each sex and age, of each sex and origin, and
-of voting age by origin and race.
+races, and two whose sex nothing tells all of these; two households may exchange tenures. And one member alone may be told otherwise: of another age in the band, of
+another relationship in the role, of the other sex where nothing tells it. Nobody's place in a
+household changes, so that a household tells of its members what it told; and the block has as many
+persons as before of voting age by origin and race.
 
-An exchange is made where it brings the rows of `Tables` nearer to the releases: the weighted sum of
+A change is made where it brings the rows of `Tables` nearer to the releases: the weighted sum of
 differences without their sign, of the state so far, its county, tract, block group and block, falls
-with each, so that there is an end.
+with each, so that there is an end. Among them are coarse tables, which only members who are told
+otherwise change, so that what is carried on in these falls as well.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ..workload.places import (
 from ..workload.tables import (
     BLOCK,
     BLOCK_GROUP,
+    STATE,
     TRACT,
     Tables,
     families,
@@ -57,15 +59,14 @@ _LEAST = 1e-6
 
 
 class _People(NamedTuple):
-    """Members. By their place in a household `(n,)`: the level of the relationship, its first and
-    last age, the household, whether it is the householder's, whether either sex may have it, and
-    the age, sex and person now there. By person: origin, race, and the race that householders are
-    counted by; and levels that were released `(n, 5)`.
+    """Members. By their place in a household `(n,)`: the relationship by its place among those of
+    `_Told`, and its level; the household, whether it is the householder's, whether either sex may
+    have it, and the age, sex and person now there. By person: origin, race, and the race that
+    householders are counted by; and levels that were released `(n, 5)`.
     """
 
+    code: np.ndarray
     relationship: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
     home: np.ndarray
     is_head: np.ndarray
     is_free: np.ndarray
@@ -109,9 +110,19 @@ class _Ages(NamedTuple):
     possible: np.ndarray
 
 
+class _Told(NamedTuple):
+    """By relationship `(17,)`: its level, role, first and last age."""
+
+    level: np.ndarray
+    role: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
 class _State(NamedTuple):
     """All that exchanges read and change."""
 
+    told: _Told
     people: _People
     homes: _Homes
     persons: _Counts
@@ -142,6 +153,7 @@ def exchanged(
         return members
     people, homes = _people(persons, members), _homes(households, members)
     state = _State(
+        _told(),
         people,
         homes,
         _counts(cells.persons, person_tables()),
@@ -153,7 +165,7 @@ def exchanged(
     cells.households[:] = state.households.more[:, :CARRIED]
     unit, relationship, age, sex = (np.empty(len(members.age), dtype=np.int64) for _ in range(4))
     unit[people.who] = homes.unit[people.home]
-    relationship[people.who] = members.relationship
+    relationship[people.who] = people.code + FIRST_RELATIONSHIP
     age[people.who], sex[people.who] = people.age, people.sex + MALE
     return Members(unit, relationship, age, sex, members.hispanic, members.race)
 
@@ -162,9 +174,6 @@ def _people(persons: Persons, members: Members) -> _People:
     told = relationships()
     place = members.relationship - FIRST_RELATIONSHIP
     is_alone = (np.bincount(members.unit) == 1)[members.unit]
-    first, last = np.array(
-        [AGES_OF_RELATIONSHIP[k] for k in range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)]
-    ).T
     is_head = members.relationship == HOUSEHOLDER
     is_partner = np.isin(ROLE_OF_RELATIONSHIP[place], PARTNERS)
     level = np.where(is_head & is_alone, told.alone, told.level[place])
@@ -173,9 +182,8 @@ def _people(persons: Persons, members: Members) -> _People:
     origin, race = persons.hispanic - 1, persons.race - 1
     # Arrays from files cannot be written to, and loops are compiled for those that can.
     return _People(
+        place,
         level,
-        first[place],
-        last[place],
         np.array(members.unit),
         is_head,
         ~is_head & ~is_partner,
@@ -213,6 +221,13 @@ def _counts(carried: np.ndarray, tables: Tables) -> _Counts:
     more = np.zeros((tables.n_rows, BLOCK + 1), dtype=np.int32)
     more[:, :CARRIED] = carried
     return _Counts(more, tables.part, tables.weight)
+
+
+@cache
+def _told() -> _Told:
+    every = range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)
+    first, last = np.array([AGES_OF_RELATIONSHIP[code] for code in every]).T
+    return _Told(relationships().level, ROLE_OF_RELATIONSHIP, first.copy(), last.copy())
 
 
 @cache
@@ -281,8 +296,14 @@ def _add(state: _State, spans: Spans, block: int, end: int, level: int, sign: in
 @njit(cache=True, nogil=True)
 def _person_row(state: _State, table: int, at: int, sex: int, age: int, who: int) -> int:
     """The row of a member who has these attributes."""
+    return _row_of(state, table, state.people.relationship[at], sex, age, who)
+
+
+@njit(cache=True, nogil=True)
+def _row_of(state: _State, table: int, relationship: int, sex: int, age: int, who: int) -> int:
+    """The row of who is a person of these attributes."""
     people, part = state.people, state.persons.part[table]
-    row = part[0, people.relationship[at]] + part[1, sex] + part[2, age]
+    row = part[0, relationship] + part[1, sex] + part[2, age]
     return row + part[3, people.origin[who]] + part[4, people.race[who]]
 
 
@@ -360,15 +381,63 @@ def _move(counts: _Counts, a: int, b: int, c: int, d: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _n_exchanged(state: _State, spans: Spans, block: int) -> int:
-    """Make the exchanges of a block that bring the tables nearer, once through; how many."""
+    """Make the changes of a block that bring the tables nearer, once through; how many."""
     n_made = 0
     for p in range(spans.persons[block], spans.persons[block + 1]):
+        n_made += _is_told_otherwise(state, p)
         for q in range(p + 1, spans.persons[block + 1]):
             n_made += _is_exchanged(state, p, q)
     for home in range(spans.households[block], spans.households[block + 1]):
         for other in range(home + 1, spans.households[block + 1]):
             n_made += _is_rehoused(state, home, other)
     return n_made
+
+
+@njit(cache=True, nogil=True)
+def _is_told_otherwise(state: _State, at: int) -> bool:
+    """Whether a member now has the age, sex and relationship, of those that the place in the
+    household allows, that bring the tables nearest."""
+    told, people, ages, more = state.told, state.people, state.ages, state.persons.more
+    sex, age, code, who = people.sex[at], people.age[at], people.code[at], people.who[at]
+    now = _person_row(state, 0, at, sex, age, who)
+    if more[now, STATE] <= 0:
+        return False
+    band, first, last = ages.band[age], age, age
+    while first > 0 and ages.band[first - 1] == band:
+        first -= 1
+    while last < OLDEST and ages.band[last + 1] == band:
+        last += 1
+    least, best_code, best_sex, best_age = -_LEAST, code, sex, age
+    for other in range(told.role.size):
+        if told.role[other] != told.role[code]:
+            continue
+        level = people.relationship[at] if other == code else told.level[other]
+        for new_sex in range(2):
+            if new_sex != sex and not people.is_free[at]:
+                continue
+            for new_age in range(max(first, told.first[other]), min(last, told.last[other]) + 1):
+                if people.is_head[at] and ages.level[new_age] != ages.level[age]:
+                    continue
+                grown = 0.0
+                for table in range(state.persons.weight.shape[0]):
+                    a = _person_row(state, table, at, sex, age, who)
+                    c = _row_of(state, table, level, new_sex, new_age, who)
+                    if a != c:
+                        grown += _growth_of_one(state.persons, table, a, c)
+                if grown < least:
+                    least, best_code, best_sex, best_age = grown, other, new_sex, new_age
+    if least == -_LEAST:
+        return False
+    level = people.relationship[at] if best_code == code else told.level[best_code]
+    for table in range(state.persons.weight.shape[0]):
+        a = _person_row(state, table, at, sex, age, who)
+        c = _row_of(state, table, level, best_sex, best_age, who)
+        for kind in range(more.shape[1]):
+            more[a, kind] -= 1
+            more[c, kind] += 1
+    people.code[at], people.relationship[at] = best_code, level
+    people.sex[at], people.age[at] = best_sex, best_age
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -414,7 +483,8 @@ def _fits(state: _State, at: int, age: int) -> bool:
     people, homes, ages = state.people, state.homes, state.ages
     if ages.band[age] != ages.band[people.age[at]]:
         return False
-    if not people.first[at] <= age <= people.last[at]:
+    code = people.code[at]
+    if not state.told.first[code] <= age <= state.told.last[code]:
         return False
     if not people.is_head[at]:
         return True

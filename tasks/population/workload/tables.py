@@ -33,6 +33,8 @@ _PERSONS = {
     "relgq * age_40_groups * hispanic * {race} * sex": _FINEST,
     "relgq * age_40_groups * sex": _PART,
     "relgq * sex": _COARSE,
+    "age * sex": _COARSE,
+    "hispanic * sex": _COARSE,
 }
 _HOUSEHOLDS = {
     "sex * hisp * hhtenshort_3lev * race * hhage * DetailedCoupleTypeMultGenDetOwnChildSize": (
