@@ -19,6 +19,7 @@ from .cells import CARRIED
 from .composition import Composition, Households, nearest_composition
 from .drift import (
     Drift,
+    detail_and_level,
     origin_and_race,
     origin_and_sex,
     relationship_and_band,
@@ -234,6 +235,17 @@ def _carry(
         members.relationship - FIRST_RELATIONSHIP,
     )
     kind = book().patterns.kind[chosen.pattern]
+    own = members.unit[heads]
+    drift.add(
+        "household",
+        detail_and_level(households.sex, households.is_rented, households.kind, households.age),
+        detail_and_level(
+            members.sex[heads] - MALE,
+            households.is_rented[own],
+            kind[own],
+            levels_of_age(members.age[heads]),
+        ),
+    )
     drift.add_types(households.kind, kind, households.sex, households.is_rented)
 
 

@@ -59,11 +59,16 @@ _OF_DETAIL = 0.2
 _OF_HEAD = 0.08
 """How much the householder's age counts, by sex and tenure."""
 
+_OF_HOUSEHOLD = 1.0
+"""How much the householder's age counts with what the finest query tells of the type, by sex and
+tenure."""
+
 _OF_PLACE = 0.5
 """How much role and band of ages of a person count together, and relationship and band."""
 
 N_LEVELS = len(_WEIGHTS)
 _RACES, _N_FAMILIES = 7, 12
+_N_AGES = len(FIRST_AGES)
 _N_RELATIONSHIPS = 1 + LAST_RELATIONSHIP - FIRST_RELATIONSHIP
 
 
@@ -95,8 +100,9 @@ class Drift:
             "place": np.zeros((N_LEVELS, N_PLACES)),
             "member": np.zeros((N_LEVELS, _N_RELATIONSHIPS * N_BANDS)),
             "family": np.zeros((N_LEVELS, 4 * _N_FAMILIES)),
-            "detail": np.zeros((N_LEVELS, 2 * (1 + int(details().max())))),
-            "head": np.zeros((N_LEVELS, 4 * len(FIRST_AGES))),
+            "detail": np.zeros((N_LEVELS, 2 * _n_details())),
+            "head": np.zeros((N_LEVELS, 4 * _N_AGES)),
+            "household": np.zeros((N_LEVELS, 4 * _n_details() * _N_AGES)),
             **{name: np.zeros((N_LEVELS, n)) for name, n in _sizes().items()},
         }
 
@@ -115,9 +121,13 @@ class Drift:
         return np.clip(weight * (self._weights @ self._counts[name]), -most, most)
 
     def of_heads(self, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
-        """What making the householder of each household of each level of ages adds to a cost
-        `(n, n_levels)`, given the householders' sex and whether they rent."""
-        return self.of("head", _OF_HEAD).reshape(2, 2, -1)[sex, is_rented.astype(int)]
+        """What making the householder of each household of each level of ages adds to a cost, by
+        what the finest query tells of its type `(n, n_details, n_levels)`, given the householders'
+        sex and whether they rent."""
+        group = sex * 2 + is_rented
+        of_head = self.of("head", _OF_HEAD).reshape(4, 1, _N_AGES)
+        of_household = self.of("household", _OF_HOUSEHOLD).reshape(4, _n_details(), _N_AGES)
+        return (of_head + of_household)[group]
 
     def add(self, name: str, before: np.ndarray, after: np.ndarray) -> None:
         """Records were of the kinds `before`, and are made of the kinds `after`."""
@@ -199,7 +209,14 @@ def origin_and_race(origin: np.ndarray, race: np.ndarray) -> np.ndarray:
 
 def sex_and_level(sex: np.ndarray, is_rented: np.ndarray, level: np.ndarray) -> np.ndarray:
     """Kinds of householders by sex, whether they rent, and level of age, as levels."""
-    return (sex * 2 + is_rented) * len(FIRST_AGES) + level
+    return (sex * 2 + is_rented) * _N_AGES + level
+
+
+def detail_and_level(
+    sex: np.ndarray, is_rented: np.ndarray, kind: np.ndarray, level: np.ndarray
+) -> np.ndarray:
+    """Kinds of households by what the finest query tells of their type, and as `sex_and_level`."""
+    return ((sex * 2 + is_rented) * _n_details() + details()[kind]) * _N_AGES + level
 
 
 def relationship_and_band(relationship: np.ndarray, age: np.ndarray) -> np.ndarray:
@@ -217,6 +234,10 @@ def _family(kind: np.ndarray, sex: np.ndarray, is_rented: np.ndarray) -> np.ndar
 def _detail(kind: np.ndarray, is_rented: np.ndarray) -> np.ndarray:
     """What the finest query tells of a type, by tenure."""
     return details()[kind] * 2 + is_rented
+
+
+def _n_details() -> int:
+    return 1 + int(details().max())
 
 
 def _sizes() -> dict[str, int]:

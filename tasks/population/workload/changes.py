@@ -13,6 +13,7 @@ import numpy as np
 from .household_types import HEAD_BANDS, household_types
 from .patterns import book
 from .places import TEENAGER
+from .tables import details
 
 _OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 2.0, 3.0
 _OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 1.5, 0.1, 0.1
@@ -86,8 +87,8 @@ def outcome_costs(
     """What it costs to make of households each outcome of patterns `(n, n_outcomes)`.
 
     Infinite where structural zeros exclude it. `drift` (n, n_types) is added for the type that is
-    made, and taken away for the released one; so is `of_heads` (n, n_ages) of the householder's
-    age.
+    made, and taken away for the released one; so is `of_heads` (n, n_details, n_ages) of what the
+    finest query tells of the type and of the householder's age.
     """
     rows = np.arange(len(kind))
     moved = np.maximum(between_types()[kind] + drift - drift[rows, kind][:, None], LEAST)
@@ -96,6 +97,10 @@ def outcome_costs(
     # Where structural zeros exclude every age, the cost is infinite whatever is added.
     new = np.minimum(np.maximum(age[:, None], outcomes.first[sex]), outcomes.last[sex])
     apart = _PER_LEVEL_OF_AGE * abs(new - age[:, None])
-    more = of_heads[rows[:, None], new] - of_heads[rows, age][:, None]
-    more = np.where(apart > 0, np.maximum(more, LEAST - apart), 0.0)
-    return moved[:, outcomes.kind] + more + _beside_types()[sex, age, elderly]
+    before, after = details()[kind], details()[outcomes.kind]
+    more = of_heads[rows[:, None], after, new] - of_heads[rows, before, age][:, None]
+    changed = moved[:, outcomes.kind] + apart + more
+    is_changed = (outcomes.kind != kind[:, None]) | (apart > 0)
+    # `apart` is in what stands beside the type as well.
+    changed = np.where(is_changed, np.maximum(changed, LEAST) - apart, 0.0)
+    return changed + _beside_types()[sex, age, elderly]
