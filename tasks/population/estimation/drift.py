@@ -34,15 +34,15 @@ from ..workload.places import (
 from ..workload.tables import details
 from .cells import Cells
 
-_WEIGHTS = np.array([0.03, 0.02, 0.06, 0.06])
+_WEIGHTS = np.array([0.06, 0.02, 0.03, 0.03])
 """What a record too many in the state, county, tract and block group of a block adds to a cost."""
 _MOST = 0.9
 """What drift adds or takes away at most, of a number."""
 
 _OF_PART = {
-    "couple": 2.0,
-    "own": 0.7,
-    "generations": 0.7,
+    "couple": 3.0,
+    "own": 1.0,
+    "generations": 2.0,
     "kin": 0.3,
     "size": 0.04,
     "children": 0.01,
@@ -50,20 +50,20 @@ _OF_PART = {
 }
 """How much each part of a type counts; less where the release tells it less well."""
 
-_OF_FAMILY = 3.0
+_OF_FAMILY = 6.0
 """How much couple and own children count together, by sex of the householder and tenure."""
 
-_OF_DETAIL = 0.2
+_OF_DETAIL = 1.5
 """How much the parts of a type that the finest query tells count together, by tenure."""
 
 _OF_HEAD = 0.08
 """How much the householder's age counts, by sex and tenure."""
 
-_OF_HOUSEHOLD = 1.0
+_OF_HOUSEHOLD = 6.0
 """How much the householder's age counts with what the finest query tells of the type, by sex and
 tenure."""
 
-_OF_PLACE = 0.5
+_OF_PLACE = 1.5
 """How much role and band of ages of a person count together, and relationship and band."""
 
 N_LEVELS = len(_WEIGHTS)
