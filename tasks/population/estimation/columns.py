@@ -46,7 +46,7 @@ _NEARLY_WHOLE = 0.8
 _NODES, _MORE_NODES, _ITERATIONS = 20, 500, 50_000
 """Limits of the integer program: nodes, and where these find nothing; of a linear program:
 iterations."""
-_GAP, _ENOUGH = 0.005, 0.1
+_GAP, _ENOUGH = 0.01, 0.2
 """The share of the cost, and the cost, within which a solution is good enough."""
 MISSING = 30.0
 """Cost of a person without a slot, and of a slot without a person, while columns are generated."""
@@ -174,13 +174,14 @@ class Program:
         self._lp.bound(columns, np.zeros(len(columns)), np.full(len(columns), np.inf))
         self._allow_nobody_missing()
         known = x if is_known else None
-        found = self._lp.solved_in_integers(columns, _NODES, (_GAP, _ENOUGH), known)
+        gap = (_GAP, _ENOUGH)
+        found = self._lp.solved_in_integers(columns, self._at_most(), _NODES, gap, known)
         if found is None:
             # Of one or two households no pattern nearby may have as many members as there are.
             self._add_far()
             columns = np.concatenate([self._z, self._more])
             self._allow_nobody_missing()
-            found = self._lp.solved_in_integers(columns, _MORE_NODES, (_GAP, _ENOUGH), None)
+            found = self._lp.solved_in_integers(columns, self._at_most(), _MORE_NODES, gap, None)
         if found is not None:
             # Best among its columns, and better than any solution with another one.
             bound = min(found.bound, self._bound + left_out)
@@ -328,6 +329,11 @@ class Program:
                 return x, np.inf
             x, objective = solution.x, solution.objective
         return x, np.inf if self._misses(x) else objective
+
+    def _at_most(self) -> np.ndarray:
+        """How often each pattern, and each further member, can be there at most."""
+        own, everybody = self.problem.n_of_class[self._owner], self.problem.n_of_place.sum()
+        return np.append(own, np.full(len(self._more), everybody))
 
     def _allow_nobody_missing(self) -> None:
         none = np.zeros(len(self._missing))

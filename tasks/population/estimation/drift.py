@@ -43,8 +43,8 @@ _OF_PART = {
     "couple": 3.0,
     "own": 1.0,
     "generations": 2.0,
-    "kin": 0.3,
-    "size": 0.04,
+    "kin": 1.0,
+    "size": 0.15,
     "children": 0.01,
     "minors": 0.01,
 }
@@ -56,12 +56,15 @@ _OF_FAMILY = 6.0
 _OF_DETAIL = 1.5
 """How much the parts of a type that the finest query tells count together, by tenure."""
 
-_OF_HEAD = 0.08
+_OF_HEAD = 0.5
 """How much the householder's age counts, by sex and tenure."""
 
 _OF_HOUSEHOLD = 6.0
 """How much the householder's age counts with what the finest query tells of the type, by sex and
 tenure."""
+
+_OF_ROLE = 1.5
+"""How much the role of a person counts, and the relationship."""
 
 _OF_PLACE = 1.5
 """How much role and band of ages of a person count together, and relationship and band."""
@@ -181,12 +184,14 @@ class Drift:
     def of_members(self) -> np.ndarray:
         """What one more person of each RELSHIP adds to a cost, by band of ages `(7, 17)`."""
         of_member = self.of("member", _OF_PLACE).reshape(_N_RELATIONSHIPS, N_BANDS)
-        return self.of("relationship") + of_member.T
+        return self.of("relationship", _OF_ROLE) + of_member.T
 
     def distances(self) -> np.ndarray:
         """What it costs to move a person from a place to another `(N_PLACES, N_PLACES)`."""
         role, band = np.divmod(np.arange(N_PLACES), N_BANDS)
-        of_place = self.of("role")[role] + self.of("band")[band] + self.of("place", _OF_PLACE)
+        of_place = (
+            self.of("role", _OF_ROLE)[role] + self.of("band")[band] + self.of("place", _OF_PLACE)
+        )
         moved = np.maximum(distances() + of_place - of_place[:, None], LEAST)
         np.fill_diagonal(moved, np.diag(distances()))
         return moved
