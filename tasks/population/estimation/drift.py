@@ -40,8 +40,8 @@ _MOST = 0.9
 """What drift adds or takes away at most, of a number."""
 
 _OF_PART = {
-    "couple": 3.0,
-    "own": 1.0,
+    "couple": 6.0,
+    "own": 3.0,
     "generations": 2.0,
     "kin": 1.0,
     "size": 0.15,
@@ -50,7 +50,7 @@ _OF_PART = {
 }
 """How much each part of a type counts; less where the release tells it less well."""
 
-_OF_FAMILY = 6.0
+_OF_FAMILY = 8.0
 """How much couple and own children count together, by sex of the householder and tenure."""
 
 _OF_DETAIL = 1.5
@@ -59,14 +59,14 @@ _OF_DETAIL = 1.5
 _OF_HEAD = 0.5
 """How much the householder's age counts, by sex and tenure."""
 
-_OF_HOUSEHOLD = 6.0
+_OF_HOUSEHOLD = 4.0
 """How much the householder's age counts with what the finest query tells of the type, by sex and
 tenure."""
 
-_OF_ROLE = 1.5
+_OF_ROLE = 3.0
 """How much the role of a person counts, and the relationship."""
 
-_OF_PLACE = 1.5
+_OF_PLACE = 1.0
 """How much role and band of ages of a person count together, and relationship and band."""
 
 N_LEVELS = len(_WEIGHTS)
@@ -78,7 +78,8 @@ _N_RELATIONSHIPS = 1 + LAST_RELATIONSHIP - FIRST_RELATIONSHIP
 class Drift:
     """Records made more, or fewer if negative, by state, county, tract and block group: of persons
     by role and band, by sex and age, by sex and origin, by relationship; of households by parts of
-    their type, by couple and own children at once, by origin and race, by sex and level of age.
+    their type, by couple and own children at once, by origin and race, by sex and level of age,
+    and by that with all that the finest query tells of the type.
     """
 
     def __init__(self, n_chains: int = 1) -> None:

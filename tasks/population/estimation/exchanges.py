@@ -1,18 +1,20 @@
-"""What persons and households of a block exchange, so that the finest tables of a state and its
-counties are met, while coarser ones of the block stay as they are.
+"""How persons and households of a block are told otherwise, so that the finest tables of a state
+and its counties are met.
 
 A block has to change some of its persons, and which cells of the finest tables these leave and
 enter is left to chance: over a state nearly every cell has more records than were released, or
-fewer. But two members of one sex and band of ages may exchange ages, two of one sex or origin
-races, and two whose sex nothing tells all of these; two households may exchange tenures. And one member alone may be told otherwise: of another age in the band, of
-another relationship in the role, of the other sex where nothing tells it. Nobody's place in a
-household changes, so that a household tells of its members what it told; and the block has as many
-persons as before of voting age by origin and race.
+fewer. But one member may be told to be of another age in the band, of another relationship in the
+role, of the other sex where nothing tells it. And two members may exchange: of one sex and band of
+ages their ages, of one sex or origin their races, and those whose sex nothing tells all of these;
+two households their tenures. Nobody's place in a household changes, so that a household tells of
+its members what it told; and the block has as many persons as before of voting age by origin and
+race.
 
 A change is made where it brings the rows of `Tables` nearer to the releases: the weighted sum of
 differences without their sign, of the state so far, its county, tract, block group and block, falls
-with each, so that there is an end. Among them are coarse tables, which only members who are told
-otherwise change, so that what is carried on in these falls as well.
+with each, so that there is an end. Coarse tables are among them: no exchange changes numbers by sex
+and age or by sex and origin, and who is told otherwise alone makes up for what blocks have changed
+in them.
 """
 
 from __future__ import annotations
@@ -252,7 +254,7 @@ def _sweep(state: _State, spans: Spans) -> None:
                 group, group_end = block, _end(spans.block_group, block)
                 _add(state, spans, group, group_end, BLOCK_GROUP, 1)
             _add(state, spans, block, block + 1, BLOCK, 1)
-            n_made += _n_exchanged(state, spans, block)
+            n_made += _n_changed(state, spans, block)
             _add(state, spans, block, block + 1, BLOCK, -1)
             if block + 1 == group_end:
                 _add(state, spans, group, group_end, BLOCK_GROUP, -1)
@@ -380,7 +382,7 @@ def _move(counts: _Counts, a: int, b: int, c: int, d: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _n_exchanged(state: _State, spans: Spans, block: int) -> int:
+def _n_changed(state: _State, spans: Spans, block: int) -> int:
     """Make the changes of a block that bring the tables nearer, once through; how many."""
     n_made = 0
     for p in range(spans.persons[block], spans.persons[block + 1]):

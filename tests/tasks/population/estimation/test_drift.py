@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from spineflow.tasks.population.estimation.drift import (
     Drift,
+    detail_and_level,
     relationship_and_band,
     sex_and_level,
 )
@@ -17,6 +18,7 @@ from spineflow.tasks.population.workload.places import (
     fitted,
     place,
 )
+from spineflow.tasks.population.workload.tables import details
 
 AREAS = ("44", "44001", "44001000100", "440010001001")
 
@@ -64,8 +66,20 @@ def test_ages_of_householders_are_made_up_for_by_tenure(drift: Drift) -> None:
     sex, is_rented = np.zeros(2, dtype=int), np.array([True, True])
     drift.add("head", *(sex_and_level(sex, is_rented, np.full(2, level)) for level in (1, 4)))
     rented, owned = drift.of_heads(np.array([0, 0]), np.array([True, False]))
-    assert rented[1] < 0 < rented[4]
+    assert (rented[:, 1] < 0).all()
+    assert (rented[:, 4] > 0).all()
     assert not owned.any()
+
+
+def test_ages_of_householders_are_made_up_for_by_type(drift: Drift) -> None:
+    one, rents = np.zeros(1, dtype=int), np.zeros(1, dtype=bool)
+    kinds = (np.array([3]), np.array([7]))
+    kind_of = details()
+    assert kind_of[3] != kind_of[7]
+    drift.add("household", *(detail_and_level(one, rents, kind, 2 * one + 4) for kind in kinds))
+    (of_heads,) = drift.of_heads(one, rents)
+    assert of_heads[kind_of[3], 4] < 0 < of_heads[kind_of[7], 4]
+    assert not of_heads[:, :4].any()
 
 
 def test_another_county_begins_anew(drift: Drift) -> None:
