@@ -13,7 +13,7 @@ the less is the part of its records that was changed one way.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -28,8 +28,8 @@ from ..workload.places import (
     N_PLACES,
     OLDEST,
     ROLES,
-    bands_of,
     distances,
+    places_of,
 )
 from ..workload.tables import details
 from .cells import Cells
@@ -59,14 +59,14 @@ _OF_DETAIL = 1.5
 _OF_HEAD = 0.5
 """How much the householder's age counts, by sex and tenure."""
 
-_OF_HOUSEHOLD = 4.0
+_OF_HOUSEHOLD = 5.0
 """How much the householder's age counts with what the finest query tells of the type, by sex and
 tenure."""
 
-_OF_ROLE = 3.0
+_OF_ROLE = 2.0
 """How much the role of a person counts, and the relationship."""
 
-_OF_PLACE = 1.0
+_OF_PLACE = 1.5
 """How much role and band of ages of a person count together, and relationship and band."""
 
 N_LEVELS = len(_WEIGHTS)
@@ -133,11 +133,12 @@ class Drift:
         of_household = self.of("household", _OF_HOUSEHOLD).reshape(4, _n_details(), _N_AGES)
         return (of_head + of_household)[group]
 
-    def add(self, name: str, before: np.ndarray, after: np.ndarray) -> None:
+    def add(self, before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> None:
         """Records were of the kinds `before`, and are made of the kinds `after`."""
-        counts = self._counts[name]
-        counts += np.bincount(after, minlength=counts.shape[1])
-        counts -= np.bincount(before, minlength=counts.shape[1])
+        for name, made in after.items():
+            counts = self._counts[name]
+            counts += np.bincount(made, minlength=counts.shape[1])
+            counts -= np.bincount(before[name], minlength=counts.shape[1])
 
     def to_json(self) -> str:
         """All that blocks that come go on with."""
@@ -173,15 +174,6 @@ class Drift:
         detail = _detail(np.arange(len(parts[0])), is_rented[:, None])
         return np.sum(parts, axis=0) + of_family + self.of("detail", _OF_DETAIL)[detail]
 
-    def add_types(
-        self, before: np.ndarray, after: np.ndarray, sex: np.ndarray, is_rented: np.ndarray
-    ) -> None:
-        """Households were of the types `before`, and are made of the types `after`."""
-        for name, level in parts_of_types().items():
-            self.add(name, level[before], level[after])
-        self.add("family", _family(before, sex, is_rented), _family(after, sex, is_rented))
-        self.add("detail", _detail(before, is_rented), _detail(after, is_rented))
-
     def of_members(self) -> np.ndarray:
         """What one more person of each RELSHIP adds to a cost, by band of ages `(7, 17)`."""
         of_member = self.of("member", _OF_PLACE).reshape(_N_RELATIONSHIPS, N_BANDS)
@@ -198,6 +190,49 @@ class Drift:
         return moved
 
 
+def kinds_of_persons(
+    relationship: np.ndarray,
+    sex: np.ndarray,
+    age: np.ndarray,
+    hispanic: np.ndarray,
+    is_alone: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """The kinds of persons that are carried on, as levels `(n,)` by name."""
+    place = places_of(relationship, age, is_alone)
+    role, band = np.divmod(place, N_BANDS)
+    code = relationship - FIRST_RELATIONSHIP
+    return {
+        "role": role,
+        "band": band,
+        "place": place,
+        "relationship": code,
+        "member": code * N_BANDS + band,
+        "age": sex_and_age(sex, age),
+        "sex": origin_and_sex(hispanic - 1, sex - MALE),
+    }
+
+
+def kinds_of_households(
+    sex: np.ndarray,
+    level: np.ndarray,
+    origin: np.ndarray,
+    race: np.ndarray,
+    kind: np.ndarray,
+    is_rented: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """The kinds of households that are carried on, as levels `(n,)` by name: of householders by
+    sex, level of age, origin and race, of a type, and of who rents."""
+    group = sex * 2 + is_rented
+    return {
+        "race": origin_and_race(origin, race),
+        "head": group * _N_AGES + level,
+        "household": (group * _n_details() + details()[kind]) * _N_AGES + level,
+        "family": _family(kind, sex, is_rented),
+        "detail": _detail(kind, is_rented),
+        **{name: part[kind] for name, part in parts_of_types().items()},
+    }
+
+
 def sex_and_age(sex: np.ndarray, age: np.ndarray) -> np.ndarray:
     """Kinds of persons by sex and age."""
     return (sex - MALE) * (OLDEST + 1) + age
@@ -211,23 +246,6 @@ def origin_and_sex(origin: np.ndarray, sex: np.ndarray) -> np.ndarray:
 def origin_and_race(origin: np.ndarray, race: np.ndarray) -> np.ndarray:
     """Kinds of households by origin and race of the householder, as levels."""
     return origin * _RACES + race
-
-
-def sex_and_level(sex: np.ndarray, is_rented: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Kinds of householders by sex, whether they rent, and level of age, as levels."""
-    return (sex * 2 + is_rented) * _N_AGES + level
-
-
-def detail_and_level(
-    sex: np.ndarray, is_rented: np.ndarray, kind: np.ndarray, level: np.ndarray
-) -> np.ndarray:
-    """Kinds of households by what the finest query tells of their type, and as `sex_and_level`."""
-    return ((sex * 2 + is_rented) * _n_details() + details()[kind]) * _N_AGES + level
-
-
-def relationship_and_band(relationship: np.ndarray, age: np.ndarray) -> np.ndarray:
-    """Kinds of persons by RELSHIP and band of ages."""
-    return (relationship - FIRST_RELATIONSHIP) * N_BANDS + bands_of(age)
 
 
 def _family(kind: np.ndarray, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:

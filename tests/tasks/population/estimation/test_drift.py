@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from spineflow.tasks.population.estimation.drift import (
     Drift,
-    detail_and_level,
-    relationship_and_band,
-    sex_and_level,
+    kinds_of_households,
+    kinds_of_persons,
 )
 from spineflow.tasks.population.workload.places import (
     GROWN,
@@ -34,7 +33,7 @@ def test_a_role_that_was_taken_in_a_band_costs_more_there_and_nowhere_else(drift
     was, now = place(NONRELATIVE, GROWN), place(OWN_CHILD, GROWN)
     older = place(NONRELATIVE, GROWN + 1), place(OWN_CHILD, GROWN + 1)
     before = drift.distances()
-    drift.add("place", np.full(3, was), np.full(3, now))
+    drift.add({"place": np.full(3, was)}, {"place": np.full(3, now)})
     after = drift.distances()
     assert after[was, now] > before[was, now]
     assert after[now, was] < before[now, was]
@@ -42,14 +41,24 @@ def test_a_role_that_was_taken_in_a_band_costs_more_there_and_nowhere_else(drift
     assert np.array_equal(np.diag(after), np.diag(before))
 
 
+def persons(relationship: int, age: int) -> dict[str, np.ndarray]:
+    """The kinds of three women of a relationship and an age."""
+    none = np.zeros(3, dtype=int)
+    return kinds_of_persons(none + relationship, none + 2, none + age, none + 1, none == 1)
+
+
+def households(kind: int, level: int, is_rented: bool) -> dict[str, np.ndarray]:
+    """The kinds of a household of a man of some level of ages."""
+    none = np.zeros(1, dtype=int)
+    return kinds_of_households(none, none + level, none, none, none + kind, none == is_rented - 1)
+
+
 def test_who_takes_a_role_takes_the_relationship_that_lost_most_of_the_band(drift: Drift) -> None:
     roommate, other = 34, 36
-    drift.add(
-        "member",
-        relationship_and_band(np.full(3, other), np.full(3, 16)),
-        relationship_and_band(np.full(3, roommate), np.full(3, 16)),
-    )
-    age = np.array([16, 30])
+    # As many of another age were changed the other way round.
+    drift.add(persons(other, 16), persons(roommate, 16))
+    drift.add(persons(roommate, 40), persons(other, 40))
+    age = np.array([16, 40])
     made = fitted(
         np.array([25, 25]),
         age,
@@ -62,28 +71,18 @@ def test_who_takes_a_role_takes_the_relationship_that_lost_most_of_the_band(drif
     assert np.array_equal(made.age, age)
 
 
-def test_ages_of_householders_are_made_up_for_by_tenure(drift: Drift) -> None:
-    sex, is_rented = np.zeros(2, dtype=int), np.array([True, True])
-    drift.add("head", *(sex_and_level(sex, is_rented, np.full(2, level)) for level in (1, 4)))
-    rented, owned = drift.of_heads(np.array([0, 0]), np.array([True, False]))
-    assert (rented[:, 1] < 0).all()
-    assert (rented[:, 4] > 0).all()
+def test_ages_of_householders_are_made_up_for_by_tenure_and_type(drift: Drift) -> None:
+    kind, another = 3, np.flatnonzero(details() != details()[3])[0]
+    drift.add(households(kind, 1, True), households(kind, 4, True))
+    rented, owned = drift.of_heads(np.zeros(2, dtype=int), np.array([True, False]))
+    own, other = details()[[kind, another]]
+    assert rented[own, 1] < rented[other, 1] < 0 < rented[other, 4] < rented[own, 4]
     assert not owned.any()
 
 
-def test_ages_of_householders_are_made_up_for_by_type(drift: Drift) -> None:
-    one, rents = np.zeros(1, dtype=int), np.zeros(1, dtype=bool)
-    kinds = (np.array([3]), np.array([7]))
-    kind_of = details()
-    assert kind_of[3] != kind_of[7]
-    drift.add("household", *(detail_and_level(one, rents, kind, 2 * one + 4) for kind in kinds))
-    (of_heads,) = drift.of_heads(one, rents)
-    assert of_heads[kind_of[3], 4] < 0 < of_heads[kind_of[7], 4]
-    assert not of_heads[:, :4].any()
-
-
 def test_another_county_begins_anew(drift: Drift) -> None:
-    drift.add("place", np.array([place(NONRELATIVE, GROWN)]), np.array([place(OWN_CHILD, GROWN)]))
+    was, now = (np.array([place(role, GROWN)]) for role in (NONRELATIVE, OWN_CHILD))
+    drift.add({"place": was}, {"place": now})
     of_both = drift.of("place")
     drift.enter(("44", "44003", "44003000100", "440030001001"))
     of_state = drift.of("place")
