@@ -17,7 +17,7 @@ from .tables import details
 
 _OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 2.0, 3.0
 _OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 1.5, 0.1, 0.1
-_OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_OLDEST = 1.2, 0.25, 0.08
+_OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_OLDEST = 1.2, 0.25, 3.0
 _PER_LEVEL_OF_AGE, _MINOR = 0.1, 1.0
 PER_FURTHER_PERSON, PER_TOLD_PERSON = (0.02, 0.4), (0.02, 0.2)
 """For the first member of a household beyond seven, of whom the released type says nothing, and for
