@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import replacing, write_text
 from ..estimation.linear_estimates import LinearEstimates
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.spine_estimates import Group, GroupedEstimates, Step
@@ -90,8 +90,7 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
         for place, array in zip(places, arrays, strict=True):
             file.seek(place["at"])
             file.write(array.data if array.size else b"")
-    with replacing(description) as part:
-        part.write_text(json.dumps(told), encoding="utf-8")
+    write_text(description, json.dumps(told))
     return description
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...ledger.accounting import Guarantee
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record, replacing, while_unchanged
+from ...runs.files import read_record, while_unchanged, write_text
 from ..paths import plan_file
 from ..workload.budget import LevelBudget
 from ..workload.plan import Plan
@@ -33,8 +33,7 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
         "histogram": None if plan.histogram is None else asdict(plan.histogram),
         "measures_all": plan.measures_all,
     }
-    with replacing(plan_file(run)) as part:
-        part.write_text(json.dumps(facts, indent=2, default=str) + "\n", encoding="utf-8")
+    write_text(plan_file(run), json.dumps(facts, indent=2, default=str) + "\n")
 
 
 @while_unchanged(lambda run, tree: plan_file(run), at_most=4)
