@@ -71,26 +71,20 @@ def write_declared_microdata(
     `count` names the column that counts records; None for one row a record.
     """
     columns = code_columns(geolevels, areas.columns)
-    labels = [schema.labels(name) for name in schema.attributes]
     entries = sparse.coo_array(counts)
     levels = np.unravel_index(entries.col, schema.shape)
     times = np.ones(entries.nnz, dtype=np.int64) if count else entries.data
-    codes = {name: _dictionary(areas[name]) for name in columns}
-    texts = {
-        name: pa.array(values, pa.string())
-        for name, values in zip(schema.attributes, labels, strict=True)
-    }
+    codes = {name: pd.factorize(areas[name]) for name in columns}
 
     def batches() -> Iterator[dict[str, pa.Array]]:
         for start, stop in _runs(times):
             rows = np.repeat(np.arange(start, stop), times[start:stop])
             batch = {
-                name: pa.DictionaryArray.from_arrays(pa.array(code[entries.row[rows]]), values)
+                name: coded_texts(code[entries.row[rows]], values)
                 for name, (code, values) in codes.items()
             }
             for name, level in zip(schema.attributes, levels, strict=True):
-                index = pa.array(level[rows].astype(np.int32))
-                batch[name] = pa.DictionaryArray.from_arrays(index, texts[name])
+                batch[name] = coded_texts(level[rows], schema.labels(name))
             if count:
                 batch[count] = pa.array(entries.data[rows], pa.int64())
             yield batch
@@ -209,11 +203,6 @@ class TableAnswers:
         for name, (label, labels) in self.labels.items():
             found[name] = coded_texts(np.tile(label, n), labels)
         return found
-
-
-def _dictionary(values: pd.Series) -> tuple[np.ndarray, pa.Array]:
-    code, distinct = pd.factorize(values)
-    return code.astype(np.int32), pa.array(distinct.tolist(), pa.string())
 
 
 def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
