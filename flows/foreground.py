@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,8 @@ def run_and_report(
     """Run settings in a folder as far as it is not done, and print the end."""
     run = RunDirectory(Path(folder).resolve())
     is_begun = run.manifest.exists() and bool(run.read_manifest()["stages"])
+    gc.freeze()  # Or the collector would copy every page that is shared with workers.
+    gc.enable()
     # Now, while this process has no threads. Of a run that is done it costs a moment.
     has_workers = begin_forking(settings.run, partial(make_ready, asked.name, is_begun))
     run = prepare(settings, folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import multiprocessing
 import os
@@ -25,6 +24,7 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 
 from ..tasks.runs.conditions import know_digests, known_digests
 from ..tasks.runs.files import FileState
+from ..tasks.runs.freed_memory import keep_freed_memory
 from ..tasks.runs.settings import RunnerSettings
 from . import fork_server
 
@@ -186,26 +186,6 @@ def end_with_parent() -> None:
         os._exit(1)
 
     Thread(target=end, name="end-with-parent", daemon=True).start()
-
-
-KEPT_BYTES = 1 << 26
-"""What a worker process keeps of the memory that its arrays have freed."""
-LARGEST_KEPT_ARRAY = 1 << 25
-"""Larger arrays are given back, however much is kept; glibc takes no larger number."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""What glibc's <malloc.h> calls these two."""
-
-
-def keep_freed_memory() -> None:
-    """Have this process keep the memory that arrays free for those that follow.
-
-    Left alone, glibc gives it back at once, and the system clears every page of the next array
-    before it hands them out: a tenth of the time of measuring. Other C libraries are left alone.
-    """
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_ARRAY)
 
 
 PATIENCE_WITH_A_SCHEDULER = 10.0
