@@ -18,7 +18,12 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
-from prefect.context import SyncClientContext, refresh_global_settings_context
+from prefect.context import (
+    FlowRunContext,
+    SyncClientContext,
+    refresh_global_settings_context,
+    serialize_context,
+)
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
@@ -132,6 +137,18 @@ class _Processes(ProcessPoolTaskRunner):
                 for _ in range(self._max_workers):
                     self._executor.submit(os.getpid)
         return self
+
+    def submit(self, *arguments: Any, **named: Any) -> Any:
+        """Submit a task with what a worker does not have of the context of the flow run.
+
+        It has the settings; see `begin_worker`. Left alone, Prefect would make them anew for every
+        task, and import all its collections, Dask among them, to read where results would go.
+        """
+        if self._cached_context is None and (flow_run := FlowRunContext.get()) is not None:
+            context = serialize_context() | {"settings_context": {}}
+            context["flow_run_context"]["result_store"] = flow_run.result_store
+            self._cached_context, self._cached_env = context, {}
+        return super().submit(*arguments, **named)
 
     def __exit__(self, *arguments: Any) -> None:
         """End; of a pool that has lost a worker, end those too that it began meanwhile.
