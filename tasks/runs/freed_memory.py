@@ -1,9 +1,9 @@
 """What a process keeps of the memory that its arrays have freed, where the C library is glibc.
 
 Left alone, glibc gives large arrays back at once, and the system clears every page of the next one
-before it hands them out: a tenth of the time of measuring. What lies between arrays that live on it
-never gives back: after a few tasks, a hundred MiB and more of each worker. Other C libraries are
-left alone.
+before it hands them out: a tenth of the time of measuring. What lies between arrays that live
+on it never gives back: after a few tasks, a hundred MiB and more of each worker. Other C libraries
+are left alone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ KEPT_BYTES = 1 << 25
 KEPT_AFTER_A_TASK = 1 << 25
 """By how much a process may grow from task to task until it gives back what it has freed."""
 LARGEST_KEPT_ARRAY = 1 << 23
-"""Larger arrays are given back, however much is kept. If these are kept too, a state takes a hundred
-MiB more."""
+"""Larger arrays are given back, however much is kept: two workers would keep a hundred MiB more."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """What glibc's <malloc.h> calls these two."""
-
 
 RESIDENT = Path("/proc/self/statm")
 """Of this process, in pages: all memory, what of it is there, …; on Linux."""

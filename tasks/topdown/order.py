@@ -138,10 +138,9 @@ def losses_of(
     settings: TopdownSettings, spines: Mapping[str, Call]
 ) -> tuple[dict[str, Sequence[Call]], dict[str, Sequence[Call]]]:
     """The stages that work out what the noise guarantees exactly, if it protects: one that goes
-    beside the estimates, and those that go beside the checks.
+    beside the estimates, and those that are begun when these have ended.
 
-    Only the certificate waits for them, and either leaves a worker free. Two at once would hold up
-    what others wait for.
+    Only the certificate waits for them. Two at once would hold up what others wait for.
     """
     stages: list[tuple[str, Sequence[Call]]] = [
         (f"{universe} exact loss", [call(work_out_loss, universe, after=[spine])])
@@ -212,12 +211,12 @@ def release_of(
     settings: TopdownSettings,
     estimated: Mapping[str, Sequence[Call]],
     beside: Wave = MappingProxyType({}),
-    beside_checks: Wave = MappingProxyType({}),
+    until_checked: Wave = MappingProxyType({}),
 ) -> Generator[Wave, None, Call]:
     """Microdata and tables, the checks of them and of everything before, and the release.
 
-    `beside` are stages that go side by side with the former, and are begun before them, and
-    `beside_checks` those that are begun before the checks.
+    `beside` are stages that go side by side with the former, and are begun before them; for
+    `until_checked`, which are begun before all of these, only the end of the checks waits.
     """
     described = {u: settings.compiled_census.universes[u].described_by for u in estimated}
     written = {
@@ -245,13 +244,15 @@ def release_of(
         # The last one waits for the others: no task that could go on stands behind it.
         wave[MARGINS] = [*apart, call(write_release_margins, after=[*after, *apart])]
     made = [one for calls in wave.values() for one in calls]
+    if until_checked:
+        yield Aside(until_checked)
     yield {**beside, **wave}
     pieces = [
         call(check_piece, piece.kind, piece.subject, piece.number, piece.of, after=made)
         for piece in pieces_apart(run, settings)
     ]
     checked = call(check_release, after=[*made, *pieces])
-    yield {**beside_checks, "checks": [*pieces, checked]}
+    yield {**until_checked, "checks": [*pieces, checked]}
     released = call(release_run, after=[checked])
     yield {"release": [released]}
     return released
