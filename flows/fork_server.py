@@ -28,12 +28,6 @@ _process: int | None = None
 """The fork of this process that its workers are forked from."""
 
 
-def allow() -> None:
-    """Say that this process is a command's own, which nobody else has put anything in."""
-    global _may_fork
-    _may_fork = True
-
-
 def is_there() -> bool:
     """Whether workers of this process can be forked from a fork of it.
 

@@ -53,8 +53,8 @@ WITHOUT_EVENTS = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
 }
 """Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
-has automations on it, or sees its feed of events. Nor does it register types of blocks, for which it
-would import all of Prefect's collections: whoever shows its database does so at its start."""
+has automations on it, or sees its feed of events. Nor does it register types of blocks, for which
+it would import all of Prefect's collections: who shows its database does so at its start."""
 
 LEAST_ROOM = 1 << 20
 """Bytes that a server of our own needs at least for what it keeps of a small run."""
