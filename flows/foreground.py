@@ -44,9 +44,10 @@ def run_and_report(
     run = RunDirectory(Path(folder).resolve())
     is_begun = run.manifest.exists() and bool(run.read_manifest()["stages"])
     import_ahead(asked.order)  # The steps, which the workers need as well.
+    gc.freeze()  # Or the collector would copy every page that is shared with workers.
+    gc.enable()
     # Now, while this process has no threads. Of a run that is done it costs a moment.
     has_workers = begin_forking(settings.run, partial(make_ready, asked.name, is_begun))
-    gc.enable()  # It was disabled while this was imported.
     run = prepare(settings, folder)
     if run.read_manifest()["status"] != "complete":
         server.begin()

@@ -6,7 +6,6 @@ signals: a fork has none of the threads, and whatever one of them held would be 
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import signal
@@ -89,7 +88,6 @@ def forked(
         if stream is not None:
             with suppress(OSError, ValueError):
                 stream.flush()
-    gc.freeze()  # Or the collector, in either, would copy every page that both share.
     pid = os.fork()
     if pid:
         return Forked(pid)
