@@ -44,6 +44,8 @@ from .text_rows import numbered_rows, text_lines
 
 TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
+NUMBERS_AS_TEXT = 1 << 18
+"""Whole numbers that are turned into text together."""
 ROWS_PER_BATCH = 1 << 18
 
 
@@ -268,15 +270,22 @@ def rows_written(
             writer.write_batch(rows)
             n_texts = _n_before_numbers(rows) if form.has_plain_texts else rows.num_columns
             if 0 < n_texts < rows.num_columns:
-                texts = rows.select(range(n_texts))
-                of_texts = text_lines(texts.columns, texts.schema, form.delimiter, form.quoting)
-                numbers = np.array([column.to_numpy() for column in rows.columns[n_texts:]])
-                text.write(numbered_rows(of_texts, numbers.T, form.delimiter))
+                size = max(1, NUMBERS_AS_TEXT // rows.num_columns)
+                for start in range(0, rows.num_rows, size):
+                    text.write(_lines(rows.slice(start, size), n_texts, form))
             else:
                 lines.write_batch(rows)
             return rows.num_rows
 
         yield write
+
+
+def _lines(rows: pa.RecordBatch, n_texts: int, form: RowsForm) -> memoryview:
+    """Rows as text, whose columns from `n_texts` on are whole numbers without a blank."""
+    texts = rows.select(range(n_texts))
+    of_texts = text_lines(texts.columns, texts.schema, form.delimiter, form.quoting)
+    numbers = np.array([column.to_numpy() for column in rows.columns[n_texts:]])
+    return numbered_rows(of_texts, numbers.T, form.delimiter)
 
 
 @contextmanager
