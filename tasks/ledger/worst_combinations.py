@@ -98,10 +98,14 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
     parts = {name: grid.part(items) for name, items in objects.items()}
     n_counts = np.array([sum(parts[name].n_counts for name in one) for one in names])
     # The fewer counts, the higher the losses that a law has room for, and the lower.
-    highest, lowest = (grid.law(combinations[at]) for at in (n_counts.argmin(), n_counts.argmax()))
+    ends = int(n_counts.argmin()), int(n_counts.argmax())
+    highest, lowest = (grid.law(combinations[at]) for at in ends)
     epsilon -= max(highest.misplaced, lowest.misplaced)
     n_frequencies, rest = _frequencies(parts, names)
+    apart = highest.log_scale - lowest.log_scale
     if n_frequencies is None or epsilon < highest.losses[0] or min(map(len, names)) < 2:
+        return nothing
+    if abs(apart) > LARGEST_SCALE:
         return nothing
     # Weights of the law of the highest losses. What another has below them, it has above with a
     # weight of 0; and its weights are the same but for a factor.
@@ -117,12 +121,12 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
     to_masses = math.sqrt(2 / grid.points) * (1 + 1e-6)
     masses = np.minimum(left.norms[row], right.norms[column]) * to_masses
     of_parts = left.part_norms[row] + right.part_norms[column]
-    # The errors of transforms twice, as masses below 0 are made 0; those of sums; what is left out.
-    wrong = 2 * grid.error(of_parts, masses, int(n_counts.max())) + 8 * grid.points * UNIT * masses
+    # The errors of transforms here, those that a law counts, and masses below 0 that it makes 0;
+    # then those of sums, and what is left out.
+    wrong = 3 * grid.error(of_parts, masses, int(n_counts.max())) + 8 * grid.points * UNIT * masses
     wrong += rest * to_masses
     scales = left.log_scales[row] + right.log_scales[column] - highest.log_scale
-    outside = min(highest.log_scale - lowest.log_scale, LARGEST_SCALE)
-    beyond = lowest.beyond(epsilon) * math.exp(outside)
+    beyond = lowest.beyond(epsilon) * math.exp(apart)
     found = np.exp(np.minimum(scales, LARGEST_SCALE)) * (totals + wrong * norm_of(weights) + beyond)
     found = (found * rounding + lowest.infinite) * MORE
     # There a law says nothing, or its weights are too small for doubles beside those of another.
