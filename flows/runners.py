@@ -144,7 +144,8 @@ class _Processes(ProcessPoolTaskRunner):
         It has the settings; see `begin_worker`. Left alone, Prefect would make them anew for every
         task, and import all its collections, Dask among them, to read where results would go.
         """
-        if self._cached_context is None and (flow_run := FlowRunContext.get()) is not None:
+        keeps_context = getattr(self, "_cached_context", self) is None  # Prefect 3.9 keeps none.
+        if keeps_context and (flow_run := FlowRunContext.get()) is not None:
             context = serialize_context() | {"settings_context": {}}
             context["flow_run_context"]["result_store"] = flow_run.result_store
             self._cached_context, self._cached_env = context, {}
