@@ -12,8 +12,10 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.conftest import PrefectServer
 from tests.flows.commands import Command, ForkedCommand
@@ -142,3 +144,15 @@ def population_run(made_once, prefect_server) -> RunDirectory:
         assert main(["run", "products", str(file), "--run-dir", str(folder / "run")]) == 0
 
     return RunDirectory(made_once("population", make) / "run")
+
+
+@pytest.fixture(scope="session")
+def held_run(population_run) -> Callable[[str], tuple[RunDirectory, RunDirectory, TopdownSettings]]:
+    """Of `population_run`, the redistricting run, and the run of a product of that name that is
+    held to it, with its settings."""
+
+    def found(product: str) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
+        redistricting, run = (RunDirectory(population_run.root / x) for x in ("topdown", product))
+        return redistricting, run, frozen_settings(TopdownSettings, run.settings)
+
+    return found

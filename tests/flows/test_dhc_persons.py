@@ -11,7 +11,6 @@ from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
@@ -44,9 +43,7 @@ def finished(request, tmp_path_factory) -> tuple[RunDirectory, RunDirectory, Top
     """A redistricting run, and a DHC run held to it, with its settings: with noise, which takes
     the time, for Puerto Rico, and without for the United States."""
     if request.param == "private":
-        root = request.getfixturevalue("population_run").root
-        runs = [RunDirectory(root / name) for name in ("topdown", "dhc-persons")]
-        return *runs, frozen_settings(TopdownSettings, runs[1].settings)
+        return request.getfixturevalue("held_run")("dhc-persons")
     folder = tmp_path_factory.mktemp("infinite")
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=3)
     write_edited(folder / "raw", folder)

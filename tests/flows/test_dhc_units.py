@@ -12,7 +12,6 @@ from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.paths import spine_folder
@@ -46,9 +45,7 @@ def finished(request, tmp_path_factory) -> tuple[RunDirectory, RunDirectory, Top
     Rico, and without for the United States, on units without the columns that their members tell.
     """
     if request.param == "private":
-        root = request.getfixturevalue("population_run").root
-        runs = [RunDirectory(root / name) for name in ("topdown", "dhc-units")]
-        return *runs, frozen_settings(TopdownSettings, runs[1].settings)
+        return request.getfixturevalue("held_run")("dhc-units")
     folder = tmp_path_factory.mktemp("infinite")
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=3)
     rehouse(folder / "raw", folder, seed=4)
