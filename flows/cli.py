@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..tasks.products.registry import later, product
 from ..tasks.runs.errors import InputRefused, SpineflowError
-from . import fork_server
+from . import forking
 from .arguments import HOUSEHOLDS, parser
 from .interruption import answered
 from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     if arguments is None:  # The process is the command's, and nobody has put anything in it.
-        fork_server.allow()
+        forking.allow()
     options = parser(COMMANDS).parse_args(arguments)
     _quieten("INFO" if options.debug else "CRITICAL")
     if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
@@ -105,6 +107,18 @@ def _demo(options: argparse.Namespace) -> int:
     return main(["run", demo.flow, str(settings_file), "--run-dir", str(folder / "run")])
 
 
+@contextmanager
+def _importing() -> Iterator[None]:
+    """In the block, which imports what a run needs, no garbage is looked for until
+    `run_and_report` has it: what is imported stays, and to look through it takes a second."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_importing()
 def _run(options: argparse.Namespace) -> None:
     from .servers import server_for_runs
 
@@ -120,6 +134,7 @@ def _run(options: argparse.Namespace) -> None:
         run_and_report(asked, settings, folder, server)
 
 
+@_importing()
 def _resume(options: argparse.Namespace) -> None:
     from ..tasks.products.product import refuse_missing_runner
     from ..tasks.runs.settings_files import with_runner_overrides

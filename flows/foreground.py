@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from ..tasks.products.product import Product
-from ..tasks.products.registry import product_of
+from ..tasks.products.registry import import_ahead, product_of
 from ..tasks.runs.directory import RunDirectory, refuse_odd_name
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
@@ -42,6 +43,9 @@ def run_and_report(
     """Run settings in a folder as far as it is not done, and print the end."""
     run = RunDirectory(Path(folder).resolve())
     is_begun = run.manifest.exists() and bool(run.read_manifest()["stages"])
+    import_ahead(asked.order)  # The steps, which the workers need as well.
+    gc.freeze()  # Or the collector would copy every page that is shared with workers.
+    gc.enable()
     # Now, while this process has no threads. Of a run that is done it costs a moment.
     has_workers = begin_forking(settings.run, partial(make_ready, asked.name, is_begun))
     run = prepare(settings, folder)

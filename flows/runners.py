@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import multiprocessing
 import os
@@ -19,12 +18,18 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
-from prefect.context import SyncClientContext, refresh_global_settings_context
+from prefect.context import (
+    FlowRunContext,
+    SyncClientContext,
+    refresh_global_settings_context,
+    serialize_context,
+)
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from ..tasks.runs.conditions import know_digests, known_digests
 from ..tasks.runs.files import FileState
+from ..tasks.runs.freed_memory import keep_freed_memory
 from ..tasks.runs.settings import RunnerSettings
 from . import fork_server
 
@@ -133,6 +138,19 @@ class _Processes(ProcessPoolTaskRunner):
                     self._executor.submit(os.getpid)
         return self
 
+    def submit(self, *arguments: Any, **named: Any) -> Any:
+        """Submit a task with what a worker does not have of the context of the flow run.
+
+        It has the settings; see `begin_worker`. Left alone, Prefect would make them anew for every
+        task, and import all its collections, Dask among them, to read where results would go.
+        """
+        keeps_context = getattr(self, "_cached_context", self) is None  # Prefect 3.9 keeps none.
+        if keeps_context and (flow_run := FlowRunContext.get()) is not None:
+            context = serialize_context() | {"settings_context": {}}
+            context["flow_run_context"]["result_store"] = flow_run.result_store
+            self._cached_context, self._cached_env = context, {}
+        return super().submit(*arguments, **named)
+
     def __exit__(self, *arguments: Any) -> None:
         """End; of a pool that has lost a worker, end those too that it began meanwhile.
 
@@ -186,26 +204,6 @@ def end_with_parent() -> None:
         os._exit(1)
 
     Thread(target=end, name="end-with-parent", daemon=True).start()
-
-
-KEPT_BYTES = 1 << 26
-"""What a worker process keeps of the memory that its arrays have freed."""
-LARGEST_KEPT_ARRAY = 1 << 25
-"""Larger arrays are given back, however much is kept; glibc takes no larger number."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""What glibc's <malloc.h> calls these two."""
-
-
-def keep_freed_memory() -> None:
-    """Have this process keep the memory that arrays free for those that follow.
-
-    Left alone, glibc gives it back at once, and the system clears every page of the next array
-    before it hands them out: a tenth of the time of measuring. Other C libraries are left alone.
-    """
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_ARRAY)
 
 
 PATIENCE_WITH_A_SCHEDULER = 10.0

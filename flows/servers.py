@@ -8,12 +8,15 @@ reads its settings, and ends with the command.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -32,6 +35,8 @@ from prefect.settings import (
 )
 from prefect.utilities.urls import url_for
 
+from . import forking
+
 LOOKS_FOR_SERVER = "SPINEFLOW_FIND_SERVER"
 """Variable of the environment that keeps commands from looking for a server, set to `false`."""
 
@@ -45,9 +50,11 @@ OWN_SERVER = "SPINEFLOW_OWN_SERVER"
 WITHOUT_EVENTS = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
 }
 """Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
-has automations on it, or sees its feed of events."""
+has automations on it, or sees its feed of events. Nor does it register types of blocks, for which
+it would import all of Prefect's collections: who shows its database does so at its start."""
 
 LEAST_ROOM = 1 << 20
 """Bytes that a server of our own needs at least for what it keeps of a small run."""
@@ -73,7 +80,7 @@ class Server:
     def __init__(self, address: str, listening: socket.socket | None = None) -> None:
         self.address = address
         self._listening = listening
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | forking.Forked | None = None
         self._is_waited_for = False
 
     def begin(self) -> None:
@@ -81,24 +88,17 @@ class Server:
         if self._listening is None or self.process is not None:
             return
         number = self._listening.fileno()
-        # What is imported stays: to look for garbage in it would take half a second.
-        serve = f"from {__package__}.own_server import main; main({number})"
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"import gc; gc.disable(); {serve}"],
-            pass_fds=[number],
-            stdin=subprocess.PIPE,
-            # An interruption from the keyboard is the command's to handle.
-            start_new_session=True,
-            env={
-                **WITHOUT_EVENTS,
-                **os.environ,
-                **get_current_settings().to_environment_variables(exclude_unset=True),
-                "PREFECT_UI_ENABLED": "0",
-                # As Prefect says to the servers that it starts itself.
-                "PREFECT__SERVER_EPHEMERAL": "1",
-                "PREFECT__SERVER_FINAL": "1",
-            },
-        )
+        environment = {
+            **WITHOUT_EVENTS,
+            **os.environ,
+            **get_current_settings().to_environment_variables(exclude_unset=True),
+            "PREFECT_UI_ENABLED": "0",
+            # As Prefect says to the servers that it starts itself.
+            "PREFECT__SERVER_EPHEMERAL": "1",
+            "PREFECT__SERVER_FINAL": "1",
+        }
+        begin = _forked if forking.can_fork() else _spawned
+        self.process = begin(number, environment)
         # If it dies, requests are to fail at once.
         self._listening.close()
 
@@ -133,6 +133,41 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _spawned(number: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A process of a server of our own, which serves at a socket."""
+    # What is imported stays: to look for garbage in it would take half a second.
+    serve = f"from {__package__}.own_server import main; main({number})"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", f"import gc; gc.disable(); {serve}"],
+        pass_fds=[number],
+        stdin=subprocess.PIPE,
+        # An interruption from the keyboard is the command's to handle.
+        start_new_session=True,
+        env=environment,
+    )
+
+
+def _forked(number: int, environment: Mapping[str, str]) -> forking.Forked:
+    """The same as a fork of this process, which shares with it what both have imported."""
+    reading, writing = os.pipe()  # The other end is closed with this process.
+    serve = partial(_serve, number)
+    try:
+        return forking.forked(serve, kept={number}, environment=environment, stdin=reading)
+    finally:
+        os.close(reading)
+
+
+def _serve(number: int) -> None:
+    """Be a server of our own in a fork of the command."""
+    gc.disable()
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    refresh_global_settings_context()
+    from .own_server import main
+
+    main(number)
 
 
 @contextmanager

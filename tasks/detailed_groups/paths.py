@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..runs.directory import RunDirectory
-from ..runs.files import read_record, replacing
+from ..runs.files import read_record, write_text
 from .workload.regions import REGION_TYPES
 
 MEASURED = "detailed_groups"
@@ -101,8 +101,7 @@ def shards_file(run: RunDirectory) -> Path:
 
 def write_shards(run: RunDirectory, shards: Iterable[Shard]) -> None:
     """Store the shards: later steps and later versions of the code cut alike."""
-    with replacing(shards_file(run)) as part:
-        part.write_text(json.dumps([asdict(shard) for shard in shards]), encoding="utf-8")
+    write_text(shards_file(run), json.dumps([asdict(shard) for shard in shards]))
 
 
 def read_shards(run: RunDirectory) -> list[Shard]:

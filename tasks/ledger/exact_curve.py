@@ -43,6 +43,8 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import chain, combinations_with_replacement, product
 
+import numpy as np
+
 from .loss_laws import (
     CUT,
     LOWER_ERROR,
@@ -53,6 +55,7 @@ from .loss_laws import (
     Items,
     grid_about,
 )
+from .worst_combinations import deltas_at_most
 
 MOST_COMBINATIONS = 5_000
 """Most combinations of alternatives that are compared: each takes some milliseconds."""
@@ -253,11 +256,16 @@ class PrivacyCurve:
         if not is_upper:
             return self._epsilon_by(law.delta_lower, delta, guess)
         worst = self._epsilon_by(law.delta_upper, delta, guess)
-        for combination in others:
-            bound = grid.law(combination).delta_upper
+        while others:
             # Most combinations differ by little, and one look shows that they are no worse.
-            if bound(worst[1]) > delta:
-                worst = self._epsilon_by(bound, delta, worst[1])
+            bounds = deltas_at_most(grid, others, worst[1])
+            looked_at = (one for one, most in zip(others, bounds, strict=True) if most > delta)
+            for combination in looked_at:
+                bound = grid.law(combination).delta_upper
+                if bound(worst[1]) > delta:
+                    worst = self._epsilon_by(bound, delta, worst[1])
+                    break
+            others = list(looked_at)
         return worst
 
     def _epsilon_by(
@@ -298,7 +306,13 @@ def _upper_delta(sought: _Sought) -> float:
     """`PrivacyCurve.delta_upper`, which is kept: what a budget costs is told more than once."""
     epsilon, error = sought.numbers
     grid = sought.curve._grid(epsilon, is_upper=True, error=error)
-    return max(grid.law(one).delta_upper(epsilon) for one in sought.combinations)
+    bounds = deltas_at_most(grid, sought.combinations, epsilon)
+    worst = 0.0
+    for number in np.argsort(-bounds, kind="stable"):
+        if bounds[number] <= worst:
+            break
+        worst = max(worst, grid.law(sought.combinations[number]).delta_upper(epsilon))
+    return worst
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)

@@ -169,39 +169,51 @@ class Law:
     def delta_upper(self, epsilon: float) -> float:
         """Upper bound on E max(0, 1 - exp(epsilon - L))."""
         epsilon -= self.misplaced
-        if self._exponent(epsilon) > LARGEST_EXPONENT:
+        if self.exponent(epsilon) > LARGEST_EXPONENT:
             return 1.0
         total, norm, _, rounding = self._sum(epsilon)
-        beyond = self.above * math.exp(self._exponent(float(self.losses[-1])))
+        beyond = self.beyond(epsilon)
+        return min(1.0, (total + self.error * norm + beyond) * rounding + self.infinite)
+
+    def beyond(self, epsilon: float) -> float:
+        """What losses off the grid add to the sum at most."""
+        beyond = self.above * math.exp(self.exponent(float(self.losses[-1])))
         if epsilon < self.losses[0]:
             # What lies between epsilon and the grid has at most the weight of a loss of epsilon.
-            beyond += self.below * math.exp(self._exponent(epsilon))
-        return min(1.0, (total + self.error * norm + beyond) * rounding + self.infinite)
+            beyond += self.below * math.exp(self.exponent(epsilon))
+        return beyond
 
     def delta_lower(self, epsilon: float) -> float:
         """Lower bound on the same; 0 where errors are larger than what there is."""
         epsilon += self.shortfall + self.misplaced
-        if self._exponent(epsilon) > LARGEST_EXPONENT:
+        if self.exponent(epsilon) > LARGEST_EXPONENT:
             return 0.0
         total, norm, largest, rounding = self._sum(epsilon)
         total -= self.error * norm + self.above * largest
         # No loss above epsilon has a larger weight than one at epsilon would have.
-        total -= (self.below + self.unlucky) * math.exp(self._exponent(epsilon)) * rounding
+        total -= (self.below + self.unlucky) * math.exp(self.exponent(epsilon)) * rounding
         return max(0.0, total / rounding)
 
-    def _exponent(self, loss: float) -> float:
+    def exponent(self, loss: float) -> float:
+        """Logarithm of what a mass at a loss is to be multiplied by to be a probability."""
         return self.log_scale - self.tilt * loss
 
-    def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
-        """The sum over the grid, its weights' 2-norm and maximum, and a factor for rounding."""
+    def weights(self, epsilon: float) -> tuple[int, np.ndarray, float]:
+        """The first loss of the grid above epsilon, the weights in the sum of the masses from
+        there, and a factor for rounding.
+        """
         first = int(np.searchsorted(self.losses, epsilon, side="right"))
         losses = self.losses[first:]
         weights = np.exp(self.log_scale - self.tilt * losses) * -np.expm1(epsilon - losses)
         size = abs(self.log_scale) + self.tilt * float(np.abs(self.losses[[0, -1]]).max())
-        rounding = 1 + UNIT * (8 * size + SUMMED + 64)
+        return first, weights, 1 + UNIT * (8 * size + SUMMED + 64)
+
+    def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
+        """The sum over the grid, its weights' 2-norm and maximum, and a factor for rounding."""
+        first, weights, rounding = self.weights(epsilon)
         largest = float(weights.max(initial=0.0))
         total = float((weights * self.masses[first:]).sum())
-        return total, _norm(weights), largest, rounding
+        return total, norm_of(weights), largest, rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +296,7 @@ class _Kinds:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Part:
     """One count or some together, on a grid: the transform of their tilted law, and its errors.
 
     base : constant part of their losses, where they stand on the grid without it.
@@ -318,8 +330,8 @@ class Grid:
     outside: float
     is_upper: bool
     kinds: Mapping[ChangedCount, _Kind]
-    parts: dict[Items, _Part] = field(default_factory=dict)
-    ones: dict[ChangedCount, _Part] = field(default_factory=dict)
+    parts: dict[Items, Part] = field(default_factory=dict)
+    ones: dict[ChangedCount, Part] = field(default_factory=dict)
 
     def law(self, combination: Sequence[Items]) -> Law:
         """The law of the sum of the losses of all parts."""
@@ -327,15 +339,9 @@ class Grid:
         spectrum = reduce(np.multiply, [part.spectrum for part in parts])
         n_counts = sum(part.n_counts for part in parts)
         base = sum(part.base for part in parts)
-        first = math.floor((self.low - base) / self.step) - (1 if self.stride else n_counts + 1)
+        first = self.first(n_counts, base)
         found = np.maximum(np.fft.irfft(spectrum, self.points), 0.0).astype(np.float64, copy=False)
         masses = np.roll(found, -first)
-        # A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most
-        # 1, so that errors of one count reach the sum undiminished, but not larger. A product of
-        # two spectra is wrong by 3 units.
-        levels = math.log2(self.points)
-        error = sum(part.norm for part in parts)
-        error += _norm(masses) * (1 + n_counts / levels)
         moved = 0.0 if self.stride else 2 * self.tilt * self.step * n_counts
         wrapped = self.outside * math.exp(min(moved + 1, 700.0))
         losses = base + self.step * (first + np.arange(self.points))
@@ -351,7 +357,7 @@ class Grid:
             tilt=self.tilt,
             # Masses were tilted by losses without their base.
             log_scale=sum(part.log_scale for part in parts) + self.tilt * base,
-            error=error * 1.01 * 7 * 0.5 * float(np.finfo(self._real).eps) * levels,
+            error=self.error(sum(part.norm for part in parts), norm_of(masses), n_counts),
             above=wrapped,
             below=wrapped,
             infinite=n_counts * CUT,
@@ -360,7 +366,23 @@ class Grid:
             unlucky=UNLUCKY if is_rounded else 0.0,
         )
 
-    def part(self, items: Items) -> _Part:
+    def first(self, n_counts: int, base: float = 0.0) -> int:
+        """The multiple of the step at which the masses of so many counts begin, less their base."""
+        return math.floor((self.low - base) / self.step) - (1 if self.stride else n_counts + 1)
+
+    def error(self, of_parts: float, of_masses: float, n_counts: int) -> float:
+        """Bound on the 2-norm of the errors of masses, by the sum of the 2-norms of the laws of so
+        many counts, and the 2-norm of the masses themselves.
+
+        A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most
+        1, so that errors of one count reach the sum undiminished, but not larger. A product of two
+        spectra is wrong by 3 units.
+        """
+        levels = math.log2(self.points)
+        error = of_parts + of_masses * (1 + n_counts / levels)
+        return error * 1.01 * 7 * 0.5 * float(np.finfo(self._real).eps) * levels
+
+    def part(self, items: Items) -> Part:
         """Some counts on this grid, worked out once."""
         if items not in self.parts:
             self.parts[items] = self._part(items)
@@ -372,7 +394,7 @@ class Grid:
         that are small enough to be slow."""
         return np.longdouble if self.points <= FEW_POINTS else np.float64
 
-    def _part(self, items: Items) -> _Part:
+    def _part(self, items: Items) -> Part:
         spectrum = np.ones(self.points // 2 + 1, np.result_type(self._real, np.complex64))
         base, log_scale, norm, mean_rounding = NOTHING, 0.0, 0.0, 0.0
         for count, number in items:
@@ -384,9 +406,9 @@ class Grid:
             norm += number * one.norm
             mean_rounding += number * one.mean_rounding
         n_counts = sum(number for _, number in items)
-        return _Part(spectrum, float(base), log_scale, norm, n_counts, mean_rounding)
+        return Part(spectrum, float(base), log_scale, norm, n_counts, mean_rounding)
 
-    def _one(self, count: ChangedCount) -> _Part:
+    def _one(self, count: ChangedCount) -> Part:
         """One count on this grid, without its base; kept, as several parts may have it, unless
         grids are so large that to keep all kinds would take gigabytes."""
         if count in self.ones:
@@ -396,7 +418,7 @@ class Grid:
             self.ones[count] = one
         return one
 
-    def _placed(self, kind: _Kind) -> _Part:
+    def _placed(self, kind: _Kind) -> Part:
         log_masses = kind.log_masses
         if self.stride:
             place = kind.positions * float(kind.count.stride / self.stride)
@@ -416,7 +438,7 @@ class Grid:
         mean_rounding = float(tilted @ (kind.losses - self.step * place)) if is_rounded else 0.0
         folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
         spectrum = np.fft.rfft(folded.astype(self._real, copy=False))
-        return _Part(spectrum, 0.0, log_total, _norm(folded), 1, mean_rounding)
+        return Part(spectrum, 0.0, log_total, norm_of(folded), 1, mean_rounding)
 
 
 @lru_cache(maxsize=4)
@@ -489,7 +511,7 @@ def _lower_points(n_counts: int, width: float, error: float) -> int:
     return min(max(LOWER_POINTS, _power_of_two(reach / error)), MOST_POINTS)
 
 
-def _norm(values: np.ndarray) -> float:
+def norm_of(values: np.ndarray) -> float:
     """The 2-norm, without the threads of NumPy's own, which cost more than they bring here."""
     return math.sqrt(float(np.square(values).sum()))
 

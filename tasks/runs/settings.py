@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
@@ -101,6 +101,10 @@ class InputSettings(Section):
 
     confidential: bool = True
     """Confidential inputs never have counts or other detail shown outside `confidential/`."""
+
+    def file_names(self) -> dict[str, str]:
+        """What messages call the tables: the last parts of their paths."""
+        return {name: PurePosixPath(path).name for name, path in self.paths().items()}
 
     def files(self) -> tuple[str, ...]:
         """Files and folders that hold the input; a run goes on only with the same ones."""

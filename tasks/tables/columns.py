@@ -284,6 +284,15 @@ class KeyIndex:
             pending, at = pending[~is_same], at[~is_same] + 1
         return found
 
+    def positions_by_value(self, keys: pa.Array) -> np.ndarray:
+        """As `positions`, with each distinct value looked up once."""
+        if not pa.types.is_dictionary(keys.type):
+            keys = keys.dictionary_encode()
+        # The last entry stands for blank.
+        known = np.append(self.positions(keys.dictionary), -1)
+        codes = pc.fill_null(keys.indices.cast(pa.int64()), len(known) - 1)
+        return known[codes.to_numpy(zero_copy_only=False)]
+
 
 def is_blank_key(keys: pa.Array) -> np.ndarray:
     """Mask of the rows without an identifier, shape `(n_rows,)`."""

@@ -5,8 +5,9 @@
 
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
 measurements are combined from the blocks up before they are estimated. At the side, while estimates
-are made, the spine is summarised for the report, the errors of a large run are predicted, and the
-estimates behind its margins worked out, as is what the noise guarantees exactly.
+are made, the spine is summarised for the report, the errors of a large run are predicted, the
+estimates behind its margins are worked out and the margins of its tables written, and so is what
+the noise guarantees exactly.
 
 A large input in several files is ingested in parts: the addresses, then persons file by file.
 Persons and housing units run side by side. All data travel through the run directory; what the
@@ -43,7 +44,7 @@ from .published.steps import (
     read_measurements,
     read_told_invariants,
 )
-from .release.margins import has_margins
+from .release.margins import FIGURES, FILES, has_margins
 from .release.margins import pieces_apart as margin_pieces
 from .release.steps import (
     keep_estimates,
@@ -60,6 +61,8 @@ from .spine.steps import build_spine, summarise_spine
 
 POSTERIOR = "margins posterior"
 """The stage that works out the estimates behind the margins of a large run, beside its own."""
+MARGINS = "margins"
+"""The stage that writes the margins; those beside the tables are begun beside the estimates."""
 
 
 def order(run: RunDirectory, settings: TopdownSettings) -> Order:
@@ -135,10 +138,9 @@ def losses_of(
     settings: TopdownSettings, spines: Mapping[str, Call]
 ) -> tuple[dict[str, Sequence[Call]], dict[str, Sequence[Call]]]:
     """The stages that work out what the noise guarantees exactly, if it protects: one that goes
-    beside the estimates, and those that go beside the checks.
+    beside the estimates, and those that are begun when these have ended.
 
-    Only the certificate waits for them, and either leaves a worker free. Two at once would hold up
-    what others wait for.
+    Only the certificate waits for them. Two at once would hold up what others wait for.
     """
     stages: list[tuple[str, Sequence[Call]]] = [
         (f"{universe} exact loss", [call(work_out_loss, universe, after=[spine])])
@@ -151,10 +153,19 @@ def losses_of(
 def posterior_of(
     run: RunDirectory, settings: TopdownSettings, measured: Iterable[Call]
 ) -> dict[str, Sequence[Call]]:
-    """The stage that works out what pieces of the margins need, if there are any."""
-    if not margin_pieces(run, settings):
+    """The stages that work out what pieces of the margins need, if there are any, and write those
+    that need no estimates of the run's own."""
+    pieces = margin_pieces(run, settings)
+    if not pieces:
         return {}
-    return {POSTERIOR: [call(keep_estimates, after=measured)]}
+    kept = call(keep_estimates, after=measured)
+    files: list[Call] = []
+    for piece in pieces:
+        if piece.kind == FILES:
+            # One after the other, so that estimates find a worker free.
+            after = [kept, *files[-1:]]
+            files.append(call(write_margin_piece, piece.kind, piece.subject, after=after))
+    return {POSTERIOR: [kept], MARGINS: files}
 
 
 def estimates(
@@ -200,12 +211,12 @@ def release_of(
     settings: TopdownSettings,
     estimated: Mapping[str, Sequence[Call]],
     beside: Wave = MappingProxyType({}),
-    beside_checks: Wave = MappingProxyType({}),
+    until_checked: Wave = MappingProxyType({}),
 ) -> Generator[Wave, None, Call]:
     """Microdata and tables, the checks of them and of everything before, and the release.
 
-    `beside` are stages that go side by side with the former, and are begun before them, and
-    `beside_checks` those that are begun before the checks.
+    `beside` are stages that go side by side with the former, and are begun before them; for
+    `until_checked`, which are begun before all of these, only the end of the checks waits.
     """
     described = {u: settings.compiled_census.universes[u].described_by for u in estimated}
     written = {
@@ -223,19 +234,25 @@ def release_of(
     if has_margins(settings):
         after = [*beside.get(POSTERIOR, ()), *chain(*estimated.values())]
         apart = [
-            call(write_margin_piece, piece.kind, piece.subject, after=after)
-            for piece in margin_pieces(run, settings)
+            *beside.get(MARGINS, ()),
+            *(
+                call(write_margin_piece, piece.kind, piece.subject, after=after)
+                for piece in margin_pieces(run, settings)
+                if piece.kind == FIGURES
+            ),
         ]
         # The last one waits for the others: no task that could go on stands behind it.
-        wave["margins"] = [*apart, call(write_release_margins, after=[*after, *apart])]
+        wave[MARGINS] = [*apart, call(write_release_margins, after=[*after, *apart])]
     made = [one for calls in wave.values() for one in calls]
+    if until_checked:
+        yield Aside(until_checked)
     yield {**beside, **wave}
     pieces = [
         call(check_piece, piece.kind, piece.subject, piece.number, piece.of, after=made)
         for piece in pieces_apart(run, settings)
     ]
     checked = call(check_release, after=[*made, *pieces])
-    yield {**beside_checks, "checks": [*pieces, checked]}
+    yield {**until_checked, "checks": [*pieces, checked]}
     released = call(release_run, after=[checked])
     yield {"release": [released]}
     return released

@@ -8,20 +8,12 @@ from typing import Any, Self
 from ...geography.rules import GEOLEVELS
 from ..census.contradictions import refuse_contradictions
 from ..census.exact_answers import refuse_protected_answers, refuse_unknown_facts
-from ..census.queries import (
-    marginal_query,
-    queries_are_nested,
-)
+from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema
 from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import spelt_as
-from ..runs.settings import (
-    Refuse,
-    refuse_delta,
-    refuse_loss,
-    refuse_shares,
-)
+from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, table_of
 from ..runs.spelling import did_you_mean
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, kept_rho
@@ -42,9 +34,9 @@ class TopdownSettings(TopdownSections):
         An own rho or epsilon of a universe replaces either; own attributes of its schema replace
         the preset's queries, passes and structural zeros, which belong to other attributes.
         """
-        sections = [_table(own, name) for name in ("budget", "workload")]
+        sections = [table_of(own, name) for name in ("budget", "workload")]
         for universe in dict.fromkeys(name for section in sections for name in section):
-            budget, workload = (_table(section, universe) for section in sections)
+            budget, workload = (table_of(section, universe) for section in sections)
             replaced: list[tuple[str, str]] = []
             if {"rho", "epsilon"} & set(budget):
                 replaced += [("budget", "rho"), ("budget", "epsilon")]
@@ -135,12 +127,6 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
         done |= set(wave)
         rest = [name for name in rest if name not in wave]
     return tuple(waves)
-
-
-def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The table under a key; empty if there is none or something else."""
-    found = tree.get(key)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:

@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
+from spineflow.flows.demo import DEMOS
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.conftest import PrefectServer
 from tests.flows.commands import Command, ForkedCommand
@@ -118,3 +124,35 @@ def finished_run(made_once) -> Callable[[str], Finished]:
         return Finished(CASES[name], made_once(place, partial(run_case, case=CASES[name])))
 
     return made
+
+
+@pytest.fixture(scope="session")
+def population_run(made_once, prefect_server) -> RunDirectory:
+    """A finished run with noise of the redistricting product of a small county of Puerto Rico, the
+    units and the persons of its characteristics, and their one population; not to be changed.
+
+    It was published beside itself, in `published`; its tables are in `input`.
+    """
+
+    def make(folder: Path) -> None:
+        generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=3, state="72")
+        rehouse(folder / "raw", folder / "input", seed=4)
+        text = (DEMOS / "households.toml").read_text(encoding="utf-8").replace("_us", "_pr")
+        text = text.replace('ledger = "ledger.db"', 'seed = 5\n[release]\npublish_to = "published"')
+        file = folder / "settings.toml"
+        file.write_text(text, encoding="utf-8")
+        assert main(["run", "products", str(file), "--run-dir", str(folder / "run")]) == 0
+
+    return RunDirectory(made_once("population", make) / "run")
+
+
+@pytest.fixture(scope="session")
+def held_run(population_run) -> Callable[[str], tuple[RunDirectory, RunDirectory, TopdownSettings]]:
+    """Of `population_run`, the redistricting run, and the run of a product of that name that is
+    held to it, with its settings."""
+
+    def found(product: str) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
+        redistricting, run = (RunDirectory(population_run.root / x) for x in ("topdown", product))
+        return redistricting, run, frozen_settings(TopdownSettings, run.settings)
+
+    return found

@@ -27,6 +27,8 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import dump_settings
 
+from tests.flows.in_process import judged_once
+
 Tree = dict[str, Any]
 
 ABSENT = object()
@@ -209,9 +211,9 @@ def refuse_idle(
     is refused everywhere.
     """
     # Hundreds of runs: the second opinion on the input and the disk are tested elsewhere.
-    monkeypatch.setattr("spineflow.tasks.tables.tally.run_suites", lambda *_: ())
     monkeypatch.setattr("os.fsync", lambda _: None)
-    found, effective = idle(search, bases, folder)
+    with judged_once():
+        found, effective = idle(search, bases, folder)
     assert not found, "\n".join(found)
     never = set(search.toggles) - effective - set(never_effective)
     assert not never, f"toggles that are refused everywhere: {never}"

@@ -12,7 +12,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
-from spineflow.flows import fork_server
+from spineflow.flows import fork_server, forking
 from spineflow.flows.runners import begin_forking, chosen_runner
 from spineflow.tasks.runs.settings import RunnerSettings
 
@@ -26,7 +26,7 @@ PROGRAM = """
 import json, os, signal, sys, threading, time
 from concurrent.futures.process import BrokenProcessPool
 import spineflow.flows
-from spineflow.flows import fork_server
+from spineflow.flows import fork_server, forking
 from spineflow.flows.runners import begin_forking, task_runner
 from spineflow.tasks.runs.settings import RunnerSettings
 
@@ -55,7 +55,7 @@ def told_slowly(_):
 
 def main():
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    fork_server.allow()
+    forking.allow()
     settings = RunnerSettings(workers=2)
     assert begin_forking(settings, make_ready) and begin_forking(settings, make_ready)
     kind = sys.argv[1]
@@ -152,14 +152,14 @@ def test_only_a_command_s_own_process_is_forked(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_fork_server_of_somebody_else_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     forkserver.ensure_running()
-    monkeypatch.setattr(fork_server, "_may_fork", True)
+    monkeypatch.setattr(forking, "_is_allowed", True)
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))
     assert not begin_forking(RunnerSettings(), lambda: None)
     assert chosen_runner(RunnerSettings()) == "threads"
 
 
 def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_server, "_may_fork", True)
+    monkeypatch.setattr(forking, "_is_allowed", True)
     goes_on = threading.Event()
     thread = threading.Thread(target=goes_on.wait)
     thread.start()

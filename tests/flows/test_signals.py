@@ -72,7 +72,7 @@ def test_a_signal_is_answered_in_the_middle_of_a_solve(
 
 WITH_WORKERS = """
 import hashlib, os, sys
-from spineflow.flows import cli, fork_server
+from spineflow.flows import cli, forking
 from spineflow.flows.runners import begin_forking, task_runner
 from spineflow.tasks.runs.settings import RunnerSettings
 
@@ -81,7 +81,7 @@ def solve(number):
 
 def in_workers(options):
     if sys.argv[1] == "auto":
-        fork_server.allow()
+        forking.allow()
         assert begin_forking(RunnerSettings(), lambda: None)
     runner = task_runner(RunnerSettings(runner=sys.argv[1], workers=2))
     if sys.argv[1] != "dask":

@@ -196,6 +196,27 @@ def test_what_no_rule_uses_is_imported_when_somebody_does(tmp_path: Path):
     )
 
 
+@pytest.mark.slow
+def test_databases_and_stores_are_not_imported(tmp_path: Path):
+    """By Great Expectations; others import them as ever."""
+    assert_quiet(
+        textwrap.dedent(
+            """
+            import sys
+
+            from spineflow.validation.expectations import NOT_THERE, import_great_expectations
+
+            finders = list(sys.meta_path)
+            import_great_expectations()
+            assert not any(name in sys.modules for name in NOT_THERE)
+            assert sys.meta_path == finders
+            import sqlalchemy
+            """
+        ),
+        tmp_path,
+    )
+
+
 def assert_quiet(program: str, tmp_path: Path) -> None:
     """Run a program in a process of its own, which prints nothing and leaves nothing at home."""
     environment = {**os.environ, "HOME": str(tmp_path)}

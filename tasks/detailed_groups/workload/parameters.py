@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...runs.errors import InputRefused
-from ...runs.files import replacing, sha256_of_file
+from ...runs.files import sha256_of_file, write_text
 from ...tables.findings import UnreadableInput, refusal
 from ...tables.sources import InputFile, TextStream, is_url, open_binary
 from .mechanism import (
@@ -82,8 +82,7 @@ def copy_parameters(directory: str, to: Path) -> None:
     """Copy the parameters' files into a folder of a run."""
     names = [*SPECIFICATION_FILES, *([CONFIG_FILE] if _has_config(directory) else [])]
     for name in names:
-        with replacing(to / name) as part:
-            part.write_text(_read(directory, name), encoding="utf-8")
+        write_text(to / name, _read(directory, name))
 
 
 def parameters_digest(folder: Path) -> str:

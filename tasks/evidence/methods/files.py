@@ -12,7 +12,7 @@ import numpy as np
 
 from ...census.people import People
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import replacing, write_text
 from ...runs.metering import stopwatch
 from ..ingest.population import population_of
 from ..paths import Draw, dataset_folder, figures_file, tables_file
@@ -148,8 +148,7 @@ def read_tables(path: Path, asked: Sequence[AskedTable]) -> Tables:
 def write_figures(path: Path, rows: Iterable[Sequence[str | float]]) -> None:
     """Keep rows of figures: level, measure, group, value, and low and high where there are any."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as part:
-        part.write_text(json.dumps([list(row) for row in rows]) + "\n", encoding="utf-8")
+    write_text(path, json.dumps([list(row) for row in rows]) + "\n")
 
 
 def read_figures(path: Path) -> list[list[str | float]]:

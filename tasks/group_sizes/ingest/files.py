@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import write_text
 from ...runs.stamps import write_parquet
 from ..paths import (
     UNIVERSE,
@@ -33,8 +33,7 @@ def read_plan(run: RunDirectory) -> Plan:
 
 def write_plan(run: RunDirectory, plan: Plan) -> None:
     """Write the plan in one step."""
-    with replacing(plan_file(run)) as part:
-        part.write_text(plan.to_json(), encoding="utf-8")
+    write_text(plan_file(run), plan.to_json())
 
 
 def write_exact_groups(run: RunDirectory, regions: np.ndarray, groups: np.ndarray) -> None:

@@ -104,7 +104,7 @@ def check_groups(
         return _check_census(settings, scratch)
     kind = settings.input.kind
     paths = settings.input.paths()
-    names = {table: PurePosixPath(path).name for table, path in paths.items()}
+    names = settings.input.file_names()
     tally = RuleTally(names)
     read: list[Outcome] = []
     table = "regions"
@@ -135,7 +135,7 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     """The hierarchy alone, from the file of regions or the geography table; raises InputRefused."""
     paths = settings.input.paths()
     table = "geography" if settings.input.kind == "census" else "regions"
-    name = PurePosixPath(paths[table]).name
+    name = settings.input.file_names()[table]
     try:
         if table == "geography":
             blocks = load_geography(input_files(table, paths[table]), EvidenceTally())
@@ -289,7 +289,7 @@ def _hold_to_numbers(
 
 def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCheck[GroupInput]:
     paths = settings.input.paths()
-    names = {table: PurePosixPath(path).name for table, path in paths.items()}
+    names = settings.input.file_names()
     check = check_inputs(
         **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
     )

@@ -66,7 +66,7 @@ def count_sizes(
     file = InputFile("sizes", path, name, SIZES_LAYOUT)
     pairs = []
     for batch in read_batches(file, Selection(SIZES_LAYOUT.names)):
-        region = _positions(index, batch["region"])
+        region = index.positions_by_value(batch["region"])
         size, count = _numbers(batch, "size", SIZES_LAYOUT), _numbers(batch, "count", SIZES_LAYOUT)
         is_pair = (region >= 0) & (size != NOT_A_NUMBER)
         pairs.append(pd.DataFrame({"region": region[is_pair], "size": size[is_pair]}))
@@ -110,7 +110,7 @@ def count_records(
     for batch in read_batches(file, Selection(("person", "unit", "region"), with_others=True)):
         persons.append(_keys(batch["person"]))
         units.append(_keys(batch["unit"]))
-        places.append(_positions(index, batch["region"]))
+        places.append(index.positions_by_value(batch["region"]))
         if "quantity" in batch:
             blank = pc.is_null(_keys(batch["quantity"])).to_numpy(zero_copy_only=False)
             amounts.append(np.where(blank, 1, _numbers(batch, "quantity", RECORDS_LAYOUT)))
@@ -158,7 +158,7 @@ def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) ->
     index = KeyIndex(pa.array(regions, pa.string()))
     file = InputFile("numbers", path, name, NUMBERS_LAYOUT)
     batches = list(read_batches(file, Selection(NUMBERS_LAYOUT.names)))
-    position = np.concatenate([_positions(index, batch["region"]) for batch in batches])
+    position = np.concatenate([index.positions_by_value(batch["region"]) for batch in batches])
     groups = np.concatenate([_numbers(batch, "groups", NUMBERS_LAYOUT) for batch in batches])
     times = np.bincount(position[position >= 0], minlength=len(regions))
     tally.add(known, int((position < 0).sum()))
@@ -170,15 +170,6 @@ def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) ->
     ordered = np.empty(len(regions), dtype=np.int64)
     ordered[position] = groups
     return ordered
-
-
-def _positions(index: KeyIndex, column: pa.Array) -> np.ndarray:
-    """Position of every row's region, -1 if there is none; distinct values are looked up once."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    known = np.append(index.positions(column.dictionary), -1)
-    codes = pc.fill_null(column.indices.cast(pa.int64()), len(known) - 1)
-    return known[codes.to_numpy(zero_copy_only=False)]
 
 
 def _keys(column: pa.Array) -> pa.Array:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
+from pydantic import TypeAdapter
+
 from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from .mechanisms import (
@@ -135,17 +137,7 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Read what `to_json` wrote, or a plan of version 0.1.0, which has fewer keys."""
-        plan = json.loads(text)
-        levels = tuple(
-            LevelPlan(
-                **level
-                | {"share": Fraction(level["share"])}
-                | {key: _fraction_or_none(level.get(key)) for key in ("scale", "sigma_squared")}
-            )
-            for level in plan["levels"]
-        )
-        losses = {key: _fraction_or_none(plan.get(key)) for key in ("epsilon", "rho")}
-        return cls(**plan | losses | {"levels": levels})
+        return TypeAdapter(cls).validate_json(text)
 
 
 def make_plan(
@@ -265,7 +257,3 @@ def _refuse_overflow(plan: Plan, variance: Fraction) -> None:
     n_values = sum(level.n_regions * level.weight for level in plan.levels) * plan.n_sizes
     if largest * max(n_values, 16 * sum(plan.weights)) >= LARGEST_SUM:
         raise ImpossiblePlan
-
-
-def _fraction_or_none(text: str | None) -> Fraction | None:
-    return None if text is None else Fraction(text)

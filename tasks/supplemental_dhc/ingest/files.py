@@ -6,7 +6,7 @@ import numpy as np
 
 from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import write_text
 from ..paths import UNIVERSE, areas_file, plan_file
 from ..workload.measures import N_COLUMNS
 from ..workload.plan import Plan
@@ -25,8 +25,7 @@ def read_plan(run: RunDirectory) -> Plan:
 
 def write_plan(run: RunDirectory, plan: Plan) -> None:
     """Write the plan in one step."""
-    with replacing(plan_file(run)) as part:
-        part.write_text(plan.to_json(), encoding="utf-8")
+    write_text(plan_file(run), plan.to_json())
 
 
 def true_counts(run: RunDirectory, areas: Areas, level: str) -> np.ndarray:

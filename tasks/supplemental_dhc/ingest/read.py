@@ -58,7 +58,7 @@ def check_households(
     they must say what the members do.
     """
     paths = settings.input.paths()
-    names = {table: path.rpartition("/")[2] for table, path in paths.items()}
+    names = settings.input.file_names()
     check = check_inputs(
         **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
     )

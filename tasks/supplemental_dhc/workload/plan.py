@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
+from pydantic import TypeAdapter
+
 from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_GAUSSIAN
 from .measures import ITERATIONS, MEASURES, columns_of, stability_of
@@ -88,20 +90,7 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Read what `to_json` wrote."""
-        plan = json.loads(text)
-        queries = tuple(
-            Query(
-                **own
-                | {
-                    "rho": Fraction(own["rho"]),
-                    "sigma_squared": None
-                    if own["sigma_squared"] is None
-                    else Fraction(own["sigma_squared"]),
-                }
-            )
-            for own in plan["queries"]
-        )
-        return cls(plan["taus"], plan["levels"], queries)
+        return TypeAdapter(cls).validate_json(text)
 
 
 def make_plan(

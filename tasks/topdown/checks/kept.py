@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...runs.directory import RunDirectory, code_version
-from ...runs.files import replacing, state_of_file
+from ...runs.files import state_of_file, write_text
 
 
 def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
@@ -26,8 +26,7 @@ def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
 
 def keep(path: Path, state: str, found: Any) -> None:
     """Write what was found of files in this state, in values that JSON has."""
-    with replacing(path) as part:
-        part.write_text(json.dumps({"state": state, "found": found}) + "\n", encoding="utf-8")
+    write_text(path, json.dumps({"state": state, "found": found}) + "\n")
 
 
 def kept(path: Path, state: str) -> Any | None:

@@ -34,7 +34,7 @@ from ...products.reports import (
     time_panel,
 )
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, replacing, write_page
+from ...runs.files import NOT_PRIVATE, replacing, write_page, write_text
 from ...runs.settings_files import dump_settings, frozen_settings
 from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from ..checks.accuracy.figures import compute_figures
@@ -144,8 +144,7 @@ def write_designs(run: RunDirectory, settings: ComparisonSettings) -> Path:
     }
     for name, own in allocations(settings, designs).items():
         text = settings_text(settings, designs) if name == DESIGNED else dump_settings(own)
-        with replacing(allocation_folder(run, name) / SETTINGS) as part:
-            part.write_text(text, encoding="utf-8")
+        write_text(allocation_folder(run, name) / SETTINGS, text)
     with replacing(designs_file(run)) as part:
         found = {name: design.as_json() for name, design in designs.items()}
         part.write_text(json.dumps(found, indent=2), encoding="utf-8")
@@ -220,8 +219,7 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> Path:
     with replacing(run.unchecked_release / TIDY) as part:
         tidy.to_csv(part, index=False)
     text = (allocation_folder(run, DESIGNED) / SETTINGS).read_text(encoding="utf-8")
-    with replacing(run.unchecked_release / SETTINGS) as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(run.unchecked_release / SETTINGS, text)
     release_unchecked(run)
     return run.release / TIDY
 

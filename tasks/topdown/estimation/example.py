@@ -11,7 +11,7 @@ import numpy as np
 
 from ...census.cef_2020 import cef_schema
 from ...census.queries import marginal_query
-from . import active_set, admm, interior_point
+from . import active_set, admm, dual_newton
 from .exchange import exchanged
 from .least_squares import PassProblem, Pins
 from .problem import (
@@ -45,9 +45,9 @@ def active_sets() -> None:
     active_set.solve(*_form(), np.ones(SHAPE), max_iterations=1)
 
 
-def interior_points() -> None:
-    """The interior-point method, which hard problems need."""
-    interior_point.solve(*_form(), np.ones(SHAPE), max_iterations=1)
+def newton_steps() -> None:
+    """Newton's method on the rows' multipliers, which hard problems and wide ones need."""
+    dual_newton.solve(_pass_problem().by_rows())
 
 
 def flows() -> None:
@@ -63,7 +63,7 @@ def exchanges() -> None:
     exchanged(problem, np.full(SHAPE, 1.5), x, _labels()[:1], _labels())
 
 
-CALLS = (approaches, active_sets, interior_points, flows, exchanges, first_points)
+CALLS = (approaches, active_sets, newton_steps, flows, exchanges, first_points)
 """All of them, those that compile longest first."""
 
 

@@ -38,11 +38,8 @@ from scipy import sparse
 from ...census.queries import MarginalQuery
 from ...solvers.highs import SolveStatus
 from . import labelled_least_squares
-from .labelled_least_squares import (
-    LabelledProblem,
-    connected_parts,
-)
-from .least_squares import PassProblem, Pins, profiles
+from .labelled_least_squares import LabelledProblem, connected_parts
+from .least_squares import PassProblem, PassRecord, Pins, profiles
 from .problem import (
     NO_BOUND,
     Measurements,
@@ -68,20 +65,11 @@ SNAP = 10.0 * labelled_least_squares.TOLERANCE
 
 @dataclass(frozen=True)
 class PassOutcome:
-    """How a pass's two solves ended; see `parent.SolveRecord`."""
+    """How a pass's two solves on its classes ended."""
 
-    solver: str
-    status: SolveStatus
-    iterations: int
-    primal: float
-    dual: float
-    gap: float
-    tau: float
-    rounder: str
-    rounder_status: SolveStatus
-    rounder_iterations: int
-    relaxed: bool
     n_classes: int
+    least_squares: PassRecord
+    rounder: RounderResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,19 +180,11 @@ def solve_interleaved(
         coarse = problem.coarsened(classes)
         pins = Pins(tuple(label[first] for label in labels_held), tuple(targets_held)).finest()
         one = _Pass(coarse, asked, [label[first] for label in queried], pins)
-        target, outcome = one.least_squares()
+        target, record = one.least_squares()
         if target is None:
-            return None, (*outcomes, outcome)
+            return None, tuple(outcomes)
         result = one.rounded(target, [label[first] for label in rounded])
-        outcomes.append(
-            replace(
-                outcome,
-                rounder=result.solver,
-                rounder_status=result.status,
-                rounder_iterations=result.iterations,
-                relaxed=result.relaxed,
-            )
-        )
+        outcomes.append(PassOutcome(coarse.cells.size, record, result))
         if result.x is None:
             return None, tuple(outcomes)
         counts = result.x
@@ -250,45 +230,25 @@ class _Pass:
         self.problem, self.asked, self.labels, self.pins = problem, asked, labels, pins
         self.sums = Sums.of(problem, pins)
 
-    def least_squares(self) -> tuple[np.ndarray | None, PassOutcome]:
-        """x `(c, k)` on the classes, None if there is none; and the outcome, but for rounding."""
+    def least_squares(self) -> tuple[np.ndarray | None, PassRecord]:
+        """x `(c, k)` on the classes, None if there is none; and how the solve ended."""
         labelled = self._labelled()
-        k = self.problem.cells.size
         if labelled is None:
             one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
             x, record = one.solve(is_polished=True)
             if x is not None and not one.is_exact(x):
                 tau, x = one.secondary(x)
                 record = replace(record, tau=tau)
-            return x, PassOutcome(
-                record.solver,
-                record.status,
-                record.iterations,
-                record.primal,
-                record.dual,
-                record.gap,
-                record.tau,
-                "none",
-                SolveStatus.OPTIMAL,
-                0,
-                False,
-                k,
-            )
+            return x, record
         solution = labelled_least_squares.solve(labelled)
         is_near = max(solution.primal, solution.dual) <= labelled_least_squares.TOLERANCE
-        return np.maximum(solution.x, 0.0), PassOutcome(
+        return np.maximum(solution.x, 0.0), PassRecord(
             "admm",
             SolveStatus.OPTIMAL if is_near else SolveStatus.LIMIT,
             solution.iterations,
             solution.primal,
             solution.dual,
             np.nan,
-            0.0,
-            "none",
-            SolveStatus.OPTIMAL,
-            0,
-            False,
-            k,
         )
 
     def _labelled(self) -> LabelledProblem | None:

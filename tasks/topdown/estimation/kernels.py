@@ -11,13 +11,13 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
-from . import active_set, admm, exchange, interior_point, network_flow
+from . import active_set, admm, dual_kernels, exchange, network_flow
 
 KERNELS = (
     admm.approach,
     admm.first_point,
     active_set._iterate,
-    interior_point._iterate,
+    dual_kernels.conjugate_gradients,
     network_flow.solve,
     exchange._exchange,
 )

@@ -9,8 +9,8 @@ exactly, is what later passes are pinned to, so the tolerance is spent once and 
 An earlier pass needs only the cells' classes that its own queries, the pins and the bounded types
 tell apart: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
 
-A pass is solved by the active-set method from the guess of a few iterations of ADMM, by the
-interior-point method if that cycles, and at last by HiGHS.
+A pass is solved by the active-set method from the guess of a few iterations of ADMM, by Newton's
+method on the rows' multipliers if that cycles, and at last by HiGHS.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from ...census.queries import MarginalQuery
 from ...solvers import highs
 from ...solvers.highs import LinearProgram, SolveStatus
-from . import active_set, admm, dual_newton, interior_point
+from . import active_set, admm, dual_newton
 from .dual_newton import DualProblem
 from .dual_rows import dual_problem
 from .exact_weights import ExactWeights
@@ -66,7 +66,7 @@ left: on some of them it makes no progress for as long as it is allowed to."""
 class PassRecord:
     """How one pass ended.
 
-    solver : "active set", "interior point", "dual newton" or "highs".
+    solver : "active set", "dual newton" or "highs".
     primal : largest violation of a constraint, in records.
     dual : largest violation of a multiplier's sign or of stationarity, relative to the largest
         gradient term.
@@ -280,10 +280,11 @@ class PassProblem:
         return squared_distance(self._quadratic, x)
 
     def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, PassRecord]:
-        """The active-set method first, then the interior-point method, at last HiGHS: its quadratic
-        solver, or should that give up, the point nearest to the first guess that is feasible.
+        """The active-set method, then Newton's method on the rows' multipliers where there are
+        no inverse covariances, which it does not take. At last HiGHS: its quadratic solver, or
+        should that give up, the point nearest to the first guess that is feasible.
 
-        Of many cells, or with linear rows, Newton's method on the rows' multipliers; see `is_wide`.
+        Of many cells, or with linear rows, Newton's method is the first; see `is_wide`.
         """
         if self.problem.rows or self.is_wide:
             x, record = self._solve_by_rows()
@@ -299,10 +300,11 @@ class PassProblem:
         iterations += result.iterations
         if self._is_accepted(result):
             return result.x, self._record("active set", iterations, result)
-        result = interior_point.solve(*form, guess)
-        iterations += result.iterations
-        if self._is_accepted(result):
-            return result.x, self._record("interior point", iterations, result)
+        if not self.covariance.rest.size:
+            x, record = self._solve_by_rows()
+            iterations += record.iterations
+            if x is not None:
+                return x, replace(record, iterations=iterations)
         fallback = self.solve_with_highs()
         iterations += fallback.iterations
         if fallback.x is None:
@@ -331,7 +333,7 @@ class PassProblem:
 
     def _solve_by_rows(self) -> tuple[np.ndarray | None, PassRecord]:
         """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""
-        found = dual_newton.solve(self._by_rows())
+        found = dual_newton.solve(self.by_rows())
         status = SolveStatus.OPTIMAL if found.converged else SolveStatus.LIMIT
         record = PassRecord(
             "dual newton",
@@ -344,7 +346,7 @@ class PassProblem:
         is_met = record.primal <= TOLERANCE + ROUNDING * self._size
         return (found.x if is_met and record.gap <= NEARLY else None), record
 
-    def _by_rows(self) -> DualProblem:
+    def by_rows(self) -> DualProblem:
         """The pass as `dual_newton` takes it."""
         precisions = self.scale * self.weights[self.profile].T
         asked = list(zip(self.labels, precisions, strict=True))

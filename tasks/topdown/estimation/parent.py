@@ -60,7 +60,6 @@ of a rounder that left its 0/1 box, are marked `relaxed`. Feasibility is never g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,11 +68,12 @@ from ...census.queries import MarginalQuery
 from ...runs.errors import SolveFailed
 from . import interleaved, least_squares, rounder
 from .exact_weights import ExactWeights
-from .infeasibility import (
-    conflicting_constraint,
-    infeasible_constraint,
-)
+from .infeasibility import conflicting_constraint, infeasible_constraint
+from .least_squares import PassRecord
 from .problem import Measurements, SiblingProblem
+
+Shape = tuple[int, int]
+"""Numbers of children and of cells."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,40 @@ class SolveRecord:
     objective_gap: float = 0.0
     tau: float = 0.0
     relaxed: bool = False
+
+    @classmethod
+    def of_pass(
+        cls, parent: str, number: int, shape: Shape, found: PassRecord, *, relaxed: bool = False
+    ) -> SolveRecord:
+        """That of a pass of the least squares, from 1, on so many children and cells."""
+        return cls(
+            parent,
+            f"least squares {number}",
+            found.solver,
+            found.status.value,
+            *shape,
+            found.iterations,
+            found.primal,
+            found.dual,
+            found.gap,
+            found.tau,
+            relaxed,
+        )
+
+    @classmethod
+    def of_rounder(
+        cls, parent: str, stage: str, shape: Shape, found: rounder.RounderResult
+    ) -> SolveRecord:
+        """That of the rounder, on so many children and cells."""
+        return cls(
+            parent,
+            stage,
+            found.solver,
+            found.status.value,
+            *shape,
+            found.iterations,
+            relaxed=found.relaxed,
+        )
 
 
 @dataclass(frozen=True)
@@ -164,60 +198,22 @@ def estimate_children(
         )
         if counts is None:
             raise _infeasible(parent, _conflict(problem))
-        return counts, _interleaved_records(parent, c, outcomes)
+        found: list[SolveRecord] = []
+        for number, one in enumerate(outcomes, 1):
+            shape = c, one.n_classes
+            found += [
+                SolveRecord.of_pass(parent, number, shape, one.least_squares),
+                SolveRecord.of_rounder(parent, f"rounder {number}", shape, one.rounder),
+            ]
+        return counts, tuple(found)
 
     x, is_wide, records = _least_squares(parent, problem, measurements, passes, weights)
     asked = [measurements[name].query for name in _measured(passes, measurements)]
     rounded = rounder.solve_passes(problem, x, passes.rounder, asked if is_wide else ())
-    records.append(
-        SolveRecord(
-            parent,
-            "rounder",
-            rounded.solver,
-            rounded.status.value,
-            c,
-            k,
-            iterations=rounded.iterations,
-            relaxed=rounded.relaxed,
-        )
-    )
+    records.append(SolveRecord.of_rounder(parent, "rounder", (c, k), rounded))
     if rounded.x is None:
         raise _infeasible(parent, _conflict(problem))
     return rounded.x, tuple(records)
-
-
-def _interleaved_records(
-    parent: str, n_children: int, outcomes: Sequence[interleaved.PassOutcome]
-) -> tuple[SolveRecord, ...]:
-    """The records of both solves of every pass."""
-    records = []
-    for number, one in enumerate(outcomes, 1):
-        records += [
-            SolveRecord(
-                parent,
-                f"least squares {number}",
-                one.solver,
-                one.status.value,
-                n_children,
-                one.n_classes,
-                iterations=one.iterations,
-                primal_residual=one.primal,
-                dual_residual=one.dual,
-                objective_gap=one.gap,
-                tau=one.tau,
-            ),
-            SolveRecord(
-                parent,
-                f"rounder {number}",
-                one.rounder,
-                one.rounder_status.value,
-                n_children,
-                one.n_classes,
-                iterations=one.rounder_iterations,
-                relaxed=one.relaxed,
-            ),
-        ]
-    return tuple(records)
 
 
 def _least_squares(
@@ -236,21 +232,9 @@ def _least_squares(
         attempts.append((_measured(passes, measurements),))
     for attempt, least_squares_passes in enumerate(attempts):
         result = least_squares.solve_passes(problem, measurements, least_squares_passes, weights)
+        shape = problem.n_children, problem.cells.size
         records += [
-            SolveRecord(
-                parent,
-                f"least squares {number}",
-                entry.solver,
-                entry.status.value,
-                problem.n_children,
-                problem.cells.size,
-                iterations=entry.iterations,
-                primal_residual=entry.primal,
-                dual_residual=entry.dual,
-                objective_gap=entry.gap,
-                tau=entry.tau,
-                relaxed=attempt > 0,
-            )
+            SolveRecord.of_pass(parent, number, shape, entry, relaxed=attempt > 0)
             for number, entry in enumerate(result.passes, 1)
         ]
         if result.success and result.x is not None:

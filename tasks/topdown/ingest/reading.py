@@ -38,7 +38,7 @@ def _of_cef(settings: TopdownSettings) -> CefTables:
     person_schema, unit_schema = (
         settings.schema_of(name) if name in universes else None for name in ("persons", "units")
     )
-    return CefTables(table_files(paths, file_names(tables)), person_schema, unit_schema)
+    return CefTables(table_files(paths, settings.input.file_names()), person_schema, unit_schema)
 
 
 def _of_declared(settings: TopdownSettings) -> DeclaredTables:
@@ -101,8 +101,3 @@ def own_tables(settings: TopdownSettings) -> dict[str, str]:
     """Paths of the tables of a declared census, without the earlier releases it is held to."""
     releases = settings.compiled_census.earlier_releases
     return {name: path for name, path in settings.input.paths().items() if name not in releases}
-
-
-def file_names(tables: Mapping[str, str]) -> dict[str, str]:
-    """The names of tables in messages, by their paths."""
-    return {name: path.rpartition("/")[2] for name, path in tables.items()}

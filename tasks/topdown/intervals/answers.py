@@ -15,6 +15,7 @@ all answers.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +30,8 @@ ROUNDING = 1e-9
 """Variance, in squared records, below which it is what rounding left of 0."""
 UNKNOWN = 1e-9
 """What nothing measured determines of an answer, above which the answer counts as unknown."""
+NUMBERS_AT_ONCE = 1 << 18
+"""Numbers of matrices that are copied together: about what a processor's cache has room for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,9 +263,10 @@ def covariances_of(
             (variance, group.estimates.variance),
             (diffuse, group.estimates.diffuse),
         ):
-            part = matrices[place][:, answers.places]
-            if part.any():
-                into[chosen] = core @ part @ core.T
+            for run in _runs(len(place), math.prod(matrices.shape[1:])):
+                part = matrices[place[run]][:, answers.places]
+                if part.any():
+                    into[chosen[run]] = core @ part @ core.T
     return AnswerCovariances(answers, variance, diffuse)
 
 
@@ -270,8 +274,18 @@ def estimates_of(level: GroupedEstimates, answers: ProductAnswers, rows: np.ndar
     """(N, a) best linear unbiased estimates of geounits `rows` (N,) of a geolevel."""
     found = np.zeros((len(rows), answers.n_answers))
     for chosen, group, place in level.meeting(rows):
-        found[chosen] = answers.estimates(answers.on_core(group.estimates.mean[place], group.cells))
+        mean = group.estimates.mean
+        for run in _runs(len(place), math.prod(mean.shape[1:])):
+            on_core = answers.on_core(mean[place[run]], group.cells)
+            found[chosen[run]] = answers.estimates(on_core)
     return found
+
+
+def _runs(n_rows: int, size: int) -> Iterator[slice]:
+    """Runs of rows that have `size` numbers each and are copied together."""
+    n_together = max(1, NUMBERS_AT_ONCE // max(1, size))
+    for start in range(0, n_rows, n_together):
+        yield slice(start, start + n_together)
 
 
 def answers_of(

@@ -26,8 +26,8 @@ from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers
 from .spine_posterior import SpinePosterior
 
-MOST_NUMBERS = 1 << 22
-"""Areas are taken together while their matrices have no more entries (32 MiB): smaller ones stay
+MOST_NUMBERS = 1 << 19
+"""Areas are taken together while their matrices have no more entries (4 MiB): smaller ones stay
 nearer to the processor."""
 
 

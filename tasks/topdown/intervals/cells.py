@@ -18,7 +18,9 @@ from .areas import BlockAreas, area_covariances, area_estimates
 from .intervals import Intervals, intervals_of
 from .run_posterior import RunPosterior
 
-AREAS_AT_ONCE = 1 << 12
+AREAS_AT_ONCE = 1 << 10
+RUNS_ALIKE = 4
+"""Of so many runs of areas, all are taken as single blocks or none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,16 +72,20 @@ def cell_answers(
     """
     if kinds is None:
         kinds = kinds_of_answers(found, counted)
-    for start in range(0, areas.n_areas, AREAS_AT_ONCE):
-        part = areas.part(start, min(start + AREAS_AT_ONCE, areas.n_areas))
-        shape = part.n_areas, counted.shape[0]
-        estimate, variance = np.zeros(shape), np.zeros(shape)
-        is_known = np.ones(shape, dtype=bool)
-        for numbers, answers in kinds:
-            of_kind = _of_areas(found, answers, part)
-            estimate[:, numbers], variance[:, numbers], is_known[:, numbers] = of_kind
-        bounds = found.bounds_of(found.bounds[-1].summed(part), counted)
-        yield start, CellAnswers(estimate, variance, is_known, *bounds, found.of_run.mechanism)
+    for first in range(0, areas.n_areas, AREAS_AT_ONCE * RUNS_ALIKE):
+        alike = areas.part(first, min(first + AREAS_AT_ONCE * RUNS_ALIKE, areas.n_areas))
+        are_blocks = np.bincount(alike.area, minlength=alike.n_areas).max(initial=0) <= 1
+        for start in range(0, alike.n_areas, AREAS_AT_ONCE):
+            part = alike.part(start, min(start + AREAS_AT_ONCE, alike.n_areas))
+            shape = part.n_areas, counted.shape[0]
+            estimate, variance = np.zeros(shape), np.zeros(shape)
+            is_known = np.ones(shape, dtype=bool)
+            for numbers, answers in kinds:
+                of_kind = _of_areas(found, answers, part, are_blocks)
+                estimate[:, numbers], variance[:, numbers], is_known[:, numbers] = of_kind
+            bounds = found.bounds_of(found.bounds[-1].summed(part), counted)
+            mechanism = found.of_run.mechanism
+            yield first + start, CellAnswers(estimate, variance, is_known, *bounds, mechanism)
 
 
 def _kinds(algebra: QueryAlgebra, counted: sparse.csr_array) -> Iterator[np.ndarray]:
@@ -95,10 +101,13 @@ def _kinds(algebra: QueryAlgebra, counted: sparse.csr_array) -> Iterator[np.ndar
 
 
 def _of_areas(
-    found: RunPosterior, answers: ProductAnswers, areas: BlockAreas
+    found: RunPosterior, answers: ProductAnswers, areas: BlockAreas, are_blocks: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates, variances and whether they are known, (n_areas, a) each."""
-    if np.bincount(areas.area, minlength=areas.n_areas).max(initial=0) > 1:
+    """Estimates, variances and whether they are known, (n_areas, a) each.
+
+    are_blocks : no area has more than one block.
+    """
+    if not are_blocks:
         covariances = area_covariances(found.posterior, answers, areas)
         estimate = area_estimates(found.blocks, answers, areas)
         return estimate, covariances.variances(), covariances.is_known()

@@ -10,14 +10,14 @@ margins ask for those of geounits from everything alone. What reads them finds n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import replacing, write_text
 from ..estimation.linear_estimates import LinearEstimates
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.spine_estimates import Group, GroupedEstimates, Step
@@ -26,7 +26,7 @@ from .run_posterior import LevelBounds, RunLevels, RunPosterior
 from .spine_posterior import SpinePosterior
 
 ALIGNED = 64
-FORMAT = 2
+FORMAT = 3
 """Of what is kept; what a run has in another one is made again."""
 _STEPS = ("variance", "diffuse")
 _ALL = ("mean", *_STEPS)
@@ -37,61 +37,34 @@ Place = Mapping[str, Any]
 
 def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Path:
     """Write the estimates of a universe; the file that is written last."""
-    places: list[Place] = []
-    arrays: list[np.ndarray] = []
+    arrays: list[tuple[int, np.ndarray]] = []
 
-    def kept(array: np.ndarray) -> int:
-        array = np.ascontiguousarray(array)
-        before = places[-1]["at"] + arrays[-1].nbytes if arrays else 0
+    def place(array: np.ndarray) -> Place:
+        before = arrays[-1][0] + arrays[-1][1].nbytes if arrays else 0
         at = -(-before // ALIGNED) * ALIGNED
-        arrays.append(array)
-        places.append({"kind": array.dtype.str, "shape": array.shape, "at": at})
-        return len(arrays) - 1
-
-    def estimates(of: GroupedEstimates, names: Sequence[str]) -> dict[str, Any]:
-        groups = [
-            {
-                "rows": kept(group.rows),
-                "cells": kept(group.cells),
-                **{name: kept(getattr(group.estimates, name)) for name in names},
-            }
-            for group in of.groups
-        ]
-        return {"can_have": kept(of.can_have), "groups": groups}
+        arrays.append((at, np.ascontiguousarray(array)))
+        return {"kind": array.dtype.str, "shape": array.shape, "at": at}
 
     posterior = found.posterior
-    steps = [
-        {
-            "parts": estimates(step.parts, _STEPS),
-            "whole": kept(step.whole),
-            "sums": estimates(step.sums, _STEPS),
-        }
-        for step in posterior.steps
-    ]
     told = {
         "format": FORMAT,
-        "root": estimates(posterior.root, _STEPS),
-        "steps": steps,
-        "depths": list(posterior.depth_of_step),
-        "geolevels": [estimates(level, _ALL) for level in found.geolevels],
-        "bounds": [
-            {
-                "lower": kept(bound.lower),
-                "upper": kept(bound.upper),
-                "total": None if bound.total is None else kept(bound.total),
-            }
-            for bound in found.bounds
+        "root": _told(posterior.root, _STEPS),
+        "steps": [
+            (_told(step.parts, _STEPS), step.whole, _told(step.sums, _STEPS))
+            for step in posterior.steps
         ],
-        "type_of_cell": kept(found.of_run.type_of_cell),
-        "arrays": places,
+        "depths": posterior.depth_of_step,
+        "geolevels": [_told(level, _ALL) for level in found.geolevels],
+        "bounds": [(bound.lower, bound.upper, bound.total) for bound in found.bounds],
+        "type_of_cell": found.of_run.type_of_cell,
     }
     description, content = _files(run, universe)
+    text = json.dumps(told, default=place)
     with replacing(content) as part, part.open("wb") as file:
-        for place, array in zip(places, arrays, strict=True):
-            file.seek(place["at"])
+        for at, array in arrays:
+            file.seek(at)
             file.write(array.data if array.size else b"")
-    with replacing(description) as part:
-        part.write_text(json.dumps(told), encoding="utf-8")
+    write_text(description, text)
     return description
 
 
@@ -109,27 +82,22 @@ def has_posterior(run: RunDirectory, universe: str) -> bool:
 def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
     """The estimates of a universe that are kept, mapped where they stand."""
     description, content = _files(run, universe)
-    told = json.loads(description.read_bytes())
     bytes_of = np.memmap(content, dtype=np.uint8, mode="r") if content.stat().st_size else None
-    arrays = [_array(bytes_of, place) for place in told["arrays"]]
-    bounds = tuple(
-        LevelBounds(
-            arrays[of["lower"]],
-            arrays[of["upper"]],
-            None if of["total"] is None else arrays[of["total"]],
-        )
-        for of in told["bounds"]
-    )
-    levels = RunLevels.of_bounds(run, settings, universe, bounds, arrays[told["type_of_cell"]])
+
+    def found(of: dict[str, Any]) -> Any:
+        return _array(bytes_of, of) if of.keys() == {"kind", "shape", "at"} else of
+
+    told = json.loads(description.read_bytes(), object_hook=found)
+    bounds = tuple(LevelBounds(*of) for of in told["bounds"])
+    levels = RunLevels.of_bounds(run, settings, universe, bounds, told["type_of_cell"])
     algebra = levels.algebra
 
     def estimates(of: Mapping[str, Any]) -> GroupedEstimates:
-        groups = tuple(_groups(algebra, of["groups"], arrays))
-        return GroupedEstimates(algebra, arrays[of["can_have"]], groups)
+        groups = tuple(_group(algebra, **group) for group in of["groups"])
+        return GroupedEstimates(algebra, of["can_have"], groups)
 
     steps = tuple(
-        Step(estimates(step["parts"]), arrays[step["whole"]], estimates(step["sums"]))
-        for step in told["steps"]
+        Step(estimates(parts), whole, estimates(sums)) for parts, whole, sums in told["steps"]
     )
     up = SpinePosterior(algebra, estimates(told["root"]), steps, tuple(told["depths"]))
     return RunPosterior(levels, up, tuple(map(estimates, told["geolevels"])))
@@ -141,6 +109,30 @@ def drop_posterior(run: RunDirectory, universe: str) -> None:
         path.unlink(missing_ok=True)
 
 
+def _told(of: GroupedEstimates, names: Sequence[str]) -> dict[str, Any]:
+    """The arrays of estimates, and of these those of the names."""
+    groups = [
+        {"rows": group.rows, "cells": group.cells}
+        | {name: getattr(group.estimates, name) for name in names}
+        for group in of.groups
+    ]
+    return {"can_have": of.can_have, "groups": groups}
+
+
+def _group(
+    algebra: QueryAlgebra,
+    rows: np.ndarray,
+    cells: np.ndarray,
+    variance: np.ndarray,
+    diffuse: np.ndarray,
+    mean: np.ndarray | None = None,
+) -> Group:
+    """A group as `_told` has it; without means, where those of steps are left out."""
+    if mean is None:
+        mean = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
+    return Group(rows, cells, LinearEstimates(mean, variance, diffuse))
+
+
 def _array(content: np.ndarray | None, place: Place) -> np.ndarray:
     kind, shape = np.dtype(place["kind"]), tuple(place["shape"])
     size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
@@ -148,18 +140,6 @@ def _array(content: np.ndarray | None, place: Place) -> np.ndarray:
         return np.zeros(shape, kind)
     part = content[place["at"] : place["at"] + size]
     return np.asarray(part).view(kind).reshape(shape)
-
-
-def _groups(
-    algebra: QueryAlgebra, told: Sequence[Mapping[str, int]], arrays: Sequence[np.ndarray]
-) -> Iterator[Group]:
-    for group in told:
-        rows, cells, variance, diffuse = (
-            arrays[group[name]] for name in ("rows", "cells", *_STEPS)
-        )
-        shape = rows.size, cells.size, algebra.n_coordinates
-        mean = arrays[group["mean"]] if "mean" in group else np.broadcast_to(np.nan, shape)
-        yield Group(rows, cells, LinearEstimates(mean, variance, diffuse))
 
 
 def _files(run: RunDirectory, universe: str) -> tuple[Path, Path]:

@@ -44,6 +44,8 @@ from .text_rows import numbered_rows, text_lines
 
 TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
+NUMBERS_AS_TEXT = 1 << 18
+"""Whole numbers that are turned into text together."""
 ROWS_PER_BATCH = 1 << 18
 
 
@@ -71,26 +73,20 @@ def write_declared_microdata(
     `count` names the column that counts records; None for one row a record.
     """
     columns = code_columns(geolevels, areas.columns)
-    labels = [schema.labels(name) for name in schema.attributes]
     entries = sparse.coo_array(counts)
     levels = np.unravel_index(entries.col, schema.shape)
     times = np.ones(entries.nnz, dtype=np.int64) if count else entries.data
-    codes = {name: _dictionary(areas[name]) for name in columns}
-    texts = {
-        name: pa.array(values, pa.string())
-        for name, values in zip(schema.attributes, labels, strict=True)
-    }
+    codes = {name: pd.factorize(areas[name]) for name in columns}
 
     def batches() -> Iterator[dict[str, pa.Array]]:
         for start, stop in _runs(times):
             rows = np.repeat(np.arange(start, stop), times[start:stop])
             batch = {
-                name: pa.DictionaryArray.from_arrays(pa.array(code[entries.row[rows]]), values)
+                name: coded_texts(code[entries.row[rows]], values)
                 for name, (code, values) in codes.items()
             }
             for name, level in zip(schema.attributes, levels, strict=True):
-                index = pa.array(level[rows].astype(np.int32))
-                batch[name] = pa.DictionaryArray.from_arrays(index, texts[name])
+                batch[name] = coded_texts(level[rows], schema.labels(name))
             if count:
                 batch[count] = pa.array(entries.data[rows], pa.int64())
             yield batch
@@ -211,11 +207,6 @@ class TableAnswers:
         return found
 
 
-def _dictionary(values: pd.Series) -> tuple[np.ndarray, pa.Array]:
-    code, distinct = pd.factorize(values)
-    return code.astype(np.int32), pa.array(distinct.tolist(), pa.string())
-
-
 def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
     """Runs of entries that make up about a batch of rows each."""
     ends = np.cumsum(times)
@@ -279,15 +270,22 @@ def rows_written(
             writer.write_batch(rows)
             n_texts = _n_before_numbers(rows) if form.has_plain_texts else rows.num_columns
             if 0 < n_texts < rows.num_columns:
-                texts = rows.select(range(n_texts))
-                of_texts = text_lines(texts.columns, texts.schema, form.delimiter, form.quoting)
-                numbers = np.array([column.to_numpy() for column in rows.columns[n_texts:]])
-                text.write(numbered_rows(of_texts, numbers.T, form.delimiter))
+                size = max(1, NUMBERS_AS_TEXT // rows.num_columns)
+                for start in range(0, rows.num_rows, size):
+                    text.write(_lines(rows.slice(start, size), n_texts, form))
             else:
                 lines.write_batch(rows)
             return rows.num_rows
 
         yield write
+
+
+def _lines(rows: pa.RecordBatch, n_texts: int, form: RowsForm) -> memoryview:
+    """Rows as text, whose columns from `n_texts` on are whole numbers without a blank."""
+    texts = rows.select(range(n_texts))
+    of_texts = text_lines(texts.columns, texts.schema, form.delimiter, form.quoting)
+    numbers = np.array([column.to_numpy() for column in rows.columns[n_texts:]])
+    return numbered_rows(of_texts, numbers.T, form.delimiter)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ are not negative. It is no interval around the published count, which may lie ou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,8 @@ from .tabulations.variables import variable_matrix, variables_of
 MARGIN_LEVEL = 0.9
 """Probability with which a margin's interval holds the truth, as usual for margins of error."""
 SUFFIX = "_margins"
+RUNS_WRITTEN = 4
+"""So many runs of areas are written as one group of rows: reading more groups would take longer."""
 LOWER, UPPER = "lower", "upper"
 
 
@@ -80,7 +83,7 @@ def write_table_margins(
             row = pd.Index(geography["block_geocode"]).get_indexer(posterior.spine.block_geocode)
             areas = _areas(of_level.block_entity[row], len(of_level))
             answers.append(cell_answers(posterior, counted[name], areas, kinds_of[name]))
-        batches = _table_batches(columns, variables, answers)
+        batches = _joined(_table_batches(columns, variables, answers))
         stem = directory / TABLES / f"{level.stem}{SUFFIX}"
         written = write_rows(stem, kinds, batches, is_private, COMMA_SEPARATED)
         files += [written.parquet, written.csv]
@@ -98,6 +101,12 @@ def _table_batches(
         n = len(first.estimate)
         codes = {name: column.slice(start, n) for name, column in columns.items()}
         yield codes | _by_variable(variables, [part for _, part in parts])
+
+
+def _joined(batches: Iterator[dict[str, pa.Array]]) -> Iterator[dict[str, pa.Array]]:
+    """Batches of columns, `RUNS_WRITTEN` at a time as one."""
+    while some := list(islice(batches, RUNS_WRITTEN)):
+        yield {name: pa.concat_arrays([batch[name] for batch in some]) for name in some[0]}
 
 
 def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict[str, pa.Array]:
@@ -144,15 +153,21 @@ def write_declared_margins(
             number, code = entities(areas, declared.geolevels, level)
             described = descriptions(areas, declared, level)
             of_level = _areas(np.asarray(number)[found.spine.block_row], len(code))
-            for start, part in cell_answers(found, asked.counted, of_level):
-                interval, is_null = part.intervals(MARGIN_LEVEL), ~part.is_known.ravel()
-                numbers = np.arange(start, start + len(part.estimate))
-                yield asked.columns(level, code, numbers, described) | {
-                    LOWER: pa.array(interval.bounded_lower.ravel(), mask=is_null),
-                    UPPER: pa.array(interval.bounded_upper.ravel(), mask=is_null),
-                }
+            answers = cell_answers(found, asked.counted, of_level)
+            yield from _joined(
+                asked.columns(level, code, np.arange(start, start + len(part.estimate)), described)
+                | _ends(part)
+                for start, part in answers
+            )
 
     return write_rows(directory / TABLES / f"{table.name}{SUFFIX}", kinds, batches(), is_private)
+
+
+def _ends(part: CellAnswers) -> dict[str, pa.Array]:
+    """The ends of the intervals of some areas' answers, one after the other."""
+    interval, is_null = part.intervals(MARGIN_LEVEL), ~part.is_known.ravel()
+    ends = {LOWER: interval.bounded_lower, UPPER: interval.bounded_upper}
+    return {name: pa.array(end.ravel(), mask=is_null) for name, end in ends.items()}
 
 
 def _areas(of_block: np.ndarray, n_entities: int) -> BlockAreas:

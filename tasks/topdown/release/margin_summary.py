@@ -21,7 +21,7 @@ from scipy import sparse
 from ...answers.estimates import read_estimates
 from ...census.queries import MarginalQuery, marginal_query
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import write_text
 from ...runs.stamps import write_parquet
 from ..estimation.spine_estimates import GroupedEstimates
 from ..intervals.answers import (
@@ -175,8 +175,7 @@ def write_why_none(run: RunDirectory, universe: str, why: str) -> None:
     """Store the sentence on why a universe has no margins, beside where its figures would be."""
     path = _why_none(run, universe)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as part:
-        part.write_text(why, encoding="utf-8")
+    write_text(path, why)
 
 
 def read_why_none(run: RunDirectory, universe: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from ...census.census import preset_census
 from ...census.queries import normalize_query_name
 from ...runs.names import factors_of
+from ...runs.settings import table_of
 
 OTHER = "other"
 """Stands in `queries` for the geolevels that it does not name."""
@@ -30,8 +31,8 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     geolevels: list[str] = []
     if isinstance(census, Mapping):
         found.setdefault("geography", {})
-        declared = [name for name in _table(census, "universes") if name in budgets]
-        listed = _table(census, "geography").get("geolevels", [])
+        declared = [name for name in table_of(census, "universes") if name in budgets]
+        listed = table_of(census, "geography").get("geolevels", [])
         if isinstance(listed, list | tuple):
             geolevels = [name for name in listed if isinstance(name, str)]
     else:
@@ -76,13 +77,13 @@ def with_one_spelling(tree: Mapping[str, Any]) -> dict[str, Any]:
     Names that differ in spaces or in the order of their factors mean the same query.
     """
     found = dict(tree)
-    for universe, budget in _table(tree, "budget").items():
+    for universe, budget in table_of(tree, "budget").items():
         names: dict[tuple[str, ...], str] = {}
-        for shares in _table(budget, "queries").values() if isinstance(budget, Mapping) else ():
+        for shares in table_of(budget, "queries").values() if isinstance(budget, Mapping) else ():
             for name in shares if isinstance(shares, Mapping) else ():
                 names.setdefault(factors_of(name), normalize_query_name(name))
         for section in _NAMING:
-            own = _table(found, section)
+            own = table_of(found, section)
             if universe in own:
                 found[section] = {**own, universe: _respelt(own[universe], names)}
     return found
@@ -117,8 +118,3 @@ def default_passes(asked: Sequence[str]) -> dict[str, tuple[tuple[str, ...], ...
             "rounder": (("total",), ("detailed",)),
         }
     return {"least_squares": (("all",),), "rounder": (("total", "detailed"),)}
-
-
-def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = tree.get(key)
-    return found if isinstance(found, Mapping) else {}

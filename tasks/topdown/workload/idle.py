@@ -10,9 +10,9 @@ from ...census.queries import marginal_query, tells
 from ...census.table_variables import names_of_table
 from ...noise.mechanisms import DISCRETE_LAPLACE
 from ...runs.settings import Refuse, Uses, refuse_idle, table_of
+from .defaults import OTHER
 from .sections import TopdownSections
 
-OTHER = "other"
 GROUPED = ("optimized", "dhc")
 """Kinds of spine whose geounits are formed anew."""
 

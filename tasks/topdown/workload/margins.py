@@ -11,32 +11,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from ...noise.distributions import IntegerDistribution
+from ...noise.draws import Noise
+from ...noise.margins import COVERAGE, distribution_of
 from ...noise.quantiles import margin
 from ...runs.spelling import did_you_mean
 from .budget import Budget
 
-COVERAGE = Fraction(95, 100)
 DECIMALS = 3
 """Decimal places of a total that is worked out."""
 LARGEST_TOTAL = Fraction(10**6)
-
-
-def noise_of(
-    budget: Budget, geolevel_share: Fraction, query_share: Fraction
-) -> IntegerDistribution:
-    """Distribution of the noise in each answer to a query at these shares."""
-    parameter = budget.noise_parameter(geolevel_share, query_share)
-    if budget.is_pure:
-        return IntegerDistribution(1 / parameter, power=1)
-    return IntegerDistribution(1 / (2 * parameter), power=2)
 
 
 def margin_of_error(budget: Budget, geolevel_share: Fraction, query_share: Fraction) -> int:
     """The 95 % margin of error of an answer; 0 without noise."""
     if budget.infinite:
         return 0
-    return margin(noise_of(budget, geolevel_share, query_share), COVERAGE)
+    noise = Noise(budget.mechanism, budget.noise_parameter(geolevel_share, query_share))
+    return margin(distribution_of(noise), COVERAGE)
 
 
 def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> Fraction:

@@ -8,7 +8,6 @@ confidential/trips/leaves.parquet     key, count of the positive leaves
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record, replacing, while_unchanged
+from ...runs.files import read_record, while_unchanged, write_record
 from ...runs.stamps import write_parquet
 from ..paths import areas_file, leaves_file, plan_file, tree_file
 from ..settings import TripsSettings
@@ -79,8 +78,7 @@ def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
         "total": run_tree.total,
         "merges": run_tree.merges,
     }
-    with replacing(tree_file(run)) as part:
-        part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    write_record(tree_file(run), facts)
 
 
 @while_unchanged(tree_file, at_most=2)

@@ -68,7 +68,7 @@ class AcceptedTrips:
 
 def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
     """Read and check the files that the settings name; messages show their names."""
-    evidence = RuleTally(_file_names(settings.input))
+    evidence = RuleTally(settings.input.file_names())
     try:
         shape, leaves, whole = _read_all(settings, evidence)
     except UnreadableInput as error:
@@ -90,7 +90,7 @@ def costs(settings: TripsSettings) -> dict[str, Any]:
 
 def public_shape(settings: TripsSettings) -> Shape:
     """The shape of a run from its areas alone; raises InputRefused if they break a rule."""
-    evidence = RuleTally(_file_names(settings.input))
+    evidence = RuleTally(settings.input.file_names())
     with_counts = not settings.input.confidential
     try:
         shape = _read_shape(settings, evidence)
@@ -290,7 +290,3 @@ def _table_shape(given: TripsInput, evidence: RuleTally) -> Shape | None:
 
 def _release_columns(places: Sequence[PlaceColumn]) -> tuple[ReleaseColumn, ...]:
     return tuple(ReleaseColumn(place.column, place.dimension, place.depth) for place in places)
-
-
-def _file_names(given: TripsInput) -> dict[str, str]:
-    return {key: path.rpartition("/")[2] for key, path in given.paths().items()}

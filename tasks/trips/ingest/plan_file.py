@@ -10,13 +10,13 @@ may round otherwise; what has been charged is never worked out again.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from fractions import Fraction
-from typing import Any
+from dataclasses import asdict, dataclass
+
+from pydantic import TypeAdapter
 
 from ...ledger.accounting import Guarantee
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record, replacing, while_unchanged
+from ...runs.files import read_record, while_unchanged, write_text
 from ..paths import plan_file
 from ..workload.budget import LevelBudget
 from ..workload.plan import Plan
@@ -24,55 +24,27 @@ from ..workload.stability import StabilityHistogram
 from ..workload.tree import Tree
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What the file has of a plan: all but its tree, which has files of its own."""
+
+    mechanism: str
+    guarantee: Guarantee | None
+    budget: LevelBudget | None
+    histogram: StabilityHistogram | None
+    measures_all: bool
+
+
 def write_plan(run: RunDirectory, plan: Plan) -> None:
-    """Write a plan in one step, without its tree, which has files of its own."""
-    facts = {
-        "mechanism": plan.mechanism,
-        "guarantee": None if plan.guarantee is None else asdict(plan.guarantee),
-        "budget": None if plan.budget is None else asdict(plan.budget),
-        "histogram": None if plan.histogram is None else asdict(plan.histogram),
-        "measures_all": plan.measures_all,
-    }
-    with replacing(plan_file(run)) as part:
-        part.write_text(json.dumps(facts, indent=2, default=str) + "\n", encoding="utf-8")
+    """Write a plan in one step."""
+    kept = _Kept(plan.mechanism, plan.guarantee, plan.budget, plan.histogram, plan.measures_all)
+    write_text(plan_file(run), json.dumps(asdict(kept), indent=2, default=str) + "\n")
 
 
 @while_unchanged(lambda run, tree: plan_file(run), at_most=4)
 def read_plan(run: RunDirectory, tree: Tree) -> Plan:
     """The plan of a run on its tree."""
-    facts = read_record(plan_file(run))
+    kept = TypeAdapter(_Kept).validate_python(read_record(plan_file(run)))
     return Plan(
-        facts["mechanism"],
-        tree,
-        _guarantee(facts["guarantee"]),
-        _budget(facts["budget"]),
-        _histogram(facts["histogram"]),
-        facts["measures_all"],
+        kept.mechanism, tree, kept.guarantee, kept.budget, kept.histogram, kept.measures_all
     )
-
-
-def _guarantee(facts: dict[str, Any] | None) -> Guarantee | None:
-    if facts is None:
-        return None
-    exact = {name: Fraction(facts[name]) for name in ("parameter", "delta", "bounded_factor")}
-    return Guarantee(**facts | exact)
-
-
-def _budget(facts: dict[str, Any] | None) -> LevelBudget | None:
-    if facts is None:
-        return None
-    return LevelBudget(
-        _fraction(facts["rho"]),
-        {int(level): Fraction(share) for level, share in facts["shares"].items()},
-        {int(level): int(square) for level, square in facts["squared_sensitivities"].items()},
-    )
-
-
-def _histogram(facts: dict[str, Any] | None) -> StabilityHistogram | None:
-    if facts is None:
-        return None
-    return StabilityHistogram(_fraction(facts["scale"]), facts["threshold"])
-
-
-def _fraction(text: str | None) -> Fraction | None:
-    return None if text is None else Fraction(text)

@@ -125,13 +125,7 @@ def _place(
     """Position of every row at the finest level of each dimension; negative if unknown."""
     found: dict[int, dict[int, np.ndarray]] = {}
     for place, index in zip(places, indexes, strict=True):
-        array = batch[place.column]
-        if not pa.types.is_dictionary(array.type):
-            array = array.dictionary_encode()
-        # The last entry stands for blank.
-        known = np.append(index.positions(array.dictionary), -1)
-        codes = array.indices.cast(pa.int64()).fill_null(known.size - 1)
-        position = known[codes.to_numpy(zero_copy_only=False)]
+        position = index.positions_by_value(batch[place.column])
         evidence.add(place.rule, int((position < 0).sum()))
         found.setdefault(place.dimension, {})[place.depth] = position
     finest = []

@@ -14,7 +14,7 @@ from ....pages.document import to_html
 from ....products.comparison import COMPARISON, labels_of
 from ....runs.directory import RunDirectory
 from ....runs.errors import InputRefused
-from ....runs.files import replacing
+from ....runs.files import write_text
 from ...settings import TopdownSettings
 from .figures import (
     AccuracyFigures,
@@ -90,13 +90,11 @@ def _are_alike(first: Census, other: Census) -> bool:
 def _write(compared: Sequence[ComparedRun], run: RunDirectory, name: str) -> Path:
     text = to_html(accuracy_document(compared))
     path = run.confidential / FOLDER / name
-    with replacing(path) as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(path, text)
     if any(other.settings.input.confidential for other in compared):
         return path
     public = run.report.parent / name
-    with replacing(public) as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(public, text)
     return public
 
 

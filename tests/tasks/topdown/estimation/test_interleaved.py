@@ -147,9 +147,9 @@ def test_every_pass_is_optimal_and_its_answers_are_held(
         )
     assert_conserves(made.problem, x)
     assert x.dtype == np.int64
-    assert not any(outcome.relaxed for outcome in outcomes)
+    assert not any(outcome.rounder.relaxed for outcome in outcomes)
     if made.problem.cells.size:
-        assert {outcome.solver for outcome in outcomes} == {"admm"}
+        assert {outcome.least_squares.solver for outcome in outcomes} == {"admm"}
     for one, target, _, _ in passes:
         assert gap_of(one, target) <= 1e-3
     for (one, _, chain, rounded), queries in zip(passes, asked.rounder, strict=True):
