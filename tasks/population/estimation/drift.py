@@ -40,8 +40,8 @@ _MOST = 0.9
 """What drift adds or takes away at most, of a number."""
 
 _OF_PART = {
-    "couple": 6.0,
-    "own": 3.0,
+    "couple": 4.0,
+    "own": 1.5,
     "generations": 2.0,
     "kin": 1.0,
     "size": 0.15,
@@ -50,7 +50,7 @@ _OF_PART = {
 }
 """How much each part of a type counts; less where the release tells it less well."""
 
-_OF_FAMILY = 8.0
+_OF_FAMILY = 6.0
 """How much couple and own children count together, by sex of the householder and tenure."""
 
 _OF_DETAIL = 1.5

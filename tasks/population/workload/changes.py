@@ -12,12 +12,18 @@ import numpy as np
 
 from .household_types import HEAD_BANDS, household_types
 from .patterns import book
-from .places import TEENAGER
+from .places import GROWN, TEENAGER
 from .tables import details
 
-_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 2.0, 3.0
-_OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 1.5, 0.1, 0.1
-_OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_OLDEST = 1.2, 0.25, 3.0
+_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 4.0, 3.0
+_OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 2.0, 0.1, 0.1
+_OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_OLDEST = 1.2, 0.25, 0.08
+_PER_LEVEL_OLDER = 1.0
+"""For each level by which somebody is older than the householder and the released oldest member.
+
+In a small block the partners who are released need not fit the householders. That the oldest is
+younger than was released costs little: noise finds someone old in too many homes.
+"""
 _PER_LEVEL_OF_AGE, _MINOR = 0.1, 1.0
 PER_FURTHER_PERSON, PER_TOLD_PERSON = (0.02, 0.4), (0.02, 0.2)
 """For the first member of a household beyond seven, of whom the released type says nothing, and for
@@ -73,7 +79,10 @@ def _beside_types() -> np.ndarray:
     of_age = _PER_LEVEL_OF_AGE * np.maximum(np.maximum(first - age, age - last), 0)
     of_age = of_age + _MINOR * ((outcomes.band == TEENAGER) & (age != last))
     of_age = np.where(first <= last, of_age, np.inf)
-    return of_age[:, :, None] + _PER_LEVEL_OF_OLDEST * abs(outcomes.elderly - elderly)
+    of_oldest = _PER_LEVEL_OF_OLDEST * abs(outcomes.elderly - elderly)
+    of_householder = np.maximum(outcomes.band - GROWN, 0)
+    older = np.maximum(outcomes.elderly - np.maximum(elderly, of_householder), 0)
+    return of_age[:, :, None] + of_oldest + _PER_LEVEL_OLDER * older
 
 
 def outcome_costs(
