@@ -103,13 +103,15 @@ class GrowingProgram:
     def solved_in_integers(
         self,
         integral: np.ndarray,
+        most: np.ndarray,
         node_limit: int,
         gap: tuple[float, float],
         known: np.ndarray | None,
     ) -> GrownSolution | None:
         """The best solution found with whole numbers in the columns `integral`, by so many nodes
         and to that share of its objective, or that much; None where none was found. `known` is one
-        to begin with.
+        to begin with; `most` are numbers that no column has more of by the rows alone, without
+        which HiGHS spends most of its time on bounds that reduced costs might give (1.15).
         """
         solver = quiet_solver()
         solver.passModel(self._without_empty_rows())
@@ -121,7 +123,9 @@ class GrowingProgram:
         for name, value in options.items():
             solver.setOptionValue(name, value)
         n = len(integral)
-        solver.changeColsIntegrality(n, integral.astype(np.int32), np.ones(n, dtype=np.uint8))
+        numbers = integral.astype(np.int32)
+        solver.changeColsBounds(n, numbers, np.zeros(n), most.astype(np.float64))
+        solver.changeColsIntegrality(n, numbers, np.ones(n, dtype=np.uint8))
         if known is not None:
             begun = highspy.HighsSolution()
             begun.col_value = known.tolist()

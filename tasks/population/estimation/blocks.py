@@ -10,12 +10,15 @@ from typing import TypeVar
 import numpy as np
 
 from ...census.households import HOUSEHOLDER, MALE, Members
-from ..workload.household_types import levels_of_age
-from ..workload.levels import are_possible, household_levels
+from ..workload.household_types import TYPE, levels_of_age
+from ..workload.levels import TOLD, are_possible, head_races, household_levels
 from ..workload.patterns import book
-from ..workload.places import FIRST_RELATIONSHIP, N_BANDS, N_PLACES, places_of
-from .composition import Composition, Households, nearest_composition
-from .drift import Drift, origin_and_race, origin_and_sex, sex_and_age, sex_and_level
+from ..workload.places import N_PLACES
+from ..workload.tables import BLOCK_GROUP, TRACT
+from .cells import CARRIED
+from .composition import Households, nearest_composition
+from .drift import Drift, kinds_of_households, kinds_of_persons
+from .exchanges import Spans, exchanged
 from .fallback import simple_households
 from .placing import Persons, placed
 
@@ -93,8 +96,26 @@ def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
     Raises ValueError unless every block has as many persons as households, and households where
     there are persons.
     """
-    parts, ways, costs = [], [], []
     drift = Drift() if drift is None else drift
+    counties = [areas[:CARRIED] for areas in blocks.areas]
+    starts = [0, *(k for k in range(1, len(counties)) if counties[k] != counties[k - 1])]
+    ends = [*starts[1:], len(counties)]
+    parts = [
+        _of_county(blocks.part(start, end), drift)
+        for start, end in zip(starts, ends, strict=True)
+        if start < end
+    ]
+    first = blocks.household_starts[starts[: len(parts)]]
+    return Piece(
+        _joined([part.members for part in parts], first),
+        tuple(way for part in parts for way in part.way),
+        np.concatenate([part.cost for part in parts] or [np.empty(0)]),
+    )
+
+
+def _of_county(blocks: Blocks, drift: Drift) -> Piece:
+    """The blocks of one county, one by one, and what they exchange at last."""
+    parts, ways, costs = [], [], []
     for block, areas in enumerate(blocks.areas):
         own = _rows(blocks.persons, *blocks.person_starts[block : block + 2])
         homes = _rows(blocks.households, *blocks.household_starts[block : block + 2])
@@ -113,7 +134,23 @@ def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
         ways[block], costs[block] = Way.SIMPLE, np.nan
     if len(wrong):
         members = _joined(parts, starts[:-1])
+    drift.cells.enter(blocks.areas[0][:CARRIED])
+    before, homes = members, blocks.households
+    members = exchanged(blocks.persons, homes, before, _spans(blocks), drift.cells)
+    # Of tracts and block groups nothing is carried on to another piece.
+    was, now = (
+        household_levels(own, int(starts[-1]))[TOLD.index(TYPE)] for own in (before, members)
+    )
+    drift.add(_made(before, was, homes.is_rented), _made(members, now, homes.is_rented))
     return Piece(members, tuple(ways), np.array(costs))
+
+
+def _spans(blocks: Blocks) -> Spans:
+    tract, group = (
+        np.unique([areas[level] for areas in blocks.areas], return_inverse=True)[1]
+        for level in (TRACT, BLOCK_GROUP)
+    )
+    return Spans(blocks.person_starts, blocks.household_starts, tract, group)
 
 
 def joined(blocks: Blocks, first: Sequence[int], pieces: Sequence[Piece]) -> Populated:
@@ -148,50 +185,34 @@ def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Me
     except ValueError:
         # A composition that is rounded wrongly has not a place for everybody.
         return simple_households(persons, n), Way.SIMPLE, np.nan
-    _carry(drift, persons, households, chosen, members)
+    kind = book().patterns.kind[chosen.pattern]
+    drift.add(_released(persons, households), _made(members, kind, households.is_rented))
     return members, way, chosen.cost
 
 
-def _carry(
-    drift: Drift,
-    persons: Persons,
-    households: Households,
-    chosen: Composition,
-    members: Members,
-) -> None:
-    """Take down what was changed, for the blocks that come."""
-    before, after = persons.places, _places(members)
-    drift.add("role", before // N_BANDS, after // N_BANDS)
-    drift.add("band", before % N_BANDS, after % N_BANDS)
-    drift.add("age", sex_and_age(persons.sex, persons.age), sex_and_age(members.sex, members.age))
-    drift.add(
-        "sex",
-        origin_and_sex(persons.hispanic - 1, persons.sex - MALE),
-        origin_and_sex(members.hispanic - 1, members.sex - MALE),
+def _released(persons: Persons, households: Households) -> dict[str, np.ndarray]:
+    """The kinds of released persons and households."""
+    own, homes = persons, households
+    people = kinds_of_persons(own.relationship, own.sex, own.age, own.hispanic, own.is_alone)
+    return people | kinds_of_households(
+        homes.sex, homes.age, homes.origin, homes.race, homes.kind, homes.is_rented
     )
-    heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
-    drift.add(
-        "race",
-        origin_and_race(households.origin, households.race),
-        origin_and_race(members.hispanic[heads] - 1, persons.head_race[heads]),
-    )
-    drift.add(
-        "head",
-        sex_and_level(households.sex, households.age),
-        sex_and_level(members.sex[heads] - MALE, levels_of_age(members.age[heads])),
-    )
-    drift.add(
-        "relationship",
-        persons.relationship - FIRST_RELATIONSHIP,
-        members.relationship - FIRST_RELATIONSHIP,
-    )
-    kind = book().patterns.kind[chosen.pattern]
-    drift.add_types(households.kind, kind, households.sex, households.is_rented)
 
 
-def _places(members: Members) -> np.ndarray:
-    is_alone = np.bincount(members.unit)[members.unit] == 1
-    return places_of(members.relationship, members.age, is_alone)
+def _made(members: Members, kind: np.ndarray, is_rented: np.ndarray) -> dict[str, np.ndarray]:
+    """The kinds of the same persons, and of households of these types, as they were made."""
+    own, is_alone = members, np.bincount(members.unit)[members.unit] == 1
+    people = kinds_of_persons(own.relationship, own.sex, own.age, own.hispanic, is_alone)
+    heads = np.flatnonzero(own.relationship == HOUSEHOLDER)
+    unit = own.unit[heads]
+    return people | kinds_of_households(
+        own.sex[heads] - MALE,
+        levels_of_age(own.age[heads]),
+        own.hispanic[heads] - 1,
+        head_races(own.race[heads]),
+        kind[unit],
+        is_rented[unit],
+    )
 
 
 def _nobody() -> Members:

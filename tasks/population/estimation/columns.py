@@ -2,17 +2,19 @@
 
 Unknown is how often each class of households is made after each pattern, `z` (class, pattern), how
 many persons go from each place that they have to each slot, `f` (place, slot), and how many further
-members each open slot takes, `m` (slot):
+members each open slot takes, `m` (slot), the first ones of households and later ones:
 
-    minimise    sum C z + sum c f + `per_further` m
+    minimise    sum C z + sum c f + `per_first` m + `per_later` m'
     subject to  sum over patterns of z    = households of the class,
                 sum over slots of f       = persons of the place,
-                sum over places of f      = slots of the patterns taken + m,
-                m                        <= `most` for each household with that open slot.
+                sum over places of f      = slots of the patterns taken + m + m',
+                m                        <= 1 for each household with that open slot,
+                m'                       <= `most` - 1 for each of these.
 
 Persons without a slot and slots without a person cost `MISSING` while columns are generated. With
 prices u of persons a slot is worth v = min (c - u) over all places, at most `MISSING`; so the
-cheapest pattern of a class costs w = min C + sum v + most min(v + `per_further`, 0), and
+cheapest pattern of a class costs w = min C + sum v + min(v + `per_first`, 0) + (`most` - 1)
+min(v + `per_later`, 0), and
 
     sum u persons + sum w households
 
@@ -44,7 +46,7 @@ _NEARLY_WHOLE = 0.8
 _NODES, _MORE_NODES, _ITERATIONS = 20, 500, 50_000
 """Limits of the integer program: nodes, and where these find nothing; of a linear program:
 iterations."""
-_GAP, _ENOUGH = 0.005, 0.1
+_GAP, _ENOUGH = 0.01, 0.2
 """The share of the cost, and the cost, within which a solution is good enough."""
 MISSING = 30.0
 """Cost of a person without a slot, and of a slot without a person, while columns are generated."""
@@ -59,14 +61,16 @@ class Problem:
 
     costs : (n_classes, n_outcomes) what it costs to make an outcome of a class.
     fill : (n_places, n_slots) what it costs to fill a slot with a person of a place.
-    per_further : what a member of a household beyond the seventh costs.
+    per_first, per_later : what the first member of a household beyond the seventh costs, and each
+        later one, which costs no less.
     """
 
     costs: np.ndarray
     n_of_class: np.ndarray
     n_of_place: np.ndarray
     fill: np.ndarray
-    per_further: float
+    per_first: float
+    per_later: float
 
     @property
     def most(self) -> int:
@@ -114,8 +118,9 @@ class Program:
         self._place_row, self._slot_row = n_classes, n_classes + n_places
         self._open_row = self._slot_row + n_slots
         exact = np.concatenate([problem.n_of_class, problem.n_of_place, np.zeros(n_slots)])
-        lower = np.concatenate([exact, np.full(n_slots, -np.inf)])
-        self._lp = GrowingProgram(lower, np.concatenate([exact, np.zeros(n_slots)]))
+        self._more_row = self._open_row + n_slots
+        lower = np.concatenate([exact, np.full(2 * n_slots, -np.inf)])
+        self._lp = GrowingProgram(lower, np.concatenate([exact, np.zeros(2 * n_slots)]))
         none = np.empty(0, dtype=np.int64)
         self._key = self._owner = self._pattern = self._z = self._opens = self._more = none
         self._has_fill = np.zeros(problem.fill.shape, dtype=bool)
@@ -169,13 +174,14 @@ class Program:
         self._lp.bound(columns, np.zeros(len(columns)), np.full(len(columns), np.inf))
         self._allow_nobody_missing()
         known = x if is_known else None
-        found = self._lp.solved_in_integers(columns, _NODES, (_GAP, _ENOUGH), known)
+        gap = (_GAP, _ENOUGH)
+        found = self._lp.solved_in_integers(columns, self._at_most(), _NODES, gap, known)
         if found is None:
             # Of one or two households no pattern nearby may have as many members as there are.
             self._add_far()
             columns = np.concatenate([self._z, self._more])
             self._allow_nobody_missing()
-            found = self._lp.solved_in_integers(columns, _MORE_NODES, (_GAP, _ENOUGH), None)
+            found = self._lp.solved_in_integers(columns, self._at_most(), _MORE_NODES, gap, None)
         if found is not None:
             # Best among its columns, and better than any solution with another one.
             bound = min(found.bound, self._bound + left_out)
@@ -185,7 +191,8 @@ class Program:
     def _priced(self, of_person: np.ndarray, most: int) -> _Prices:
         problem = self.problem
         of_slot = slot_prices(problem.fill, of_person, MISSING)
-        gain = np.minimum(of_slot + problem.per_further, 0.0) * problem.most
+        gain = np.minimum(of_slot + problem.per_first, 0.0)
+        gain = gain + np.minimum(of_slot + problem.per_later, 0.0) * (problem.most - 1)
         of_pattern = priced(slots(), of_slot, gain)
         pattern, cost = cheapest(slots(), problem.costs, of_pattern, most)
         bound = float(problem.n_of_class @ cost[:, 0] + problem.n_of_place @ of_person)
@@ -213,12 +220,17 @@ class Program:
         slot, opened = table.slot[at], table.open_slot[pattern]
         has_open = np.flatnonzero(opened >= 0)
         self._add_slots(slot, opened[has_open])
-        row = np.concatenate([owner, self._slot_row + slot, self._open_row + opened[has_open]])
-        value = np.concatenate(
-            [np.ones(n_new), -table.number[at], np.full(len(has_open), -self.problem.most)]
+        opens, one = opened[has_open], np.ones(len(has_open))
+        row = np.concatenate(
+            [owner, self._slot_row + slot, self._open_row + opens, self._more_row + opens]
         )
-        order = np.argsort(np.concatenate([np.arange(n_new), column, has_open]), kind="stable")
-        starts = np.append(0, np.cumsum(1 + n + (opened >= 0)))[:-1]
+        value = np.concatenate(
+            [np.ones(n_new), -table.number[at], -one, (1 - self.problem.most) * one]
+        )
+        order = np.argsort(
+            np.concatenate([np.arange(n_new), column, has_open, has_open]), kind="stable"
+        )
+        starts = np.append(0, np.cumsum(1 + n + 2 * (opened >= 0)))[:-1]
         cost = self.problem.costs[owner, table.outcome[pattern]]
         z = self._lp.add(cost, starts, row[order], value[order])
         self._key = np.append(self._key, key[is_new])
@@ -237,9 +249,13 @@ class Program:
         missing = self._add(np.full(len(every), MISSING), self._slot_row + every[:, None])
         self._missing = np.append(self._missing, missing)
         opens = np.setdiff1d(opened, self._opens)
-        rows = np.stack([self._slot_row + opens, self._open_row + opens], axis=1)
-        more = self._add(np.full(len(opens), self.problem.per_further), rows, (-1.0, 1.0))
-        self._opens, self._more = np.append(self._opens, opens), np.append(self._more, more)
+        for limit, cost in (
+            (self._open_row, self.problem.per_first),
+            (self._more_row, self.problem.per_later),
+        ):
+            rows = np.stack([self._slot_row + opens, limit + opens], axis=1)
+            more = self._add(np.full(len(opens), cost), rows, (-1.0, 1.0))
+            self._opens, self._more = np.append(self._opens, opens), np.append(self._more, more)
 
     def _add_fill(self, prices: _Prices, near: float) -> int:
         """Add the ways to fill slots of the program that are near by some prices; returns how many
@@ -314,6 +330,11 @@ class Program:
             x, objective = solution.x, solution.objective
         return x, np.inf if self._misses(x) else objective
 
+    def _at_most(self) -> np.ndarray:
+        """How often each pattern, and each further member, can be there at most."""
+        own, everybody = self.problem.n_of_class[self._owner], self.problem.n_of_place.sum()
+        return np.append(own, np.full(len(self._more), everybody))
+
     def _allow_nobody_missing(self) -> None:
         none = np.zeros(len(self._missing))
         self._lp.bound(self._missing, none, none)
@@ -323,6 +344,6 @@ class Program:
 
     def _taken(self, x: np.ndarray, bound: float, cost: float) -> Taken:
         further = np.zeros(self.problem.fill.shape[1], dtype=np.int64)
-        further[self._opens] = np.rint(x[self._more]).astype(np.int64)
+        np.add.at(further, self._opens, np.rint(x[self._more]).astype(np.int64))
         z = np.rint(x[self._z]).astype(np.int64)
         return Taken(self._owner, self._pattern, z, further, cost <= bound + EXACT, cost)

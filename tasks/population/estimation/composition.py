@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..workload.changes import PER_FURTHER_PERSON, PER_TOLD_PERSON, outcome_costs
-from ..workload.household_types import RENTED
+from ..workload.household_types import OPEN_SIZE, RENTED
 from ..workload.patterns import book
 from .columns import EXACT, Problem, Program, Taken
 from .drift import Drift, parts_of_types
@@ -72,14 +72,21 @@ def nearest_composition(
     classes, owner, number = np.unique(rows, axis=1, return_inverse=True, return_counts=True)
     present = np.flatnonzero(places)
     sex, age, elderly, kind, is_rented = classes
-    costs = outcome_costs(sex, age, elderly, kind, drift.of_types(sex, is_rented), drift.of_heads())
+    of_types, of_heads = drift.of_types(sex, is_rented), drift.of_heads(sex, is_rented)
+    costs = outcome_costs(sex, age, elderly, kind, of_types, of_heads)
     fill = filled(slots(), present, drift.distances())
-    problem = Problem(costs, number, places[present], fill, PER_FURTHER_PERSON)
+    problem = Problem(costs, number, places[present], fill, *PER_FURTHER_PERSON)
     taken = _solved(problem, drift, present)
-    left_over = int(places.sum() - parts_of_types()["size"][households.kind].sum())
-    if taken is not None and left_over > 0 and taken.cost <= PER_FURTHER_PERSON * left_over + EXACT:
+    size = parts_of_types()["size"][households.kind]
+    left_over, n_open = int(places.sum() - size.sum()), int((size == OPEN_SIZE).sum())
+    per_first, per_later = PER_FURTHER_PERSON
+    first = min(left_over, n_open)
+    most = per_first * first + per_later * (left_over - first)
+    if taken is not None and left_over > 0 and taken.cost <= most + EXACT:
         # Nothing else may have to change: then nothing else shall.
-        taken = _solved(replace(problem, per_further=PER_TOLD_PERSON), drift, present) or taken
+        per_first, per_later = PER_TOLD_PERSON
+        told = replace(problem, per_first=per_first, per_later=per_later)
+        taken = _solved(told, drift, present) or taken
     return None if taken is None else _dealt(taken, owner.reshape(-1))
 
 

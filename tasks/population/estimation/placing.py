@@ -24,6 +24,7 @@ from ..workload.places import (
     fitted,
     places_of,
 )
+from ..workload.tables import details
 from .composition import Composition, Households
 from .drift import Drift, origin_and_race, origin_and_sex, sex_and_age
 
@@ -79,7 +80,7 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
     cost = _fill(persons, slots, masks, move)
     cost += ((sex > 0) & (persons.sex[:, None] != sex)) * _of_other_sex(persons, drift)[:, None]
     heads = np.flatnonzero(is_head)
-    cost[:, heads] += _of_heads(persons, households, slots.household[heads], drift)
+    cost[:, heads] += _of_heads(persons, households, chosen, slots.household[heads], drift)
     rows, columns = linear_sum_assignment(cost)
     if cost[rows, columns].max(initial=0.0) >= _NEVER:
         raise ValueError("minors and adults do not fit the slots")
@@ -97,7 +98,7 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
         first[slot_of],
         last[slot_of],
         drift.of("age").reshape(2, -1)[new_sex - MALE],
-        drift.of("relationship"),
+        drift.of_members(),
     )
     return Members(
         slots.household[slot_of],
@@ -120,14 +121,19 @@ def _of_other_sex(persons: Persons, drift: Drift) -> np.ndarray:
 
 
 def _of_heads(
-    persons: Persons, households: Households, own: np.ndarray, drift: Drift
+    persons: Persons,
+    households: Households,
+    chosen: Composition,
+    own: np.ndarray,
+    drift: Drift,
 ) -> np.ndarray:
     """What it costs that persons are the householders of some households `(n, n_heads)`: that the
     household's householder is of another age, origin or race."""
     level = levels_of_age(persons.age)
     age, origin, race = households.age[own], households.origin[own], households.race[own]
-    sex, of_heads = households.sex[own], drift.of_heads()
-    more = of_heads[sex, np.maximum(level, 0)[:, None]] - of_heads[sex, age]
+    each, kind = np.arange(len(own)), book().patterns.kind[chosen.pattern[own]]
+    of_heads = drift.of_heads(households.sex[own], households.is_rented[own])[each, details()[kind]]
+    more = of_heads[each, np.maximum(level, 0)[:, None]] - of_heads[each, age]
     apart = abs(level[:, None] - age)
     cost = np.where(apart > 0, np.maximum(_PER_LEVEL * apart + more, LEAST), 0.0)
     cost += _OTHER_ORIGIN * (persons.hispanic[:, None] != origin + 1)

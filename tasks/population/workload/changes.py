@@ -12,15 +12,22 @@ import numpy as np
 
 from .household_types import HEAD_BANDS, household_types
 from .patterns import book
-from .places import TEENAGER
+from .places import GROWN, TEENAGER
+from .tables import details
 
-_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 2.0, 3.0
-_OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 1.5, 0.1, 0.1
+_OTHER_COUPLE, _OTHER_KIND_OF_COUPLE = 4.0, 3.0
+_OTHER_KIN, _OTHER_OWN, _OTHER_CHILDREN, _OTHER_MINORS = 0.6, 2.0, 0.1, 0.1
 _OTHER_GENERATIONS, _PER_PERSON, _PER_LEVEL_OF_OLDEST = 1.2, 0.25, 0.08
+_PER_LEVEL_OLDER = 1.0
+"""For each level by which somebody is older than the householder and the released oldest member.
+
+In a small block the partners who are released need not fit the householders. That the oldest is
+younger than was released costs little: noise finds someone old in too many homes.
+"""
 _PER_LEVEL_OF_AGE, _MINOR = 0.1, 1.0
-PER_FURTHER_PERSON, PER_TOLD_PERSON = 0.3, 0.15
-"""For each member beyond seven, of whom the released type says nothing; and where a block fits as
-it is released but for these members.
+PER_FURTHER_PERSON, PER_TOLD_PERSON = (0.02, 0.4), (0.02, 0.2)
+"""For the first member of a household beyond seven, of whom the released type says nothing, and for
+each later one; and where a block fits as it is released but for these members.
 
 Above `_PER_PERSON`: else the largest households would take whoever the released sizes leave over.
 But what fits is to stay as it is, so that they cost less there.
@@ -72,7 +79,10 @@ def _beside_types() -> np.ndarray:
     of_age = _PER_LEVEL_OF_AGE * np.maximum(np.maximum(first - age, age - last), 0)
     of_age = of_age + _MINOR * ((outcomes.band == TEENAGER) & (age != last))
     of_age = np.where(first <= last, of_age, np.inf)
-    return of_age[:, :, None] + _PER_LEVEL_OF_OLDEST * abs(outcomes.elderly - elderly)
+    of_oldest = _PER_LEVEL_OF_OLDEST * abs(outcomes.elderly - elderly)
+    of_householder = np.maximum(outcomes.band - GROWN, 0)
+    older = np.maximum(outcomes.elderly - np.maximum(elderly, of_householder), 0)
+    return of_age[:, :, None] + of_oldest + _PER_LEVEL_OLDER * older
 
 
 def outcome_costs(
@@ -86,8 +96,8 @@ def outcome_costs(
     """What it costs to make of households each outcome of patterns `(n, n_outcomes)`.
 
     Infinite where structural zeros exclude it. `drift` (n, n_types) is added for the type that is
-    made, and taken away for the released one; so is `of_heads` (2, n_ages) of the householder's sex
-    and age.
+    made, and taken away for the released one; so is `of_heads` (n, n_details, n_ages) of what the
+    finest query tells of the type and of the householder's age.
     """
     rows = np.arange(len(kind))
     moved = np.maximum(between_types()[kind] + drift - drift[rows, kind][:, None], LEAST)
@@ -96,6 +106,10 @@ def outcome_costs(
     # Where structural zeros exclude every age, the cost is infinite whatever is added.
     new = np.minimum(np.maximum(age[:, None], outcomes.first[sex]), outcomes.last[sex])
     apart = _PER_LEVEL_OF_AGE * abs(new - age[:, None])
-    more = of_heads[sex[:, None], new] - of_heads[sex, age][:, None]
-    more = np.where(apart > 0, np.maximum(more, LEAST - apart), 0.0)
-    return moved[:, outcomes.kind] + more + _beside_types()[sex, age, elderly]
+    before, after = details()[kind], details()[outcomes.kind]
+    more = of_heads[rows[:, None], after, new] - of_heads[rows, before, age][:, None]
+    changed = moved[:, outcomes.kind] + apart + more
+    is_changed = (outcomes.kind != kind[:, None]) | (apart > 0)
+    # `apart` is in what stands beside the type as well.
+    changed = np.where(is_changed, np.maximum(changed, LEAST) - apart, 0.0)
+    return changed + _beside_types()[sex, age, elderly]

@@ -127,8 +127,8 @@ def fitted(
     Who keeps the role keeps RELSHIP where the age allows it; ages go to one from `first` to `last`
     in the place's band: the nearest, or of those the one of the least `worth` (n, n_ages), the
     nearest of equal ones. Who changes the role takes the relationship of the least
-    `worth_of_relationship` (17,), or the first of a list. Raises ValueError for a
-    place that has none.
+    `worth_of_relationship` (7, 17) in the band of ages, or the first of a list. Raises ValueError
+    for a place that has none.
     """
     role, band = np.divmod(place_of, N_BANDS)
     role = np.where(role == ALONE, HOUSEHOLDER, role)
@@ -148,7 +148,7 @@ def fitted(
     cost = 100 * abs(new_age - wished[:, None]) + 50 * (codes != relationship[:, None])
     cost = cost + np.arange(len(codes))
     if worth_of_relationship is not None:
-        cost = cost + 20 * worth_of_relationship[codes - FIRST_RELATIONSHIP]
+        cost = cost + 20 * worth_of_relationship[band][:, codes - FIRST_RELATIONSHIP]
     cost = np.where(is_possible, cost, np.inf)
     chosen = cost.argmin(axis=1)
     rows = np.arange(len(age))

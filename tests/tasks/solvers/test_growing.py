@@ -33,7 +33,7 @@ def test_whole_solutions_are_the_best_there_are(seed: int) -> None:
     right = matrix @ rng.integers(0, MOST + 1, n) + (rng.random(n_rows) < 0.3)
     cost = rng.integers(-5, 6, n).astype(float)
     program = grown(cost, matrix, right)
-    found = program.solved_in_integers(np.arange(n), 1000, (0.0, 0.0), None)
+    found = program.solved_in_integers(np.arange(n), np.full(n, MOST), 1000, (0.0, 0.0), None)
     every = np.array(list(product(range(MOST + 1), repeat=n)), dtype=float)
     fits = every[(every @ matrix.T == right).all(axis=1)]
     if len(fits) == 0:
@@ -47,4 +47,4 @@ def test_whole_solutions_are_the_best_there_are(seed: int) -> None:
 def test_a_row_without_columns_that_does_not_hold_has_no_solution() -> None:
     program = GrowingProgram(np.array([1.0, 1.0]), np.array([1.0, 1.0]))
     program.add(np.ones(1), np.zeros(1), np.zeros(1), np.ones(1))
-    assert program.solved_in_integers(np.zeros(1), 10, (0.0, 0.0), None) is None
+    assert program.solved_in_integers(np.zeros(1), np.ones(1), 10, (0.0, 0.0), None) is None

@@ -15,6 +15,7 @@ from spineflow.tasks.population.estimation.pieces import (
     extents,
     populated_in_chains,
 )
+from spineflow.tasks.population.workload.places import bands_of
 from spineflow.tasks.runs.directory import RunDirectory
 
 from .test_population import assert_one_population, true_census
@@ -109,11 +110,18 @@ def test_what_pieces_change_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> 
     )
     every = extents(own)
 
-    def changed(made: list[Piece]) -> int:
-        now = joined(own, [one.first for one in every], made).members.relationship
-        before, after = (np.bincount(own, minlength=40) for own in (mixed["relationship"], now))
-        return int(abs(after - before).sum())
+    def changed(made: list[Piece]) -> tuple[int, int]:
+        """Numbers by relationship and by band of ages that are others than before."""
+        now = joined(own, [one.first for one in every], made).members
+        pairs = (
+            (mixed["relationship"], now.relationship),
+            (bands_of(mixed["age"]), bands_of(now.age)),
+        )
+        counts = [[np.bincount(levels, minlength=40) for levels in pair] for pair in pairs]
+        relationships, bands = (int(abs(after - before).sum()) for before, after in counts)
+        return relationships, bands
 
-    alone = [populated(own.part(one.first, one.end)) for one in every]
-    chained = populated_in_chains(own, every)
-    assert changed(chained) < changed(alone) / 2
+    alone = changed([populated(own.part(one.first, one.end)) for one in every])
+    chained = changed(populated_in_chains(own, every))
+    assert chained[0] < 0.75 * alone[0]
+    assert chained[1] < 0.75 * alone[1]

@@ -1,0 +1,571 @@
+"""How persons and households of a block are told otherwise, so that the finest tables of a state
+and its counties are met.
+
+A block has to change some of its persons, and which cells of the finest tables these leave and
+enter is left to chance: over a state nearly every cell has more records than were released, or
+fewer. But one member may be told to be of another age in the band, of another relationship in the
+role, of the other sex where nothing tells it. And two members may exchange: of one sex and band of
+ages their ages, of one sex or origin their races, and those whose sex nothing tells all of these;
+two households their tenures. Nobody's place in a household changes, so that a household tells of
+its members what it told; and the block has as many persons as before of voting age by origin and
+race.
+
+A change is made where it brings the rows of `Tables` nearer to the releases: the weighted sum of
+differences without their sign, of the state so far, its county, tract, block group and block, falls
+with each, so that there is an end. Coarse tables are among them: no exchange changes numbers by sex
+and age or by sex and origin, and who is told otherwise alone makes up for what blocks have changed
+in them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ...census.households import ADULT, HOUSEHOLDER, MALE, Members
+from ..workload.household_types import ELDERLY, RENTED, TYPE, levels_of_age, possible
+from ..workload.levels import TOLD, household_levels
+from ..workload.person_levels import relationships
+from ..workload.places import (
+    AGES_OF_RELATIONSHIP,
+    FIRST_RELATIONSHIP,
+    LAST_RELATIONSHIP,
+    OLDEST,
+    PARTNERS,
+    ROLE_OF_RELATIONSHIP,
+    bands_of,
+)
+from ..workload.tables import (
+    BLOCK,
+    BLOCK_GROUP,
+    STATE,
+    TRACT,
+    Tables,
+    families,
+    household_tables,
+    person_tables,
+)
+from .cells import CARRIED, Cells
+from .composition import Households
+from .placing import Persons
+
+_SWEEPS = 2
+"""How often all blocks of a piece are gone through, at most."""
+LARGE = 0.02
+"""How much the square of a difference counts."""
+_LEAST = 1e-6
+"""By how much an exchange makes the sum smaller, at least."""
+
+
+class _People(NamedTuple):
+    """Members. By their place in a household `(n,)`: the relationship by its place among those of
+    `_Told`, and its level; the household, whether it is the householder's, whether either sex may
+    have it, and the age, sex and person now there. By person: origin, race, and the race that
+    householders are counted by; and levels that were released `(n, 5)`.
+    """
+
+    code: np.ndarray
+    relationship: np.ndarray
+    home: np.ndarray
+    is_head: np.ndarray
+    is_free: np.ndarray
+    age: np.ndarray
+    sex: np.ndarray
+    who: np.ndarray
+    origin: np.ndarray
+    race: np.ndarray
+    head_race: np.ndarray
+    released: np.ndarray
+
+
+class _Homes(NamedTuple):
+    """Households `(n,)`: the householder's place among the members, oldest member, type, couple
+    and own children, and the unit that it lives in. By unit: tenure; and levels that were
+    released `(n, 7)`.
+    """
+
+    head: np.ndarray
+    elderly: np.ndarray
+    kind: np.ndarray
+    family: np.ndarray
+    unit: np.ndarray
+    tenure: np.ndarray
+    released: np.ndarray
+
+
+class _Counts(NamedTuple):
+    """Records more than were released, by row and kind of area `(n_rows, 5)`; and `Tables`."""
+
+    more: np.ndarray
+    part: np.ndarray
+    weight: np.ndarray
+
+
+class _Ages(NamedTuple):
+    """Band and householder's level of each age; ages and types that can be `(2, 9, 4, n)`."""
+
+    band: np.ndarray
+    level: np.ndarray
+    possible: np.ndarray
+
+
+class _Told(NamedTuple):
+    """By relationship `(17,)`: its level, role, first and last age."""
+
+    level: np.ndarray
+    role: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+class _State(NamedTuple):
+    """All that exchanges read and change."""
+
+    told: _Told
+    people: _People
+    homes: _Homes
+    persons: _Counts
+    households: _Counts
+    ages: _Ages
+
+
+class Spans(NamedTuple):
+    """Blocks of a county: the first person and household of each, and the number of all
+    `(n_blocks + 1,)`; number of the tract and block group of each `(n_blocks,)`.
+    """
+
+    persons: np.ndarray
+    households: np.ndarray
+    tract: np.ndarray
+    block_group: np.ndarray
+
+
+def exchanged(
+    persons: Persons, households: Households, members: Members, spans: Spans, cells: Cells
+) -> Members:
+    """The members of the households of some blocks after exchanges within each.
+
+    persons, households : as they were released, in the order of the members and of their units.
+    cells : what earlier blocks of the state and county have changed; brought up to date.
+    """
+    if len(members.age) == 0:
+        return members
+    people, homes = _people(persons, members), _homes(households, members)
+    state = _State(
+        _told(),
+        people,
+        homes,
+        _counts(cells.persons, person_tables()),
+        _counts(cells.households, household_tables()),
+        _ages(),
+    )
+    _sweep(state, spans)
+    cells.persons[:] = state.persons.more[:, :CARRIED]
+    cells.households[:] = state.households.more[:, :CARRIED]
+    unit, relationship, age, sex = (np.empty(len(members.age), dtype=np.int64) for _ in range(4))
+    unit[people.who] = homes.unit[people.home]
+    relationship[people.who] = people.code + FIRST_RELATIONSHIP
+    age[people.who], sex[people.who] = people.age, people.sex + MALE
+    return Members(unit, relationship, age, sex, members.hispanic, members.race)
+
+
+def _people(persons: Persons, members: Members) -> _People:
+    told = relationships()
+    place = members.relationship - FIRST_RELATIONSHIP
+    is_alone = (np.bincount(members.unit) == 1)[members.unit]
+    is_head = members.relationship == HOUSEHOLDER
+    is_partner = np.isin(ROLE_OF_RELATIONSHIP[place], PARTNERS)
+    level = np.where(is_head & is_alone, told.alone, told.level[place])
+    was = told.level[persons.relationship - FIRST_RELATIONSHIP]
+    was = np.where(persons.is_alone, told.alone, was)
+    origin, race = persons.hispanic - 1, persons.race - 1
+    # Arrays from files cannot be written to, and loops are compiled for those that can.
+    return _People(
+        place,
+        level,
+        np.array(members.unit),
+        is_head,
+        ~is_head & ~is_partner,
+        np.array(members.age),
+        members.sex - MALE,
+        np.arange(len(members.age)),
+        origin,
+        race,
+        np.array(persons.head_race),
+        np.stack([was, persons.sex - MALE, persons.age, origin, race], axis=1),
+    )
+
+
+def _homes(households: Households, members: Members) -> _Homes:
+    n = len(households.kind)
+    levels = household_levels(members, n)
+    heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
+    head = np.empty(n, dtype=np.int64)
+    head[members.unit[heads]] = heads
+    own = households
+    kind = levels[TOLD.index(TYPE)]
+    released = (own.sex, own.age, own.origin, own.race, own.elderly, own.tenure, own.kind)
+    return _Homes(
+        head,
+        levels[TOLD.index(ELDERLY)],
+        kind,
+        families()[kind],
+        np.arange(n),
+        np.array(own.tenure),
+        np.stack(released, axis=1),
+    )
+
+
+def _counts(carried: np.ndarray, tables: Tables) -> _Counts:
+    more = np.zeros((tables.n_rows, BLOCK + 1), dtype=np.int32)
+    more[:, :CARRIED] = carried
+    return _Counts(more, tables.part, tables.weight)
+
+
+@cache
+def _told() -> _Told:
+    every = range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)
+    first, last = np.array([AGES_OF_RELATIONSHIP[code] for code in every]).T
+    return _Told(relationships().level, ROLE_OF_RELATIONSHIP, first.copy(), last.copy())
+
+
+@cache
+def _ages() -> _Ages:
+    age = np.arange(OLDEST + 1)
+    return _Ages(bands_of(age), levels_of_age(age), possible())
+
+
+@njit(cache=True, nogil=True)
+def _sweep(state: _State, spans: Spans) -> None:
+    """Go through all blocks until no exchange is left, or `_SWEEPS` times."""
+    n = spans.tract.size
+    for level in range(CARRIED):
+        _add(state, spans, 0, n, level, 1)
+    for _ in range(_SWEEPS):
+        n_made, tract, tract_end, group, group_end = 0, 0, 0, 0, 0
+        for block in range(n):
+            if block == tract_end:
+                tract, tract_end = block, _end(spans.tract, block)
+                _add(state, spans, tract, tract_end, TRACT, 1)
+            if block == group_end:
+                group, group_end = block, _end(spans.block_group, block)
+                _add(state, spans, group, group_end, BLOCK_GROUP, 1)
+            _add(state, spans, block, block + 1, BLOCK, 1)
+            n_made += _n_changed(state, spans, block)
+            _add(state, spans, block, block + 1, BLOCK, -1)
+            if block + 1 == group_end:
+                _add(state, spans, group, group_end, BLOCK_GROUP, -1)
+            if block + 1 == tract_end:
+                _add(state, spans, tract, tract_end, TRACT, -1)
+        if n_made == 0:
+            break
+
+
+@njit(cache=True, nogil=True)
+def _end(numbers: np.ndarray, first: int) -> int:
+    """Where the equal numbers end that begin at `first`."""
+    end = first
+    while end < numbers.size and numbers[end] == numbers[first]:
+        end += 1
+    return end
+
+
+@njit(cache=True, nogil=True)
+def _add(state: _State, spans: Spans, block: int, end: int, level: int, sign: int) -> None:
+    """Count what some blocks have changed in areas of a kind, or take it back."""
+    people, homes = state.people, state.homes
+    for at in range(spans.persons[block], spans.persons[end]):
+        for table in range(state.persons.weight.shape[0]):
+            before, part = 0, state.persons.part[table]
+            for attribute in range(part.shape[0]):
+                before += part[attribute, people.released[at, attribute]]
+            now = _person_row(state, table, at, people.sex[at], people.age[at], people.who[at])
+            state.persons.more[before, level] -= sign
+            state.persons.more[now, level] += sign
+    for home in range(spans.households[block], spans.households[end]):
+        for table in range(state.households.weight.shape[0]):
+            before, part = 0, state.households.part[table]
+            for attribute in range(part.shape[0]):
+                before += part[attribute, homes.released[home, attribute]]
+            now = _row_now(state, table, home)
+            state.households.more[before, level] -= sign
+            state.households.more[now, level] += sign
+
+
+@njit(cache=True, nogil=True)
+def _person_row(state: _State, table: int, at: int, sex: int, age: int, who: int) -> int:
+    """The row of a member who has these attributes."""
+    return _row_of(state, table, state.people.relationship[at], sex, age, who)
+
+
+@njit(cache=True, nogil=True)
+def _row_of(state: _State, table: int, relationship: int, sex: int, age: int, who: int) -> int:
+    """The row of who is a person of these attributes."""
+    people, part = state.people, state.persons.part[table]
+    row = part[0, relationship] + part[1, sex] + part[2, age]
+    return row + part[3, people.origin[who]] + part[4, people.race[who]]
+
+
+@njit(cache=True, nogil=True)
+def _home_row(state: _State, table: int, home: int, age: int, who: int, unit: int) -> int:
+    """The row of a household in a unit, whose householder is of an age and who a person is."""
+    people, homes, part = state.people, state.homes, state.households.part[table]
+    row = part[0, people.sex[homes.head[home]]] + part[1, state.ages.level[age]]
+    row += part[2, people.origin[who]] + part[3, people.head_race[who]]
+    return (
+        row + part[4, homes.elderly[home]] + part[5, homes.tenure[unit]] + part[6, homes.kind[home]]
+    )
+
+
+@njit(cache=True, nogil=True)
+def _row_now(state: _State, table: int, home: int) -> int:
+    head = state.homes.head[home]
+    age, who = state.people.age[head], state.people.who[head]
+    return _home_row(state, table, home, age, who, state.homes.unit[home])
+
+
+@njit(cache=True, nogil=True)
+def _growth(counts: _Counts, table: int, a: int, b: int, c: int, d: int) -> float:
+    """By how much the sum grows if two records go from the rows a and b to c and d."""
+    if a == c:
+        return 0.0 if b == d else _growth_of_one(counts, table, b, d)
+    if a == d:
+        return 0.0 if b == c else _growth_of_one(counts, table, b, c)
+    if b == c:
+        return _growth_of_one(counts, table, a, d)
+    if b == d:
+        return _growth_of_one(counts, table, a, c)
+    grown = _growth_of_one(counts, table, a, c) + _growth_of_one(counts, table, b, d)
+    if a != b and c != d:
+        return grown
+    # Both leave one row, or enter one.
+    for level in range(counts.weight.shape[1]):
+        weight = counts.weight[table, level]
+        if a == b:
+            more = counts.more[a, level]
+            grown += weight * (_value(more - 2) - 2 * _value(more - 1) + _value(more))
+        if c == d:
+            more = counts.more[c, level]
+            grown += weight * (_value(more + 2) - 2 * _value(more + 1) + _value(more))
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def _growth_of_one(counts: _Counts, table: int, a: int, c: int) -> float:
+    """By how much the sum grows if one record goes from the row a to another, c."""
+    grown = 0.0
+    for level in range(counts.weight.shape[1]):
+        out, into = counts.more[a, level], counts.more[c, level]
+        step = _value(out - 1) - _value(out) + _value(into + 1) - _value(into)
+        grown += counts.weight[table, level] * step
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def _value(more: int) -> float:
+    """What a difference counts: without its sign, and large ones somewhat more than many small ones
+    of their sum, so that they are spread over rows where they can be made up for."""
+    return abs(more) + LARGE * more * more
+
+
+@njit(cache=True, nogil=True)
+def _move(counts: _Counts, a: int, b: int, c: int, d: int) -> None:
+    """Let two records go from the rows a and b to c and d."""
+    for level in range(counts.weight.shape[1]):
+        counts.more[a, level] -= 1
+        counts.more[b, level] -= 1
+        counts.more[c, level] += 1
+        counts.more[d, level] += 1
+
+
+@njit(cache=True, nogil=True)
+def _n_changed(state: _State, spans: Spans, block: int) -> int:
+    """Make the changes of a block that bring the tables nearer, once through; how many."""
+    n_made = 0
+    for p in range(spans.persons[block], spans.persons[block + 1]):
+        n_made += _is_told_otherwise(state, p)
+        for q in range(p + 1, spans.persons[block + 1]):
+            n_made += _is_exchanged(state, p, q)
+    for home in range(spans.households[block], spans.households[block + 1]):
+        for other in range(home + 1, spans.households[block + 1]):
+            n_made += _is_rehoused(state, home, other)
+    return n_made
+
+
+@njit(cache=True, nogil=True)
+def _is_told_otherwise(state: _State, at: int) -> bool:
+    """Whether a member now has the age, sex and relationship, of those that the place in the
+    household allows, that bring the tables nearest."""
+    told, people, ages, more = state.told, state.people, state.ages, state.persons.more
+    sex, age, code, who = people.sex[at], people.age[at], people.code[at], people.who[at]
+    now = _person_row(state, 0, at, sex, age, who)
+    if more[now, STATE] <= 0:
+        return False
+    band, first, last = ages.band[age], age, age
+    while first > 0 and ages.band[first - 1] == band:
+        first -= 1
+    while last < OLDEST and ages.band[last + 1] == band:
+        last += 1
+    least, best_code, best_sex, best_age = -_LEAST, code, sex, age
+    for other in range(told.role.size):
+        if told.role[other] != told.role[code]:
+            continue
+        level = people.relationship[at] if other == code else told.level[other]
+        for new_sex in range(2):
+            if new_sex != sex and not people.is_free[at]:
+                continue
+            for new_age in range(max(first, told.first[other]), min(last, told.last[other]) + 1):
+                if people.is_head[at] and ages.level[new_age] != ages.level[age]:
+                    continue
+                grown = 0.0
+                for table in range(state.persons.weight.shape[0]):
+                    a = _person_row(state, table, at, sex, age, who)
+                    c = _row_of(state, table, level, new_sex, new_age, who)
+                    if a != c:
+                        grown += _growth_of_one(state.persons, table, a, c)
+                if grown < least:
+                    least, best_code, best_sex, best_age = grown, other, new_sex, new_age
+    if least == -_LEAST:
+        return False
+    level = people.relationship[at] if best_code == code else told.level[best_code]
+    for table in range(state.persons.weight.shape[0]):
+        a = _person_row(state, table, at, sex, age, who)
+        c = _row_of(state, table, level, best_sex, best_age, who)
+        for kind in range(more.shape[1]):
+            more[a, kind] -= 1
+            more[c, kind] += 1
+    people.code[at], people.relationship[at] = best_code, level
+    people.sex[at], people.age[at] = best_sex, best_age
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _is_exchanged(state: _State, p: int, q: int) -> bool:
+    """Whether two members have exchanged something by which the tables come nearer."""
+    people, level = state.people, state.ages.level
+    are_of_age = people.age[p] >= ADULT
+    if are_of_age != (people.age[q] >= ADULT):
+        return False
+    one, two = people.who[p], people.who[q]
+    is_same_sex = people.sex[p] == people.sex[q]
+    is_same_age = people.age[p] == people.age[q]
+    is_same_origin = people.origin[one] == people.origin[two]
+    is_same_race = is_same_origin and people.race[one] == people.race[two]
+    are_heads = people.is_head[p] and people.is_head[q]
+    is_one_head = people.is_head[p] != people.is_head[q]
+    # Of one relationship members differ only as householders of different households.
+    is_same_place = people.relationship[p] == people.relationship[q] and not are_heads
+    may_who = not is_same_race and (
+        not is_one_head or (is_same_origin and people.head_race[one] == people.head_race[two])
+    )
+    may_age = (
+        not (is_same_age and is_same_sex)
+        and (is_same_sex or (people.is_free[p] and people.is_free[q]))
+        and (not is_one_head or level[people.age[p]] == level[people.age[q]])
+        and _fits(state, p, people.age[q])
+        and _fits(state, q, people.age[p])
+    )
+    # Numbers by origin and sex are told too well to be exchanged.
+    may_part = is_same_sex or is_same_origin
+    is_other = not (is_same_place and is_same_age and is_same_sex)
+    if may_who and may_part and is_other and _is_better(state, p, q, False, True):
+        return True
+    is_other = not (is_same_place and is_same_race)
+    if may_age and may_part and is_other and _is_better(state, p, q, True, False):
+        return True
+    return may_age and may_who and not is_same_place and _is_better(state, p, q, True, True)
+
+
+@njit(cache=True, nogil=True)
+def _fits(state: _State, at: int, age: int) -> bool:
+    """Whether a place can have another age, and its household stay what it is."""
+    people, homes, ages = state.people, state.homes, state.ages
+    if ages.band[age] != ages.band[people.age[at]]:
+        return False
+    code = people.code[at]
+    if not state.told.first[code] <= age <= state.told.last[code]:
+        return False
+    if not people.is_head[at]:
+        return True
+    home = people.home[at]
+    return ages.possible[people.sex[at], ages.level[age], homes.elderly[home], homes.kind[home]]
+
+
+@njit(cache=True, nogil=True)
+def _is_better(state: _State, p: int, q: int, with_ages: bool, with_persons: bool) -> bool:
+    """Exchange ages with sexes, or persons with their races, or both, if the tables come nearer by
+    it; whether they do."""
+    people, homes = state.people, state.homes
+    one, two = (q, p) if with_ages else (p, q)
+    sex, other_sex, age, other_age = (
+        people.sex[one],
+        people.sex[two],
+        people.age[one],
+        people.age[two],
+    )
+    one, two = (q, p) if with_persons else (p, q)
+    who, other_who = people.who[one], people.who[two]
+    are_heads = people.is_head[p] and people.is_head[q]
+    home, other = people.home[p], people.home[q]
+    unit, other_unit = homes.unit[home], homes.unit[other]
+    grown = 0.0
+    # At first to see what it comes to, and then to do it.
+    for is_made in (False, True):
+        for table in range(state.persons.weight.shape[0]):
+            a = _person_row(state, table, p, people.sex[p], people.age[p], people.who[p])
+            b = _person_row(state, table, q, people.sex[q], people.age[q], people.who[q])
+            c = _person_row(state, table, p, sex, age, who)
+            d = _person_row(state, table, q, other_sex, other_age, other_who)
+            if is_made:
+                _move(state.persons, a, b, c, d)
+            else:
+                grown += _growth(state.persons, table, a, b, c, d)
+        if are_heads:
+            for table in range(state.households.weight.shape[0]):
+                a, b = _row_now(state, table, home), _row_now(state, table, other)
+                c = _home_row(state, table, home, age, who, unit)
+                d = _home_row(state, table, other, other_age, other_who, other_unit)
+                if is_made:
+                    _move(state.households, a, b, c, d)
+                else:
+                    grown += _growth(state.households, table, a, b, c, d)
+        if grown > -_LEAST:
+            return False
+    people.sex[p], people.age[p], people.who[p] = sex, age, who
+    people.sex[q], people.age[q], people.who[q] = other_sex, other_age, other_who
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _is_rehoused(state: _State, home: int, other: int) -> bool:
+    """Whether two households have moved to each other's unit, of another tenure."""
+    people, homes = state.people, state.homes
+    unit, other_unit = homes.unit[other], homes.unit[home]
+    one, two = homes.tenure[unit], homes.tenure[other_unit]
+    if one == two:
+        return False
+    head, other_head = homes.head[home], homes.head[other]
+    is_same_family = (
+        people.sex[head] == people.sex[other_head] and homes.family[home] == homes.family[other]
+    )
+    if (one == RENTED) != (two == RENTED) and not is_same_family:
+        return False
+    grown = 0.0
+    for is_made in (False, True):
+        for table in range(state.households.weight.shape[0]):
+            a, b = _row_now(state, table, home), _row_now(state, table, other)
+            c = _home_row(state, table, home, people.age[head], people.who[head], unit)
+            d = _home_row(
+                state, table, other, people.age[other_head], people.who[other_head], other_unit
+            )
+            if is_made:
+                _move(state.households, a, b, c, d)
+            else:
+                grown += _growth(state.households, table, a, b, c, d)
+        if grown > -_LEAST:
+            return False
+    homes.unit[home], homes.unit[other] = unit, other_unit
+    return True

@@ -1,0 +1,113 @@
+"""The tables that exchanges bring nearer to the releases, and how much each counts in which areas.
+
+They are declared queries: the finest ones, parts of these, and coarse ones that an exchange may
+change besides. Every record is in one row of each table. A row of a population may have more
+records or fewer than were released; what is to be small is the sum of these differences without
+their sign, weighted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from . import household_types, person_levels
+
+STATE, COUNTY, TRACT, BLOCK_GROUP, BLOCK = range(5)
+"""Kinds of areas, from the largest to the smallest."""
+
+_FINEST = (1.0, 0.5, 0.0, 0.0, 0.2)
+"""By kind of area. In tracts and block groups most rows of a finest query are noise, and no guide;
+in a block they say what need not be exchanged."""
+_PART = (1.0, 0.5, 0.0, 0.0, 0.0)
+"""Of a part of the finest query: where it is met, rows that lack records are beside rows of others
+that have too many."""
+_COARSE = (4.0, 4.0, 4.0, 2.0, 1.0)
+
+_PERSONS = {
+    "relgq * age_40_groups * hispanic * {race} * sex": _FINEST,
+    "relgq * age_40_groups * sex": _PART,
+    "relgq * sex": _COARSE,
+    "age * sex": _COARSE,
+    "hispanic * sex": _COARSE,
+}
+_HOUSEHOLDS = {
+    "sex * hisp * hhtenshort_3lev * race * hhage * DetailedCoupleTypeMultGenDetOwnChildSize": (
+        _FINEST
+    ),
+    "hhtenshort_3lev * hhage * DetailedCoupleTypeMultGenDetOwnChildSize": _PART,
+    "sex * hisp * hhtenshort_3lev * race * DetailedCoupleTypeMultGenDetOwnChildSize": _PART,
+    "hhtenshort_2lev * size": _COARSE,
+    "hisp * race * hhtenshort_2lev": _COARSE,
+    "coupled_hh_type * hisp * hhtenshort_2lev": _COARSE,
+    "multig * hisp * hhtenshort_2lev": _COARSE,
+}
+FAMILY = "partner_type_detailed_own_child_status"
+"""What no exchange of tenures changes, by sex of the householder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables of a universe.
+
+    names : of the queries.
+    part : (n_tables, n_attributes, n_levels) what each level of each attribute adds to the number
+        of a record's row; rows of all tables are numbered through.
+    weight : (n_tables, 5) what a record too many or too few in a row counts, by kind of area.
+    n_rows : of all tables.
+    """
+
+    names: tuple[str, ...]
+    part: np.ndarray
+    weight: np.ndarray
+    n_rows: int
+
+
+@cache
+def person_tables() -> Tables:
+    """The tables of persons."""
+    schema = person_levels.universe().schema
+    race = schema.attributes[person_levels.RACE]
+    return _tables(schema, {name.format(race=race): own for name, own in _PERSONS.items()})
+
+
+@cache
+def household_tables() -> Tables:
+    """The tables of households."""
+    return _tables(household_types.universe().schema, _HOUSEHOLDS)
+
+
+@cache
+def details() -> np.ndarray:
+    """Level of what the finest query tells of each type of households `(n_types,)`."""
+    return _of_types("DetailedCoupleTypeMultGenDetOwnChildSize")
+
+
+@cache
+def families() -> np.ndarray:
+    """Level of `FAMILY` of each type of households `(n_types,)`."""
+    return _of_types(FAMILY)
+
+
+def _of_types(query: str) -> np.ndarray:
+    schema = household_types.universe().schema
+    return np.array(marginal_query(schema, query).factors[household_types.TYPE])
+
+
+def _tables(schema: Schema, weights: Mapping[str, tuple[float, ...]]) -> Tables:
+    queries = [marginal_query(schema, name) for name in weights]
+    part = np.zeros((len(queries), len(schema.shape), max(schema.shape)), dtype=np.int64)
+    n_rows = 0
+    for own, query in zip(part, queries, strict=True):
+        stride = query.n_rows
+        for of_attribute, factor, size in zip(own, query.factors, query.shape, strict=True):
+            stride //= size
+            of_attribute[: len(factor)] = stride * np.array(factor)
+        own[0] += n_rows
+        n_rows += query.n_rows
+    return Tables(tuple(weights), part, np.array(list(weights.values())), n_rows)
