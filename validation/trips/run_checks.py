@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import STAMP_LINE, UnusableRunFile, check_text, unusable_files_fail
+from ..run_files import UnusableRunFile, check_text, is_stamped, unusable_files_fail
 from .privacy_loss import ExpectedTrips, check_losses
 from .run_files import (
     TripsTree,
@@ -174,15 +174,14 @@ def _check_range_queries(
 
 def _check_range_text(folder: Path, table: pa.Table, failures: Failures) -> None:
     """The range queries as text hold the rows of those as Parquet."""
-    with (folder / "range_queries.csv").open("rb") as file:
-        is_stamped = file.readline() == STAMP_LINE
+    path = folder / "range_queries.csv"
     types = {
         field.name: pa.string() if pa.types.is_dictionary(field.type) else field.type
         for field in table.schema
     }
     text = pacsv.read_csv(
-        folder / "range_queries.csv",
-        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped)),
+        path,
+        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path))),
         convert_options=pacsv.ConvertOptions(
             column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
         ),

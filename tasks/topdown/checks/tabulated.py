@@ -96,11 +96,15 @@ def _each(
 def _codes(
     where: dict[str, list[int]], schema: Schema, layout: Layout
 ) -> dict[str, frozenset[str]]:
-    telling = {column.attribute: column for column in layout.columns if column.tells}
+    telling = {
+        column.attribute: column
+        for column in layout.columns
+        if column.attribute is not None and len(set(column.codes)) == len(column.codes)
+    }
     wanted = dict(where)
     for attribute, column in telling.items():
         # Rows of further records are none of the universe's own.
-        if attribute is not None and column.name in layout.further:
+        if column.name in layout.further:
             wanted.setdefault(attribute, list(range(len(schema.labels(attribute)))))
     return {
         telling[attribute].name: frozenset(telling[attribute].codes[level] for level in levels)

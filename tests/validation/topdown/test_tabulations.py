@@ -161,7 +161,7 @@ def test_text_that_differs_is_found(release: Tabulated) -> None:
 def test_stamps_are_due_exactly_where_a_run_is_not_private(release: Tabulated) -> None:
     is_not = replace(release, is_private=False)
     found = failed(is_not)
-    assert "not stamped" in found["tables_count_the_microdata"]
+    assert "with the stamp" in found["tables_count_the_microdata"]
     assert "right name" in found["pl94171_repeats_the_tables"]
 
 
