@@ -119,6 +119,31 @@ def opened(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()
     return file
 
 
+def check_answers(
+    path: Path,
+    regions: Sequence[str],
+    queries: Mapping[str, tuple[int, str, float]],
+    failures: Failures,
+) -> None:
+    """The measurements of a level: those of the queries in each of its regions once, in their
+    order. Of each query are told how many values an answer has, its loss and its variance.
+    """
+    columns = ["geocode", "query_name", "value", "variance", "plb"]
+    table, level = pq.read_table(path, columns=columns), path.parent.parent.name
+    if set(table["query_name"].unique().to_pylist()) != set(queries):
+        failures.add(f"level {level} was measured by other queries than those of the plan")
+    for name, (n_values, loss, variance) in queries.items():
+        rows = table.filter(pc.equal(table["query_name"], name))
+        if rows["geocode"].to_pylist() != list(regions):
+            failures.add(f"{name} of {level} is not measured once in each region")
+        if not pc.all(pc.equal(pc.list_value_length(rows["value"]), n_values)).as_py():
+            failures.add(f"{name} of {level} does not have {n_values} values")
+        if rows["plb"].unique().to_pylist() != [loss]:
+            failures.add(f"{name} of {level} does not cost {loss}")
+        if not np.allclose(rows["variance"].to_numpy(), variance, rtol=1e-9, atol=0):
+            failures.add(f"{name} of {level} does not have the variance of its noise")
+
+
 def check_text(release: Path, name: str, *, is_private: bool, failures: Failures) -> pa.Table:
     """A released table, after it was checked that its text holds the rows of its Parquet file, and
     that both have the stamp that they must have.
