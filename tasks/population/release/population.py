@@ -6,7 +6,6 @@ All of it follows from released counts: nothing confidential is read, and nothin
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +14,8 @@ import pyarrow as pa
 
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ..estimation.blocks import Blocks, Piece, Populated, Way, joined
-from ..estimation.pieces import Extent, blocks_of, extents, populated_in_chains, read_made
+from ..estimation.blocks import Populated, Way, joined
+from ..estimation.pieces import blocks_of, extents, read_made
 from ..ingest.released import Released, read_released
 from ..ingest.releases import Sources
 from ..workload import household_types, person_levels
@@ -58,27 +57,16 @@ class Population:
         return levels
 
 
-def one_population(sources: Sources) -> Population:
-    """Read the releases, and make households of their persons in every block.
+def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
+    """One population, of pieces that a run has made of the releases.
 
     Raises ValueError where a block has more occupied units than persons, or persons and no unit.
     """
-    return _of_made(sources, populated_in_chains)
-
-
-def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
-    """One population, of pieces that a run has made of the releases."""
-    return _of_made(sources, lambda own, every: read_made(run, own, every))
-
-
-def _of_made(
-    sources: Sources, pieces: Callable[[Blocks, Sequence[Extent]], Sequence[Piece]]
-) -> Population:
-    """The population of the releases, from what is made of their blocks, extent by extent."""
     source = read_released(sources)
     own = blocks_of(source)
     every = extents(own)
-    return Population(source, joined(own, [one.first for one in every], pieces(own, every)))
+    made = joined(own, [one.first for one in every], read_made(run, own, every))
+    return Population(source, made)
 
 
 def write_population(population: Population, folder: Path, *, is_private: bool) -> list[Path]:
