@@ -146,7 +146,7 @@ def check_answers(
 
 def check_text(release: Path, name: str, *, is_private: bool, failures: Failures) -> pa.Table:
     """A released table, after it was checked that its text holds the rows of its Parquet file, and
-    that both have the stamp that they must have.
+    that both have the stamp that they must have. An empty field is null, an empty text is quoted.
     """
     parquet, path = release / f"{name}.parquet", release / f"{name}.csv"
     check_stamp(parquet, is_private=is_private, failures=failures)
@@ -157,7 +157,9 @@ def check_text(release: Path, name: str, *, is_private: bool, failures: Failures
         read_options=pacsv.ReadOptions(skip_rows=int(has_stamp)),
         convert_options=pacsv.ConvertOptions(
             column_types={field.name: field.type for field in table.schema},
-            strings_can_be_null=False,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
         ),
     )
     if not text.equals(table):
