@@ -77,7 +77,6 @@ class Tabulated:
     has_group : whether geocodes of blocks have the digit of a group that their block's number does
     not begin with.
     universes : those whose microdata there are.
-    has_legacy : whether there must be P.L. 94-171 files.
     is_private : whether the files must be without the stamp of a run that is not.
     variables : those of all tables, in their order.
     """
@@ -87,7 +86,6 @@ class Tabulated:
     states: tuple[str, ...]
     has_group: bool
     universes: tuple[str, ...]
-    has_legacy: bool
     is_private: bool
     variables: tuple[Variable, ...]
     place: Place

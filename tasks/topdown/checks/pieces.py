@@ -271,7 +271,6 @@ def _tabulated(run: RunDirectory, settings: TopdownSettings, piece: Piece | None
         run.unchecked_release,
         pd.concat(frames[1:], ignore_index=True) if frames[1:] else frames[0],
         [settings.schema_of(name) for name in tabulated_universes(settings)],
-        has_legacy=has_legacy(settings),
         is_private=settings.is_private,
         states=tuple(states),
         has_group=has_group,
