@@ -62,7 +62,8 @@ def check_agreement(expected: ExpectedNumbers) -> Outcome:
                 f"{least[i]:,} to {most[i]:,}"
             ),
         )
-    detail = f"as many records as those of the other universe are for, {n_areas:,} times"
+    parts = "areas by kind" if expected.rows.kinds else "areas"
+    detail = f"records of both are possible together in each of {n_areas:,} {parts} with any"
     return failures.outcome(expected.check, expected.universe, detail)
 
 
