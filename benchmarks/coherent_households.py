@@ -79,7 +79,7 @@ def blocks_of(run: RunDirectory) -> pd.DataFrame:
     """Occupied units and persons in households of every block with either."""
     units = AgreeingRows(run.release / "mdf_units.parquet", CODES, {"HH_STATUS": ["1"]})
     persons = AgreeingRows(run.release / "mdf_persons.parquet", CODES, {"RTYPE": ["3"]})
-    area, occupied, inhabitants = agreeing_counts(units, persons)
+    area, (occupied, inhabitants) = agreeing_counts(units, persons)
     geocode = pd.Index(area).str.replace(SEPARATOR, "")
     return pd.DataFrame({"occupied": occupied, "persons": inhabitants}, index=geocode)
 

@@ -29,8 +29,8 @@ def main() -> None:
         for exponent in (6, 8, 10):
             for found in compare_noise(levels, COVERAGE, Fraction(1, 10**exponent)):
                 print(
-                    f"{what} | {found.neighbors} | 1e-{exponent} | {found.gaussian:.3f} | "
-                    f"{found.geometric:.3f} | {found.gained:.1%}"
+                    f"{what} | {found['neighbors']} | 1e-{exponent} | {found['gaussian']:.3f} | "
+                    f"{found['geometric']:.3f} | {found['gained']:.1%}"
                 )
 
 

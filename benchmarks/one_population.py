@@ -29,11 +29,12 @@ from spineflow.flows.products import PRODUCT, _with_earlier
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.population.estimation.blocks import joined
+from spineflow.tasks.population.estimation.pieces import blocks_of, extents, populated_in_chains
 from spineflow.tasks.population.ingest.released import Released, read_released
 from spineflow.tasks.population.ingest.releases import Sources
 from spineflow.tasks.population.release.population import (
     Population,
-    one_population,
     population_of_pieces,
     summary,
 )
@@ -132,6 +133,15 @@ def main() -> None:
     told["spread"] = over_seeds.std().unstack("made")["apart"]
     with pd.option_context("display.width", 250, "display.max_columns", 20):
         print(told.unstack("level").swaplevel(axis=1)[list(LEVELS)[1:]].round(2).to_string())
+
+
+def one_population(sources: Sources) -> Population:
+    """One population of the releases, made in this process."""
+    source = read_released(sources)
+    own = blocks_of(source)
+    every = extents(own)
+    pieces = populated_in_chains(own, every)
+    return Population(source, joined(own, [one.first for one in every], pieces))
 
 
 def tell_run(root: Path) -> None:

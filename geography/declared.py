@@ -15,7 +15,7 @@ left out stand in the paths of the next one below. The root is "0".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from urllib.parse import quote
@@ -27,7 +27,7 @@ from .bypass import bypass
 from .categories import Category, combine
 from .errors import GeographyRefused
 from .hierarchy import first_rows, nest, ranks_within, text_column
-from .levels import Geolevel, Spine, shares_add_to_one
+from .levels import Spine, nested_geolevels, shares_add_to_one
 from .rules import checked_geolevels
 
 ROOT = "0"
@@ -149,9 +149,8 @@ def declared_spine(
             number = pd.factorize(pieces[name], sort=True)[0].astype(np.int64)
             above = nest(above, *([branch.astype(np.int64)] if depth == 1 else []), number)
         numbers[name] = above
-    order = np.argsort(above)
-    with_branch = rules.branch is not None
-    geolevels = _geolevels(numbers, order, geolevel_shares, pieces, branch, with_branch)
+    geocodes = _geocodes(names, pieces, rules.branch)
+    geolevels, order = nested_geolevels(numbers, geolevel_shares, branch, geocodes)
     if rules.bypass:
         geolevels = bypass(
             geolevels,
@@ -235,41 +234,24 @@ def _pieces(
     return pieces
 
 
-def _geolevels(
-    numbers: Mapping[str, np.ndarray],
-    order: np.ndarray,
-    shares: Mapping[str, Fraction],
-    pieces: Mapping[str, np.ndarray],
-    branch: np.ndarray,
-    with_branch: bool,
-) -> tuple[Geolevel, ...]:
-    """Geolevels from nested numbers; `order` sorts the rows by the number of the last one."""
-    geolevels: list[Geolevel] = []
-    above = np.zeros(len(order), dtype=np.int64)
-    for depth, name in enumerate(shares):
-        number = numbers[name][order]
-        first = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
-        parent, row = above[first], order[first]
-        geocode = np.array([ROOT], dtype=object)
-        if depth:
+def _geocodes(
+    names: Sequence[str], pieces: Mapping[str, np.ndarray], branch: np.ndarray | None
+) -> Callable[[str, np.ndarray, np.ndarray], np.ndarray]:
+    """What gives paths to the geounits of one geolevel after the other, root first."""
+    above = np.array([ROOT], dtype=object)
+
+    def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:
+        nonlocal above
+        if name != names[0]:
             piece = pieces[name][row] if name in pieces else _running(parent)
-            if depth == 1 and with_branch:
+            if name != names[1]:
+                piece = above[parent] + "." + piece
+            elif branch is not None:
                 piece = np.where(branch[row], "1.", "0.").astype(object) + piece
-            geocode = piece if depth == 1 else geolevels[-1].geocode[parent] + "." + piece
-        geolevels.append(
-            Geolevel(
-                name=name,
-                geocode=geocode,
-                parent=parent if depth else np.array([-1], dtype=np.int64),
-                plb_shares=(shares[name],),
-                plb_share_code=np.zeros(len(first), dtype=np.int32),
-                is_aian=branch[row] if depth else np.zeros(1, dtype=bool),
-                bypassed=np.zeros(len(first), dtype=bool),
-                n_blocks=np.diff(np.r_[first, len(order)]),
-            )
-        )
-        above = number
-    return tuple(geolevels)
+            above = piece
+        return above
+
+    return of_level
 
 
 def _running(parent: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -98,6 +99,44 @@ class Spine:
         if name not in self.names:
             raise KeyError(f"the spine has no geolevel '{name}'; it has {', '.join(self.names)}")
         return self.names.index(name)
+
+
+def nested_geolevels(
+    numbers: Mapping[str, np.ndarray],
+    shares: Mapping[str, Fraction],
+    is_branch: np.ndarray,
+    geocodes: Callable[[str, np.ndarray, np.ndarray], np.ndarray],
+) -> tuple[tuple[Geolevel, ...], np.ndarray]:
+    """Geolevels of geounits that are numbered, and the rows in the order of the last one.
+
+    Args:
+        numbers: by geolevel, (n_rows,) the geounit of each row, numbered through the parents.
+        shares: by geolevel, root first.
+        is_branch: (n_rows,) bool: the row lies in the AIAN branch.
+        geocodes: called for one geolevel after the other, root first, with its name, and a row and
+            the parent of each geounit; gives the geocodes.
+    """
+    order = np.argsort(numbers[list(shares)[-1]])
+    geolevels: list[Geolevel] = []
+    above = np.zeros(len(order), dtype=np.int64)
+    for name, share in shares.items():
+        number = numbers[name][order]
+        first = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
+        parent, row = above[first], order[first]
+        geolevels.append(
+            Geolevel(
+                name=name,
+                geocode=geocodes(name, row, parent),
+                parent=parent if geolevels else np.array([-1], dtype=np.int64),
+                plb_shares=(share,),
+                plb_share_code=np.zeros(len(first), dtype=np.int32),
+                is_aian=is_branch[row] if geolevels else np.zeros(1, dtype=bool),
+                bypassed=np.zeros(len(first), dtype=bool),
+                n_blocks=np.diff(np.r_[first, len(order)]),
+            )
+        )
+        above = number
+    return tuple(geolevels), order
 
 
 def child_offsets(parent: np.ndarray, n_parents: int) -> np.ndarray:

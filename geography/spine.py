@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ from .hierarchy import (
     ranks_within,
     text_column,
 )
-from .levels import Geolevel, Spine, child_offsets, shares_add_to_one
+from .levels import Geolevel, Spine, child_offsets, nested_geolevels, shares_add_to_one
 from .off_spine import blocks_in_several_entities, fold
 from .optimize import cut_groups, greedy_groups
 from .rules import AianRange, SpineRules, validated_shares
@@ -89,8 +90,8 @@ def build_spine(
     else:
         is_aian = is_aian_block(geography, rules)
     numbers = _nested_numbers(geography, codes, is_aian, tuple(shares), kind, rules, group_quarters)
-    order = np.argsort(numbers["Block"])
-    geolevels = _geolevels(codes, is_aian, numbers, order, shares, kind)
+    geocodes = _geocodes(codes, is_aian, kind, tuple(shares))
+    geolevels, order = nested_geolevels(numbers, shares, is_aian, geocodes)
     if rules.bypass:
         geolevels = bypass(geolevels, is_pure=is_pure, bypass_cutoff=rules.bypass_cutoff)
     if not shares_add_to_one(geolevels):
@@ -214,55 +215,27 @@ def _greedy_groups(
     return greedy_groups(entries, ancestors, n_entities, rules.fanout_cutoff, is_area)[item]
 
 
-def _geolevels(
-    codes: BlockCodes,
-    is_aian: np.ndarray,
-    numbers: dict[str, np.ndarray],
-    order: np.ndarray,
-    shares: Mapping[str, Fraction],
-    kind: str,
-) -> tuple[Geolevel, ...]:
-    """Geolevels from nested numbers; `order` sorts the rows by the number of the last one."""
-    geolevels: list[Geolevel] = []
-    above_number = np.zeros(len(order), dtype=np.int64)
+def _geocodes(
+    codes: BlockCodes, is_aian: np.ndarray, kind: str, names: tuple[str, ...]
+) -> Callable[[str, np.ndarray, np.ndarray], np.ndarray]:
+    """What gives geocodes to the geounits of one geolevel after the other, root first."""
     prefix = np.array([b""])
-    for name, share in shares.items():
-        number = numbers[name][order]
-        first = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
-        parent = above_number[first]
-        row = order[first]
-        n = len(first)
-        is_branch = is_aian[row] if geolevels else np.zeros(1, dtype=bool)
+
+    def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:
+        nonlocal prefix
+        if name == "US":
+            return np.array(["0"], dtype=object)
         if kind == "conventional":
-            parts = _conventional_parts(name, codes, row)
+            width = CONVENTIONAL_DIGITS[name]
+            parts = [digits(codes.geocode[row] // 10 ** (16 - width), width)]
         else:
-            parts = _spine_parts(name, codes, row, prefix, parent, is_branch, tuple(shares))
-        geolevels.append(
-            Geolevel(
-                name=name,
-                geocode=as_text(parts) if name != "US" else np.array(["0"], dtype=object),
-                parent=parent if geolevels else np.array([-1], dtype=np.int64),
-                plb_shares=(share,),
-                plb_share_code=np.zeros(n, dtype=np.int32),
-                is_aian=is_branch,
-                bypassed=np.zeros(n, dtype=bool),
-                n_blocks=np.diff(np.r_[first, len(order)]),
-            )
-        )
+            is_branch = is_aian[row] & (name != names[0])
+            parts = _spine_parts(name, codes, row, prefix, parent, is_branch, names)
         if name != "Block":
-            prefix = parts[0]
-            for part in parts[1:]:
-                prefix = np.strings.add(prefix, part)
-        above_number = number
-    return tuple(geolevels)
+            prefix = reduce(np.strings.add, parts)
+        return as_text(parts)
 
-
-def _conventional_parts(name: str, codes: BlockCodes, row: np.ndarray) -> list[np.ndarray]:
-    """Bytes whose concatenation is the geocode: the leading digits of the block geocode."""
-    if name == "US":
-        return [np.array([b""])]
-    width = CONVENTIONAL_DIGITS[name]
-    return [digits(codes.geocode[row] // 10 ** (16 - width), width)]
+    return of_level
 
 
 def _spine_parts(
@@ -275,8 +248,6 @@ def _spine_parts(
     names: tuple[str, ...],
 ) -> list[np.ndarray]:
     """Bytes whose concatenation is the geocode of a spine that has an AIAN branch."""
-    if name == "US":
-        return [np.array([b""])]
     above = prefix[parent]
     state = [digits(is_branch.astype(np.int64), 1), digits(codes.state[row], 2)]
     if name == "State":

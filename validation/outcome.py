@@ -47,12 +47,12 @@ class UnusableRunFile(Exception):
     """A file of the run that is missing or does not have the form of its layout."""
 
 
+@dataclass
 class Failures:
     """What one check found wrong: how often, and the first few in words."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.texts: list[str] = []
+    count: int = 0
+    texts: list[str] = field(default_factory=list)
 
     def add(self, text: str, count: int = 1) -> None:
         """Record `count` failures, of which `text` describes the first."""

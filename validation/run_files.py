@@ -59,6 +59,8 @@ def unusable_files_fail(*checks: Failures) -> Iterator[None]:
 
 def positions(values: pa.Array | pa.ChunkedArray, known: pa.StringArray) -> np.ndarray:
     """Position of each text in `known`, -1 where it is not there, as int64."""
+    if isinstance(values, pa.DictionaryArray):
+        return positions(values.dictionary, known)[values.indices.to_numpy()]
     found = pc.index_in(as_text(values), value_set=known)
     return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
@@ -117,24 +119,47 @@ def opened(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()
     return file
 
 
+def check_answers(
+    path: Path,
+    regions: Sequence[str],
+    queries: Mapping[str, tuple[int, str, float]],
+    failures: Failures,
+) -> None:
+    """The measurements of a level: those of the queries in each of its regions once, in their
+    order. Of each query are told how many values an answer has, its loss and its variance.
+    """
+    columns = ["geocode", "query_name", "value", "variance", "plb"]
+    table, level = pq.read_table(path, columns=columns), path.parent.parent.name
+    if set(table["query_name"].unique().to_pylist()) != set(queries):
+        failures.add(f"level {level} was measured by other queries than those of the plan")
+    for name, (n_values, loss, variance) in queries.items():
+        rows = table.filter(pc.equal(table["query_name"], name))
+        if rows["geocode"].to_pylist() != list(regions):
+            failures.add(f"{name} of {level} is not measured once in each region")
+        if not pc.all(pc.equal(pc.list_value_length(rows["value"]), n_values)).as_py():
+            failures.add(f"{name} of {level} does not have {n_values} values")
+        if rows["plb"].unique().to_pylist() != [loss]:
+            failures.add(f"{name} of {level} does not cost {loss}")
+        if not np.allclose(rows["variance"].to_numpy(), variance, rtol=1e-9, atol=0):
+            failures.add(f"{name} of {level} does not have the variance of its noise")
+
+
 def check_text(release: Path, name: str, *, is_private: bool, failures: Failures) -> pa.Table:
     """A released table, after it was checked that its text holds the rows of its Parquet file, and
-    that both have the stamp that they must have.
+    that both have the stamp that they must have. An empty field is null, an empty text is quoted.
     """
-    path = release / f"{name}.csv"
-    with path.open("rb") as file:
-        is_stamped = file.read(len(STAMP_LINE)) == STAMP_LINE
-    table = pq.read_table(path.with_suffix(".parquet"))
-    stamp = (table.schema.metadata or {}).get(b"spineflow")
-    if is_stamped == is_private or stamp != (None if is_private else STAMP):
-        failures.add(f"{name} has the stamp of a run that is not private, or lacks it")
-    table = table.replace_schema_metadata(None)
+    parquet, path = release / f"{name}.parquet", release / f"{name}.csv"
+    check_stamp(parquet, is_private=is_private, failures=failures)
+    has_stamp = check_stamp(path, is_private=is_private, failures=failures)
+    table = pq.read_table(parquet).replace_schema_metadata(None)
     text = pacsv.read_csv(
         path,
-        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped)),
+        read_options=pacsv.ReadOptions(skip_rows=int(has_stamp)),
         convert_options=pacsv.ConvertOptions(
             column_types={field.name: field.type for field in table.schema},
-            strings_can_be_null=False,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
         ),
     )
     if not text.equals(table):
@@ -142,28 +167,44 @@ def check_text(release: Path, name: str, *, is_private: bool, failures: Failures
     return table
 
 
-def head_of_text(path: Path, columns: Sequence[str]) -> tuple[bool, bool]:
-    """Whether a text with pipes between its fields begins with the stamp, and whether it has rows.
+def is_stamped(path: Path) -> bool:
+    """Whether a Parquet file or a text has the stamp of a run that is not private."""
+    if path.suffix == ".parquet":
+        return (pq.read_metadata(path).metadata or {}).get(b"spineflow") == STAMP
+    with path.open("rb") as text:
+        return text.readline().rstrip(b"\r\n") == STAMP_LINE.rstrip()
+
+
+def check_stamp(path: Path, *, is_private: bool, failures: Failures) -> bool:
+    """A file of a run that is not private has the stamp, and no other; whether this one has it."""
+    has_stamp = is_stamped(path)
+    if has_stamp == is_private:
+        due = "without" if is_private else "with"
+        failures.add(f"{path.name} should be {due} the stamp {STAMP.decode()}")
+    return has_stamp
+
+
+def head_of_text(path: Path, columns: Sequence[str]) -> bool:
+    """Whether a text with pipes between its fields has rows below its header.
 
     Raises UnusableRunFile for a header that does not name the columns.
     """
     with path.open("rb") as text:
-        header = text.readline().rstrip(b"\r\n")
-        is_stamped = header == STAMP_LINE.rstrip()
-        if is_stamped:
-            header = text.readline().rstrip(b"\r\n")
-        if header != "|".join(columns).encode():
+        header = text.readline()
+        if header.rstrip(b"\r\n") == STAMP_LINE.rstrip():
+            header = text.readline()
+        if header.rstrip(b"\r\n") != "|".join(columns).encode():
             raise UnusableRunFile(f"{path.name} does not have its layout's columns")
-        return is_stamped, bool(text.read(1))
+        return bool(text.read(1))
 
 
 def opened_text(
-    path: Path, types: pa.Schema | Mapping[str, pa.DataType], is_stamped: bool
+    path: Path, types: pa.Schema | Mapping[str, pa.DataType]
 ) -> pacsv.CSVStreamingReader:
     """The rows of a text with pipes between its fields and no quotes, in batches."""
     return pacsv.open_csv(
         path,
-        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped), block_size=1 << 24),
+        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=1 << 24),
         parse_options=pacsv.ParseOptions(delimiter="|", quote_char=False),
         convert_options=pacsv.ConvertOptions(
             column_types=types, null_values=[], strings_can_be_null=False

@@ -62,6 +62,23 @@ class References:
 
 
 @dataclass(frozen=True, eq=False)
+class PlacedBatch:
+    """A batch of the table's file at a position: its columns, those that are coded, where its rows
+    are, and what holds them to rules.
+    """
+
+    batch: Batch
+    columns: dict[str, CodedColumn]
+    placed: Placed
+    file: int
+    evidence: EvidenceTally
+
+    def add_mask(self, suite: str, name: str, mask: np.ndarray) -> None:
+        """Add to the evidence which rows break a rule."""
+        self.evidence.add_mask(suite, name, mask, file=self.file)
+
+
+@dataclass(frozen=True, eq=False)
 class Weights:
     """Of a batch's rows: how many records each stands for `(n_rows,)`, -1 where it cannot be told,
     and whether they are of the universe `(n_rows,)`; None for one each, and for all.
@@ -133,7 +150,8 @@ class RecordCounter:
         placed = self.place.of(batch, columns)
         n_rows = len(placed.area)
         self.n_rows += n_rows
-        told = self.tally(batch, columns, placed, file, evidence)
+        read = PlacedBatch(batch, columns, placed, file, evidence)
+        told = self.tally(read)
         weight = None if told.count is None else np.maximum(told.count, 1)
         self.references.add(placed.row, weight)
         is_known = placed.area >= 0
@@ -144,7 +162,7 @@ class RecordCounter:
         levels = {}
         for recode in self.recodes:
             level = levels[recode.attribute] = recode.evaluate(columns, n_rows)
-            self.tally_levels(recode, level, placed, told, file, evidence)
+            self.tally_levels(recode, level, told, read)
             is_known &= level >= 0
         area, count = placed.area[is_known], np.ones(int(is_known.sum()), dtype=np.int8)
         if told.count is not None:
@@ -152,34 +170,21 @@ class RecordCounter:
         known = {name: level[is_known] for name, level in levels.items()}
         for name, schema in self._schemas.items():
             cell = schema.cells(known)
-            self.tally_cells(cell, file, evidence)
+            self.tally_cells(cell, read)
             self._sums[name].add(area, cell, count)
             if self.listed is not None:
                 self.listed(name, area, cell, placed.row[is_known], count)
 
-    def tally(
-        self,
-        batch: Batch,
-        columns: dict[str, CodedColumn],
-        placed: Placed,
-        file: int,
-        evidence: EvidenceTally,
-    ) -> Weights:
+    def tally(self, read: PlacedBatch) -> Weights:
         """Hold a batch to rules; how many records of the universe each of its rows stands for."""
         return Weights()
 
     def tally_levels(
-        self,
-        recode: Recode,
-        level: np.ndarray,
-        placed: Placed,
-        told: Weights,
-        file: int,
-        evidence: EvidenceTally,
+        self, recode: Recode, level: np.ndarray, told: Weights, read: PlacedBatch
     ) -> None:
         """Hold the levels of an attribute `(n_rows,)` to rules."""
 
-    def tally_cells(self, cell: np.ndarray, file: int, evidence: EvidenceTally) -> None:
+    def tally_cells(self, cell: np.ndarray, read: PlacedBatch) -> None:
         """Hold the cells of the records that are counted to rules."""
 
     def histogram_of(self, universe: str) -> str:

@@ -78,10 +78,9 @@ def read_inhabitable(geography: Path, invariants: Path) -> tuple[pd.DataFrame, p
     return pq.read_table(geography).filter(rows).to_pandas(), counts
 
 
-def read_invariants(path: Path, *, with_geocodes: bool = True) -> pd.DataFrame:
-    """Read what `write_invariants` wrote, with the counts alone if no geocodes are needed."""
-    columns = None if with_geocodes else ["housing_units", *FACILITY_COLUMNS]
-    return pq.read_table(path, columns=columns).to_pandas()
+def read_invariants(path: Path) -> pd.DataFrame:
+    """Read what `write_invariants` wrote."""
+    return pq.read_table(path).to_pandas()
 
 
 def write_state_totals(path: Path, totals: Mapping[str, Any]) -> None:

@@ -130,15 +130,11 @@ def read_joined(
 
 
 def read_coded(
-    files: Sequence[InputFile],
-    texts: Sequence[str],
-    keys: Sequence[str],
-    *,
-    may_be_empty: bool = False,
+    files: Sequence[InputFile], texts: Sequence[str], keys: Sequence[str]
 ) -> Iterator[tuple[int, Batch, dict[str, CodedColumn]]]:
     """Batches of some columns of a table, each with the position of its file, and `texts` coded."""
     wanted = Selection(tuple(dict.fromkeys((*texts, *keys))))
-    for file, batch in read_partitions(files, wanted, may_be_empty=may_be_empty):
+    for file, batch in read_partitions(files, wanted):
         yield file, batch, coded(batch, texts, files[file].columns)
 
 

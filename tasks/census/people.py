@@ -6,27 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ..tables.findings import Finding
-from ..tables.sources import InputFile
-from .counting import RecordCounter, count_files
+from .counting import count_files
 from .evidence import EvidenceTally
-
-
-class Reading(Protocol):
-    """The tables of a census, which can be read in parts."""
-
-    def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
-        """Read and keep what records refer to; what cannot be read, if anything."""
-
-    def counter(
-        self, folder: Path, universe: str, scratch: Path | None, evidence: EvidenceTally
-    ) -> tuple[RecordCounter, tuple[InputFile, ...]]:
-        """What counts the records of a universe, and their files, from what was kept."""
+from .partitions import CensusReading
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +55,7 @@ class People:
         return replace(self, household=household)
 
 
-def read_people(reading: Reading, universe: str, folder: Path) -> People:
+def read_people(reading: CensusReading[Any], universe: str, folder: Path) -> People:
     """The people of a universe from tables that have passed their checks.
 
     Those who refer to the same row of the table on the way to their area, such as a housing unit,

@@ -18,7 +18,7 @@ from ..tables.readers import Batch
 from ..tables.sources import InputFile
 from .areas import AreaIndex, Areas, shaped
 from .census import Universe
-from .counting import Counted, RecordCounter, Weights, count_files
+from .counting import Counted, PlacedBatch, RecordCounter, Weights, count_files
 from .declarations import Step
 from .evidence import EvidenceTally
 from .joins import (
@@ -108,21 +108,15 @@ class UniverseCounter(RecordCounter):
         )
         self.told_by = {one.key: KeyColumn(scratch) for one in self._occupants}
 
-    def tally(
-        self,
-        batch: Batch,
-        columns: dict[str, CodedColumn],
-        placed: Placed,
-        file: int,
-        evidence: EvidenceTally,
-    ) -> Weights:
+    def tally(self, read: PlacedBatch) -> Weights:
         """Hold the references, areas and numbers of a batch to rules."""
+        batch, columns, placed = read.batch, read.columns, read.placed
         universe, name = self._universe, self._universe.name
         if isinstance(self.place, ByTable):
             column, is_blank = self.place.column, is_blank_key(batch[self.place.column])
-            evidence.add_mask(name, f"blank_{column}", is_blank, file=file)
+            read.add_mask(name, f"blank_{column}", is_blank)
             is_unknown = (placed.row < 0) & ~is_blank
-            evidence.add_mask(name, f"unknown_{column}", is_unknown, file=file)
+            read.add_mask(name, f"unknown_{column}", is_unknown)
         for key, keys in self.told_by.items():
             keys.add(canonical_keys(batch[key]))
         for one in self._occupants:
@@ -131,43 +125,37 @@ class UniverseCounter(RecordCounter):
         for column, codes in universe.rows.items():
             is_member &= columns[column].lookup(codes.holds, bool)
         if isinstance(self.place, OwnAreas):
-            evidence.add_mask(name, "unknown_area", (placed.area < 0)[is_member], file=file)
+            read.add_mask(name, "unknown_area", (placed.area < 0)[is_member])
         count = np.ones(len(placed.area), dtype=np.int64)
         declared = universe.declared
         if declared.count:
             count = columns[declared.count].lookup(_count, np.int64)
-            evidence.add_mask(name, "unknown_count", (count < 0)[is_member], file=file)
+            read.add_mask(name, "unknown_count", (count < 0)[is_member])
             if declared.largest_count is not None:
                 is_large = count > declared.largest_count
-                evidence.add_mask(name, "large_count", is_large, file=file)
+                read.add_mask(name, "large_count", is_large)
         self.raw.add(columns, placed.area, np.where(is_member, count, 0))
         return Weights(count, is_member)
 
     def tally_levels(
-        self,
-        recode: Recode,
-        level: np.ndarray,
-        placed: Placed,
-        told: Weights,
-        file: int,
-        evidence: EvidenceTally,
+        self, recode: Recode, level: np.ndarray, told: Weights, read: PlacedBatch
     ) -> None:
         """Every record must have a level, and none of the codes that are refused, if its row on the
         way to the area is known.
         """
         is_told = np.ones(len(level), dtype=bool) if told.is_member is None else told.is_member
         if any(_is_joined(column, self._universe.steps) for column in recode.columns):
-            is_told = is_told & (placed.row >= 0)
+            is_told = is_told & (read.placed.row >= 0)
         found, name = level[is_told], self._universe.name
         for number in range(len(recode.refused)):
             rule = f"refused_{recode.attribute}_{number}"
-            evidence.add_mask(name, rule, found == FIRST_REFUSED - number, file=file)
-        evidence.add_mask(name, f"unknown_{recode.attribute}", found == UNKNOWN, file=file)
+            read.add_mask(name, rule, found == FIRST_REFUSED - number)
+        read.add_mask(name, f"unknown_{recode.attribute}", found == UNKNOWN)
 
-    def tally_cells(self, cell: np.ndarray, file: int, evidence: EvidenceTally) -> None:
+    def tally_cells(self, cell: np.ndarray, read: PlacedBatch) -> None:
         """Structural zeros must be empty."""
         for zero, mask in self._zeros:
-            evidence.add_mask(self._universe.name, f"record_in_{zero}", mask[cell], file=file)
+            read.add_mask(self._universe.name, f"record_in_{zero}", mask[cell])
 
 
 def count_universe(

@@ -32,7 +32,7 @@ from .cef_2020 import (
     person_columns,
     recode_of,
 )
-from .counting import RecordCounter, Weights
+from .counting import PlacedBatch, RecordCounter, Weights
 from .evidence import EvidenceTally
 from .joins import ByTable, JoinedTable, Placed, read_joined
 from .recodes import UNKNOWN, whole_number
@@ -241,21 +241,15 @@ class PersonCounter(RecordCounter):
         attributes = tuple(recode.attribute for recode in self.recodes)
         self.keys, self.texts = (UNIT_KEY,), person_columns(attributes)
 
-    def tally(
-        self,
-        batch: Batch,
-        columns: dict[str, CodedColumn],
-        placed: Placed,
-        file: int,
-        evidence: EvidenceTally,
-    ) -> Weights:
+    def tally(self, read: PlacedBatch) -> Weights:
         """Add what the rules on persons ask for."""
+        columns = read.columns
         for name in self.texts:
-            evidence.add("persons", name, columns[name].counts(), file=file)
-        units, has_unit = UnitCodes.of(columns, _PREFIX), placed.row >= 0
-        is_blank = is_blank_key(batch[UNIT_KEY])
+            read.evidence.add("persons", name, columns[name].counts(), file=read.file)
+        units, has_unit = UnitCodes.of(columns, _PREFIX), read.placed.row >= 0
+        is_blank = is_blank_key(read.batch[UNIT_KEY])
         code, code_of_unit = columns[TYPE_COLUMN].lookup(_code_position, np.int8), units.code
-        evidence.add_mask("persons", "blank_mafid", is_blank, file=file)
+        read.add_mask("persons", "blank_mafid", is_blank)
         masks = {
             "person_in_unknown_unit": ~has_unit & ~is_blank,
             "person_in_vacant_unit": has_unit & (units.occupancy == 0),
@@ -268,7 +262,7 @@ class PersonCounter(RecordCounter):
             minor = columns[AGE_COLUMN].lookup(is_minor, bool)
             masks["minor_in_nursing_facility"] = minor & in_nursing
         for name, mask in masks.items():
-            evidence.add_mask("cross_table", name, mask, file=file)
+            read.add_mask("cross_table", name, mask)
         return Weights()
 
 

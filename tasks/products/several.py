@@ -23,6 +23,7 @@ from .reports import (
     stages_section,
     time_panel,
 )
+from .spent import composed_sentence, draws_table
 
 INDEX = "products.json"
 
@@ -151,28 +152,12 @@ def _cost(settings: ProductSettings) -> Section:
     if not settings.is_private:
         return Section("Cost", ("Runs that are not private are not charged.",))
     dataset = _dataset(settings)
-    rows = tuple(
-        (
-            product,
-            draw["name"],
-            f"{'epsilon' if draw['definition'] == 'pure_dp' else 'rho'} {draw['parameter']}",
-            draw["neighbors"],
-            float(Fraction(draw["bounded_rho"])),
-        )
-        for product, drawn in dataset["products"].items()
-        for draw in drawn["draws"]
-    )
-    epsilon = dataset["epsilon"]
-    headers = ("product", "draw", "guarantee", "neighbours", "bounded rho")
     return Section(
         "Cost",
         (
             "All that was ever drawn from this dataset, in its native guarantee and composed as "
             "bounded zCDP per person.",
-            Table(headers, rows, "bounded rho"),
-            f"Together rho {float(Fraction(dataset['rho'])):.4f}, which is epsilon "
-            f"{shown_epsilon(epsilon['tight'])} at delta {shown_delta(epsilon['delta'])}, the "
-            f"mechanisms' own delta of {shown_delta(dataset['delta'])} included; "
-            f"{'no cap is set' if dataset['cap'] is None else 'the cap is ' + dataset['cap']}.",
+            draws_table(dataset),
+            composed_sentence(dataset),
         ),
     )

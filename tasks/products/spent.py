@@ -38,6 +38,21 @@ def spent_section(settings: ProductSettings, own: Mapping[str, Statement]) -> Se
     for run_id, statement in own.items():
         if not _holds(spent, run_id, statement):
             raise BudgetRefused(uncharged(ledger, run_id))
+    return Section(
+        TITLE,
+        (
+            f"Everything that was drawn under the name {name} in this ledger "
+            "when the certificate was written, this release included. Later releases of the same "
+            "people add to it.",
+            composed_sentence(spent),
+            draws_table(spent),
+        ),
+    )
+
+
+def draws_table(spent: Mapping) -> Table:
+    """All draws from a dataset of `summary`, in their native guarantee and as bounded zCDP."""
+    headers = ("product", "run", "draw", "guarantee", "neighbours", "own delta", "bounded rho")
     rows = tuple(
         (
             product,
@@ -51,17 +66,7 @@ def spent_section(settings: ProductSettings, own: Mapping[str, Statement]) -> Se
         for product, drawn in spent["products"].items()
         for draw in drawn["draws"]
     )
-    headers = ("product", "run", "draw", "guarantee", "neighbours", "own delta", "bounded rho")
-    return Section(
-        TITLE,
-        (
-            f"Everything that was drawn under the name {name} in this ledger "
-            "when the certificate was written, this release included. Later releases of the same "
-            "people add to it.",
-            composed_sentence(spent),
-            Table(headers, rows, "bounded rho"),
-        ),
-    )
+    return Table(headers, rows, "bounded rho")
 
 
 def _holds(spent: Mapping, run_id: str, statement: Statement) -> bool:

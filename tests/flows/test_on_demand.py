@@ -17,9 +17,9 @@ from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.checks.expectations import expected_universe
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.validation.topdown.run_checks import run_checks
 
 from tests.flows.conformance.cases import ON_DEMAND
+from tests.whole_checks import run_checks
 
 pytestmark = pytest.mark.slow
 

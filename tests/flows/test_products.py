@@ -110,7 +110,7 @@ def test_the_page_links_the_reports_and_sums_the_cost(run: RunDirectory) -> None
     for name in PRODUCTS:
         assert f'href="../{name}/report/report.html"' in page
         assert (run.report.parent / f"../{name}/report/report.html").exists()
-    assert "Together rho" in page
+    assert "Together, as bounded zCDP per person: rho" in page
 
 
 @pytest.mark.slow

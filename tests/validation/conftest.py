@@ -32,13 +32,12 @@ from spineflow.validation.topdown.run_checks import (
     check_below,
     check_stretch,
     check_top,
-    facilities_of_run,
-    run_checks,
     universe_outcomes,
 )
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 
 from tests.block_estimates import read_block_estimates
+from tests.whole_checks import run_checks
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 SHARES = dict(
@@ -79,7 +78,6 @@ EXPECTED = {
         },
         structural_zeros=STRUCTURAL_ZEROS,
         layout=layout_facts(PERSONS),
-        bounded_attribute="hhgq",
     ),
     "units": ExpectedUniverse(
         cells=cells_of(UNITS),
@@ -245,7 +243,8 @@ class FinishedRun:
 
     def outcomes(self, **keywords) -> tuple[Outcome, ...]:
         """Outcomes of all checks."""
-        return run_checks(self.path, self.expected, is_private=self.is_private, **keywords)
+        keywords = {"facilities": self.facilities, "is_private": self.is_private} | keywords
+        return run_checks(self.path, self.expected, **keywords)
 
     def failing(self, **keywords) -> set[tuple[str, str]]:
         """Universe and name of the checks that failed, after seeing that all were made.
@@ -259,7 +258,6 @@ class FinishedRun:
         part = self
         if len(at_fault) == 1:
             part = replace(self, expected={name: self.expected[name] for name in at_fault})
-            keywords = {"facilities": self.facilities} | keywords
         in_parts = part.outcomes(**keywords, blocks_per_part=2)
         assert {(o.subject, o.name) for o in in_parts if not o.passed} == whole
         in_pieces = part.outcomes_of_pieces(3, **keywords)
@@ -270,8 +268,7 @@ class FinishedRun:
         """Outcomes of all checks, made in so many pieces of each kind, the last ones first."""
         outcomes: list[Outcome] = []
         release = keywords.get("release_directory", self.path / "release")
-        given = keywords.get("facilities")
-        facilities = facilities_of_run(self.path, self.expected) if given is None else given
+        facilities = keywords.get("facilities", self.facilities)
         run = CheckedRun(self.path, self.expected, release, facilities, self.is_private, 2)
         for universe in self.expected:
             found = [check_top(run, universe)]

@@ -14,13 +14,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, unusable_files_fail
+from ..run_files import encoded, read_table, unusable_files_fail
 from .margins import check_margins
-from .measured import COMPLETE, GroupCounts, read_counts, refuse_missing_columns
-from .release import GroupNumbers, encoded, looked_up, text_batches, tidy_batches
+from .measured import COMPLETE, GroupCounts, read_counts
+from .release import looked_up, text_batches, tidy_batches
 from .universe import ExpectedRun
 
 UNIVERSE = "households"
@@ -98,7 +97,8 @@ def run_household_checks(
     """
     failures = {name: Failures() for name in CHECKS}
     with unusable_files_fail(*failures.values()):
-        totals = _read_totals(run_directory / TOTALS)
+        columns = ["region_type", "region_id", "iteration_code", "count"]
+        totals = read_table(run_directory / TOTALS, columns)
         counts = {}
         for name, run in expected.items():
             due = _due_tables(totals, run)
@@ -110,27 +110,14 @@ def run_household_checks(
     return tuple(failures[name].outcome(name, UNIVERSE, CHECKS[name]) for name in CHECKS)
 
 
-def _read_totals(path: Path) -> pa.Table:
-    if not path.is_file():
-        raise UnusableRunFile(f"the file {path.name} is missing")
-    columns = ["region_type", "region_id", "iteration_code", "count"]
-    refuse_missing_columns(path, columns)
-    return pq.read_table(path, columns=columns)
-
-
 def _due_tables(totals: pa.Table, run: ExpectedRun) -> np.ndarray:
     """The table of every group by its total: how many thresholds this reaches."""
     due = np.full(run.n_groups, NO_TABLE, dtype=np.int64)
     for level in run.levels:
         own = totals.filter(pc.equal(totals["region_type"], level.region_type))
-        region = {name: i for i, name in enumerate(level.regions)}
-        iteration = {name: i for i, name in enumerate(level.iterations)}
-        at = looked_up(encoded(own["region_id"].combine_chunks()), region)
-        of = looked_up(encoded(own["iteration_code"].combine_chunks()), iteration)
-        known = (at >= 0) & (of >= 0)
-        group = level.first + at[known] * len(level.iterations) + of[known]
-        value = own["count"].to_numpy()[known]
-        due[group] = sum((value >= bound).astype(int) for bound in level.thresholds)
+        group = level.numbers(own["region_id"], own["iteration_code"])
+        value = own["count"].to_numpy()[group >= 0]
+        due[group[group >= 0]] = sum((value >= bound).astype(int) for bound in level.thresholds)
     return due
 
 
@@ -165,13 +152,13 @@ def _check_text(
 ) -> None:
     file, code = f"{name}.csv", f"{name.upper()}_DATA_CELL"
     columns = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", code, "COUNT")
-    numbers, codes = GroupNumbers(run), {str(n): n for n in CATEGORIES[name].within}
+    codes = {str(n): n for n in CATEGORIES[name].within}
     found = [(np.zeros(0, np.int64),) * 3]
     for batch in text_batches(folder / file, columns, run, failures["files_agree"]):
         found.append(
             (
-                numbers.of_rows(*batch.columns[:3]),
-                looked_up(encoded(batch.column(code)), codes),
+                run.numbers(*batch.columns[:3]),
+                looked_up(batch.column(code), codes),
                 batch.column("COUNT").to_numpy(),
             )
         )
@@ -265,14 +252,14 @@ def _check_tidy(
         region_id, region_type, iteration = (
             own[key].cast(pa.string()).combine_chunks() for key in _KEYS
         )
-        group = GroupNumbers(run).of_rows(region_id, region_type, iteration)
+        group = run.numbers(region_id, region_type, iteration)
         code, count, variance, margin, if_cut = (own[key].to_numpy() for key in _FIGURES)
         code = np.where((code >= 0) & (code <= max(CATEGORIES[name].within)), code, -1)
         n_cells = _check_rows(
             TIDY, name, run, counts[name], (group, code.astype(np.int64), count), failures
         )
         number = looked_up(
-            encoded(own["table"].cast(pa.string()).combine_chunks()),
+            own["table"].cast(pa.string()).combine_chunks(),
             {name: i for i, name in enumerate(tables)},
         )
         right = n_cells > 0
@@ -280,14 +267,14 @@ def _check_tidy(
             right & (number != counts[name].table[np.maximum(group, 0)]),
             lambda _: f"{TIDY}: a row is in a table not its group's",
         )
-        places, names = encoded(region_type)
+        place = encoded(region_type)
         check_margins(
             group[right],
             n_cells[right],
             margin[right],
             if_cut[right],
             variance[right],
-            (places[right], names),
+            (place.indices.to_numpy()[right], place.dictionary.to_pylist()),
             counts[name],
             run,
             failures["margins_are_those_of_the_noise"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, positions
+from ..run_files import UnusableRunFile, opened, positions
 from .privacy_loss import check_noise
 from .tables import N_CELLS
 from .universe import ExpectedLevel, ExpectedRun
@@ -136,44 +135,26 @@ def read_level(
     """
     folder = run_directory / "measurements" / kind / expected.passes[level.region_type]
     for path in sorted((folder / level.region_type / str(level.level)).rglob("*.parquet")):
-        refuse_missing_columns(path, columns)
-        coded = [name for name in CODED if name in columns]
-        with pq.ParquetFile(path, read_dictionary=coded) as file:
+        with opened(path, columns, [name for name in CODED if name in columns]) as file:
             for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
                 if any(column.null_count for column in batch.columns):
                     raise UnusableRunFile(f"a value in {path.name} is missing")
                 yield batch
 
 
-def refuse_missing_columns(path: Path, columns: Sequence[str]) -> None:
-    """Raise UnusableRunFile for a Parquet file that lacks one of the columns."""
-    missing = set(columns) - set(pq.read_schema(path).names)
-    if missing:
-        raise UnusableRunFile(f"{path.name} has no column {min(missing)}")
-
-
 def group_numbers(
     batch: pa.RecordBatch, level: ExpectedLevel, completeness: Failures
 ) -> np.ndarray:
     """Number of each row's group, -1 where it is not one of the level's."""
-    region = _position_of_text(batch.column("region_id"), level.regions)
-    iteration = _position_of_text(batch.column("iteration_code"), level.iterations)
-    known = (region >= 0) & (iteration >= 0)
+    group = level.numbers(batch.column("region_id"), batch.column("iteration_code"))
     if "region_type" in batch.schema.names:
-        known &= _position_of_text(batch.column("region_type"), (level.region_type,)) == 0
+        own = positions(batch.column("region_type"), pa.array([level.region_type]))
+        group = np.where(own == 0, group, -1)
     completeness.add_each(
-        ~known,
-        lambda _: f"a group outside the universe of {level.region_type} was measured",
+        group < 0,
+        f"a group outside the universe of {level.region_type} was measured",
     )
-    group = level.first + region * len(level.iterations) + iteration
-    return np.where(known, group, -1)
-
-
-def _position_of_text(column: pa.Array, known: tuple[str, ...]) -> np.ndarray:
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    found = positions(column.dictionary, pa.array(known, pa.string()))
-    return found[column.indices.to_numpy()]
+    return group
 
 
 def _counts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:

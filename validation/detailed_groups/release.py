@@ -14,19 +14,21 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, head_of_text, opened_text
-from .margins import cells_in_rows, check_margins
-from .measured import (
-    GroupCounts,
-    refuse_missing_columns,
+from ..run_files import (
+    UnusableRunFile,
+    check_stamp,
+    encoded,
+    head_of_text,
+    opened,
+    opened_text,
 )
+from .margins import cells_in_rows, check_margins
+from .measured import GroupCounts
 from .tables import AGE_BINS, N_CELLS, OLDEST_AGE
 from .universe import ExpectedRun
 
-NOT_PRIVATE = "NOT PRIVATE"
 T1, T2, TIDY = "t1.csv", "t2.csv", "population_groups.parquet"
 
 _KEY = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")
@@ -89,67 +91,29 @@ def check_release(
         _check_cells(name, cells, expected, counts, failures)
 
 
-class GroupNumbers:
-    """Numbers of groups from the codes of rows."""
-
-    def __init__(self, expected: ExpectedRun) -> None:
-        self._levels: dict[str, list] = {}
-        for level in expected.levels:
-            self._levels.setdefault(level.region_type, []).append(
-                (
-                    level,
-                    {name: i for i, name in enumerate(level.regions)},
-                    {name: i for i, name in enumerate(level.iterations)},
-                )
-            )
-
-    def of_rows(
-        self, region_id: pa.Array, region_type: pa.Array, iteration: pa.Array
-    ) -> np.ndarray:
-        """Number of each row's group, -1 if it is none of the run."""
-        region, kind, code = (encoded(column) for column in (region_id, region_type, iteration))
-        found = np.full(len(kind[0]), -1, dtype=np.int64)
-        for kind_code, name in enumerate(kind[1]):
-            rows = np.flatnonzero(kind[0] == kind_code)
-            for level, regions, iterations in self._levels.get(name, ()):
-                at_region = looked_up(region, regions)[rows]
-                at_iteration = looked_up(code, iterations)[rows]
-                known = (at_region >= 0) & (at_iteration >= 0)
-                number = level.first + at_region * len(level.iterations) + at_iteration
-                found[rows[known]] = number[known]
-        return found
-
-
-def encoded(column: pa.Array) -> tuple[np.ndarray, list]:
-    """A column as positions in a list of its distinct values."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    return column.indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
-
-
-def looked_up(column: tuple[np.ndarray, list], known: Mapping[str, int]) -> np.ndarray:
-    """What is known of each value of an `encoded` column, -1 for nothing."""
-    codes, texts = column
-    return np.array([known.get(text, -1) for text in texts], dtype=np.int64)[codes]
+def looked_up(column: pa.Array, known: Mapping[str, int]) -> np.ndarray:
+    """What is known of each text of a column, -1 for nothing."""
+    coded = encoded(column)
+    of_text = [known.get(text, -1) for text in coded.dictionary.to_pylist()]
+    return np.array(of_text, dtype=np.int64)[coded.indices.to_numpy()]
 
 
 def _read(
     folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: Mapping[str, Failures]
 ) -> Iterator[tuple[str, _Totals, _Cells]]:
     """The two forms in which totals and cells are released, each with all its rows."""
-    numbers = GroupNumbers(expected)
     totals, cells = [], []
     for batch in text_batches(folder / T1, _T1_COLUMNS, expected, failures["files_agree"]):
         totals.append(
-            _Totals(numbers.of_rows(*batch.columns[:3]), batch.column("COUNT").to_numpy())
+            _Totals(expected.numbers(*batch.columns[:3]), batch.column("COUNT").to_numpy())
         )
     for batch in text_batches(folder / T2, _T2_COLUMNS, expected, failures["files_agree"]):
         cells.append(
             _Cells(
-                group=numbers.of_rows(*batch.columns[:3]),
-                sex=looked_up(encoded(batch.column("SEX")), _SEXES),
-                age_start=looked_up(encoded(batch.column("AGESTART")), _AGES),
-                age_end=looked_up(encoded(batch.column("AGEEND")), _AGES),
+                group=expected.numbers(*batch.columns[:3]),
+                sex=looked_up(batch.column("SEX"), _SEXES),
+                age_start=looked_up(batch.column("AGESTART"), _AGES),
+                age_end=looked_up(batch.column("AGEEND"), _AGES),
                 count=batch.column("COUNT").to_numpy(),
             )
         )
@@ -159,9 +123,9 @@ def _read(
     for batch in tidy_batches(
         folder / TIDY, _TIDY_COLUMNS, _TIDY_CODED, expected, files, optional=_MARGINS
     ):
-        group = numbers.of_rows(*(batch.column(name) for name in _TIDY_COLUMNS[:3]))
-        table = looked_up(encoded(batch.column("table")), {t: i for i, t in enumerate(_TABLES)})
-        sex = looked_up(encoded(batch.column("sex")), {"total": 2, **_SEXES})
+        group = expected.numbers(*(batch.column(name) for name in _TIDY_COLUMNS[:3]))
+        table = looked_up(batch.column("table"), {t: i for i, t in enumerate(_TABLES)})
+        sex = looked_up(batch.column("sex"), {"total": 2, **_SEXES})
         is_total = (table == 0) & (sex == 2)
         count = batch.column("count").to_numpy()
         _check_tables(group, table, is_total, counts, failures)
@@ -299,7 +263,7 @@ def _check_noise(
 ) -> None:
     """Rows of known groups have the margin and variance of the counts that they are sums of."""
     rows = np.flatnonzero(group >= 0)
-    places, names = encoded(batch.column("measured_at"))
+    place = encoded(batch.column("measured_at"))
     margin, margin_if_cut = (batch.column(name).to_numpy()[rows] for name in _MARGINS)
     check_margins(
         group[rows],
@@ -307,7 +271,7 @@ def _check_noise(
         margin,
         margin_if_cut,
         batch.column("variance").to_numpy()[rows],
-        (places[rows], names),
+        (place.indices.to_numpy()[rows], place.dictionary.to_pylist()),
         counts,
         expected,
         failures["margins_are_those_of_the_noise"],
@@ -349,13 +313,12 @@ def text_batches(
     """
     if not path.is_file():
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    is_stamped, has_rows = head_of_text(path, columns)
-    check_stamp(path, is_stamped, expected, failures)
-    if not has_rows:
+    check_stamp(path, is_private=expected.is_private, failures=failures)
+    if not head_of_text(path, columns):
         return
     coded = pa.dictionary(pa.int32(), pa.string())
     types = dict.fromkeys(columns[:-1], coded) | {columns[-1]: pa.int64()}
-    with opened_text(path, types, is_stamped) as reader:
+    with opened_text(path, types) as reader:
         yield from reader
 
 
@@ -371,18 +334,7 @@ def tidy_batches(
     """The rows of a tidy file of the release, of which `coded` columns are dictionaries; failures
     are those of files. Raises UnusableRunFile for a file without its columns, but `optional` ones.
     """
-    if not path.is_file():
-        raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    refuse_missing_columns(path, [name for name in columns if name not in optional])
-    with pq.ParquetFile(path, read_dictionary=list(coded)) as file:
-        stamp = (file.metadata.metadata or {}).get(b"spineflow", b"").decode()
-        check_stamp(path, stamp == NOT_PRIVATE, expected, failures)
+    with opened(path, [name for name in columns if name not in optional], coded) as file:
+        check_stamp(path, is_private=expected.is_private, failures=failures)
         present = [name for name in columns if name in file.schema_arrow.names]
         yield from file.iter_batches(batch_size=1 << 18, columns=present)
-
-
-def check_stamp(path: Path, is_stamped: bool, expected: ExpectedRun, failures: Failures) -> None:
-    """A file of a run that is not private is stamped, and no other."""
-    if is_stamped == expected.is_private:
-        due = "without" if expected.is_private else "with"
-        failures.add(f"{path.name} should be {due} the stamp {NOT_PRIVATE}")

@@ -12,9 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+
+from ..run_files import encoded, positions
 
 STATE_TYPES = ("USA", "STATE", "PR-STATE")
 """Region types with detailed iterations, whose groups are never suppressed."""
@@ -95,6 +99,18 @@ class ExpectedLevel:
         """Whether the region type is the nation or a state, where nothing is suppressed."""
         return self.region_type in STATE_TYPES
 
+    @cached_property
+    def _names(self) -> tuple[pa.StringArray, pa.StringArray]:
+        """The regions and the iterations."""
+        return pa.array(self.regions, pa.string()), pa.array(self.iterations, pa.string())
+
+    def numbers(self, region_id: pa.Array, iteration: pa.Array) -> np.ndarray:
+        """The number of each row's group, -1 where it is none of the level's."""
+        regions, iterations = self._names
+        region, code = positions(region_id, regions), positions(iteration, iterations)
+        known = (region >= 0) & (code >= 0)
+        return np.where(known, self.first + region * len(iterations) + code, -1)
+
     def describe(self, group: int) -> str:
         """A group in words, by its number in the run."""
         region, iteration = divmod(int(group) - self.first, len(self.iterations))
@@ -130,6 +146,21 @@ class ExpectedRun:
     def n_groups(self) -> int:
         """Number of groups of all levels."""
         return sum(level.n for level in self.levels)
+
+    def numbers(
+        self, region_id: pa.Array, region_type: pa.Array, iteration: pa.Array
+    ) -> np.ndarray:
+        """The number of each row's group, -1 where it is none of the run's."""
+        found = np.full(len(region_id), -1, dtype=np.int64)
+        kind = encoded(region_type)
+        names, kind_code = kind.dictionary.to_pylist(), kind.indices.to_numpy()
+        for level in self.levels:
+            if level.region_type in names:
+                rows = np.flatnonzero(kind_code == names.index(level.region_type))
+                at = pa.array(rows)
+                number = level.numbers(region_id.take(at), iteration.take(at))
+                found[rows[number >= 0]] = number[number >= 0]
+        return found
 
     def describe(self, group: int) -> str:
         """A group in words, by its number."""

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, read_json
+from ..run_files import UnusableRunFile, check_answers, read_json
 
 HIERARCHY = Path("hierarchy")
 MEASUREMENTS = Path("measurements") / "groups"
@@ -79,10 +79,10 @@ def check_plan(root: Path, promise: Promise, failures: Failures) -> None:
     To be called before noise is drawn too. Raises UnusableRunFile for a plan of another form.
     """
     plan = read_plan(root)
-    regions = regions_by_level(root)
+    names, regions, _ = hierarchy(root)
     try:
         _check_against(promise, plan, failures)
-        _check_levels(promise, plan, {name: len(own) for name, own in regions.items()}, failures)
+        _check_levels(promise, plan, dict(zip(names, map(len, regions), strict=True)), failures)
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         raise UnusableRunFile("hierarchy/plan.json is not a plan") from None
 
@@ -92,44 +92,40 @@ def check_measurements(root: Path, failures: Failures) -> None:
     plan = read_plan(root)
     name = _VECTORS[plan["mechanism"]] + "_dpq"
     n_sizes = plan["largest_size"] - plan["smallest_size"] + 1
-    regions = regions_by_level(root)
+    names, regions, _ = hierarchy(root)
     for level in plan["levels"]:
-        where = level["level"]
         if not Fraction(level["share"]):
             continue
-        table = pq.read_table(
-            root / MEASUREMENTS / where / "dpqueries" / "00000.parquet",
-            columns=["geocode", "query_name", "value", "variance", "plb"],
-        )
-        if table["geocode"].to_pylist() != regions[where].to_pylist():
-            failures.add(f"the measurements of {where} are not one of each region")
-        if table["query_name"].unique().to_pylist() != [name]:
-            failures.add(f"level {where} was measured by other queries than {name}")
-        if not pc.all(pc.equal(pc.list_value_length(table["value"]), n_sizes)).as_py():
-            failures.add(f"a measurement of {where} does not have {n_sizes} values")
-        spent, variance = "inf", 0.0
+        loss, variance = "inf", 0.0
         if level["scale"] is not None:
-            spent = str(Fraction(plan["epsilon"]) * Fraction(level["share"]))
+            loss = str(Fraction(plan["epsilon"]) * Fraction(level["share"]))
             variance = laplace_variance(Fraction(level["scale"]))
         elif level.get("sigma_squared") is not None:
-            spent = str(Fraction(plan["rho"]) * Fraction(level["share"]))
+            loss = str(Fraction(plan["rho"]) * Fraction(level["share"]))
             variance = gaussian_variance(Fraction(level["sigma_squared"]))
-        if table["plb"].unique().to_pylist() != [spent]:
-            failures.add(f"the measurements of {where} do not cost {spent}")
-        if not np.allclose(table["variance"].to_numpy(), variance, rtol=1e-9, atol=0):
-            failures.add(f"the measurements of {where} do not have the variance of their scale")
+        file = root / MEASUREMENTS / level["level"] / "dpqueries" / "00000.parquet"
+        own = regions[names.index(level["level"])].to_pylist()
+        check_answers(file, own, {name: (n_sizes, loss, variance)}, failures)
 
 
-def regions_by_level(root: Path) -> dict[str, pa.ChunkedArray]:
-    """The regions of every level, root first; raises UnusableRunFile."""
+def hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]:
+    """Names of the levels, their regions, and the position of each region's parent above."""
     try:
-        table = pq.read_table(root / HIERARCHY / "regions.parquet", columns=["level", "region"])
+        table = pq.read_table(root / HIERARCHY / "regions.parquet")
     except (OSError, pa.ArrowException):
         raise UnusableRunFile("hierarchy/regions.parquet cannot be read") from None
-    return {
-        name: table.filter(pc.equal(table["level"], name))["region"]
-        for name in table["level"].unique().to_pylist()
-    }
+    names = table["level"].unique().to_pylist()
+    regions: list[pa.Array] = []
+    parents = []
+    for name in names:
+        own = table.filter(pc.equal(table["level"], name))
+        above = regions[-1] if regions else pa.array([""])
+        parent = pc.fill_null(pc.index_in(own["parent"], value_set=above), -1).to_numpy()
+        if (parent < 0).any() or len(own["region"].unique()) != len(own):
+            raise UnusableRunFile(f"the regions of level {name} are not a level of a tree")
+        regions.append(own["region"].combine_chunks())
+        parents.append(parent)
+    return names, regions, parents
 
 
 def _check_against(promise: Promise, plan: dict[str, Any], failures: Failures) -> None:

@@ -23,6 +23,7 @@ from .privacy_loss import (
     Promise,
     check_measurements,
     check_plan,
+    hierarchy,
     read_plan,
 )
 
@@ -103,7 +104,7 @@ def released_counts(root: Path, release: Path) -> list[np.ndarray]:
 
     Raises UnusableRunFile unless every size of every region stands exactly once.
     """
-    plan, (names, regions, _) = read_plan(root), _hierarchy(root)
+    plan, (names, regions, _) = read_plan(root), hierarchy(root)
     smallest, largest = plan["smallest_size"], plan["largest_size"]
     n_sizes = largest - smallest + 1
     table = pq.read_table(release / "group_sizes.parquet", read_dictionary=["level", "region"])
@@ -131,7 +132,7 @@ def released_counts(root: Path, release: Path) -> list[np.ndarray]:
 def count_violations(root: Path, levels: list[np.ndarray]) -> Violations:
     """How often counts (n, n_sizes) of every level break the sums."""
     groups = read_plan(root)["groups"]
-    *_, parents = _hierarchy(root)
+    *_, parents = hierarchy(root)
     wrong = n_parents = 0
     for above, below, parent in zip(levels, levels[1:], parents[1:], strict=False):
         sums = np.zeros_like(above)
@@ -143,7 +144,7 @@ def count_violations(root: Path, levels: list[np.ndarray]) -> Violations:
 
 def check_totals(root: Path, release: Path, levels: list[np.ndarray], failures: Failures) -> None:
     """The group totals are the sums of the counts over sizes."""
-    names, regions, _ = _hierarchy(root)
+    names, regions, _ = hierarchy(root)
     totals = pq.read_table(release / "group_totals.parquet")
     if totals.schema.names != ["level", "region", "groups"]:
         raise UnusableRunFile("group_totals.parquet does not have the columns of its layout")
@@ -161,7 +162,7 @@ def check_totals(root: Path, release: Path, levels: list[np.ndarray], failures: 
 
 def check_exact_groups(root: Path, levels: list[np.ndarray], failures: Failures) -> None:
     """The regions of the plan's exact level have the numbers of groups that were made public."""
-    plan, (names, regions, _) = read_plan(root), _hierarchy(root)
+    plan, (names, regions, _) = read_plan(root), hierarchy(root)
     if plan.get("exact_level") is None:
         return
     if plan["exact_level"] not in names:
@@ -178,23 +179,3 @@ def check_exact_groups(root: Path, levels: list[np.ndarray], failures: Failures)
         failures.add(f"regions of {names[depth]} do not have their public numbers", sum(wrong))
     if sum(public.values()) != plan["groups"]:
         failures.add("the public numbers of groups do not add to the number of groups")
-
-
-def _hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]:
-    """Names of the levels, their regions, and the position of each region's parent above."""
-    try:
-        table = pq.read_table(root / HIERARCHY / "regions.parquet")
-    except (OSError, pa.ArrowException):
-        raise UnusableRunFile("hierarchy/regions.parquet cannot be read") from None
-    names = table["level"].unique().to_pylist()
-    regions: list[pa.Array] = []
-    parents = []
-    for name in names:
-        own = table.filter(pc.equal(table["level"], name))
-        above = regions[-1] if regions else pa.array([""])
-        parent = pc.fill_null(pc.index_in(own["parent"], value_set=above), -1).to_numpy()
-        if (parent < 0).any() or len(own["region"].unique()) != len(own):
-            raise UnusableRunFile(f"the regions of level {name} are not a level of a tree")
-        regions.append(own["region"].combine_chunks())
-        parents.append(parent)
-    return names, regions, parents

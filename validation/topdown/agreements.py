@@ -15,8 +15,6 @@ from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
 from .descriptions import SEPARATOR
 
-NAME = "released_universes_agree"
-
 
 @dataclass(frozen=True)
 class AgreeingRows:
@@ -36,21 +34,9 @@ class AgreeingRows:
 
 
 @dataclass(frozen=True)
-class ExpectedAgreement:
-    """In every area, at most one of `rows` for each of `others`, at most `at_most` of which are
-    for each of `rows`.
-    """
-
-    universe: str
-    rows: AgreeingRows
-    others: AgreeingRows
-    at_most: int
-
-
-@dataclass(frozen=True)
 class ExpectedNumbers:
-    """In every area, and of every kind there, from as many of `rows` as `least` to as many as
-    `most`, both of another file.
+    """In every area, and of every kind there, at most as many of `rows` as `most`, and so many that
+    `least` are no more than `at_most` for each of them; both are of another file.
     """
 
     check: str
@@ -58,32 +44,16 @@ class ExpectedNumbers:
     rows: AgreeingRows
     least: AgreeingRows
     most: AgreeingRows
+    at_most: int = 1
 
 
-def check_agreement(expected: ExpectedAgreement | ExpectedNumbers) -> Outcome:
+def check_agreement(expected: ExpectedNumbers) -> Outcome:
     """Count the rows of both files by area, and compare them area by area."""
-    if isinstance(expected, ExpectedNumbers):
-        return _check_numbers(expected)
     failures, n_areas = Failures(), 0
     with unusable_files_fail(failures):
-        areas, rows, others = agreeing_counts(expected.rows, expected.others)
+        areas, (rows, least, most) = agreeing_counts(expected.rows, expected.least, expected.most)
         n_areas = len(areas)
-        failures.add_each(
-            (rows > others) | (others > expected.at_most * rows),
-            lambda i: (
-                f"area {areas[i].replace(SEPARATOR, ' ')} has {rows[i]:,} records of "
-                f"{expected.rows.file.name} for {others[i]:,} of {expected.others.file.name}"
-            ),
-        )
-    detail = f"records of both are possible together in each of {n_areas:,} areas with any"
-    return failures.outcome(NAME, expected.universe, detail)
-
-
-def _check_numbers(expected: ExpectedNumbers) -> Outcome:
-    failures, n_areas = Failures(), 0
-    with unusable_files_fail(failures):
-        areas, (rows, least, most) = _counts_of(expected.rows, expected.least, expected.most)
-        n_areas = len(areas)
+        least = -(-least // expected.at_most)
         failures.add_each(
             (rows < least) | (rows > most),
             lambda i: (
@@ -92,19 +62,12 @@ def _check_numbers(expected: ExpectedNumbers) -> Outcome:
                 f"{least[i]:,} to {most[i]:,}"
             ),
         )
-    detail = f"as many records as those of the other universe are for, {n_areas:,} times"
+    parts = "areas by kind" if expected.rows.kinds else "areas"
+    detail = f"records of both are possible together in each of {n_areas:,} {parts} with any"
     return failures.outcome(expected.check, expected.universe, detail)
 
 
-def agreeing_counts(
-    rows: AgreeingRows, others: AgreeingRows
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Codes of the areas with rows of either, and the numbers of both there, `(n,)` each."""
-    areas, (counts, other_counts) = _counts_of(rows, others)
-    return areas, counts, other_counts
-
-
-def _counts_of(*files: AgreeingRows) -> tuple[np.ndarray, list[np.ndarray]]:
+def agreeing_counts(*files: AgreeingRows) -> tuple[np.ndarray, list[np.ndarray]]:
     """Codes of the areas with rows of any, and the numbers of each there, `(n,)`."""
     counted = [_counted(rows) for rows in files]
     areas = np.unique(np.concatenate([codes for codes, _ in counted]))

@@ -19,18 +19,19 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, unusable_files_fail
+from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
 from .cells import Cells, Margin
 from .conservation import read_estimates
-from .declared_constraints import ExpectedConstraint, check_constraint_files
+from .constraints import COMPLETE, ExpectedConstraint, check_constraint_files
 from .descriptions import SEPARATOR, ReleasedRows, check_description
 from .layout import Layout
 from .run_checks import CHECKS, CheckedRun, Findings, check_spine_files, settled_failures
 from .run_files import ExpectedUniverse
+from .stretches import Rows
 
-NOT_PRIVATE = "NOT PRIVATE"
 GEOCODE = "block_geocode"
 MICRODATA = "microdata_tabulate_to_estimates"
+CELL = "cell that codes stand for"
 _ROWS = "rows of the file"
 DESCRIBED = "codes of the columns that describe a row"
 
@@ -156,11 +157,12 @@ def check_declared(
             )
     counted = {name: of_universe.counts for name, of_universe in rows.items()}
     for name, universe in universes.items():
-        complete = failures[name]["constraints_are_complete"]
-        with unusable_files_fail(complete):
+        with unusable_files_fail(failures[name][COMPLETE]):
             spine = run.spine(name)
             area = pd.Index(areas[GEOCODE]).get_indexer(spine.block_geocode.to_pylist())
-            check_constraint_files(run_directory, name, spine, area, universe.constraints, complete)
+            check_constraint_files(
+                run_directory, name, spine, area, universe.constraints, failures[name]
+            )
         with unusable_files_fail(*failures[name].values()):
             if name not in counted:
                 raise UnusableRunFile(f"the microdata of {name} could not be counted")
@@ -190,33 +192,27 @@ def released_rows(
     stamp stand exactly where it is due.
     """
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
-    names = [*universe.columns, *universe.labels, *_described_names(universe)]
+    layout = universe.layout
+    names = [*universe.columns, *(universe.labels if layout is None else [CELL])]
+    names += [DESCRIBED] if layout is not None and layout.described is not None else []
     first = _counted(_parquet_batches(parquet, universe, failures), names)
-    with text.open("rb") as file:
-        has_stamp = file.readline() == f"# {NOT_PRIVATE}\n".encode()
-    metadata = pq.read_metadata(parquet).metadata or {}
-    for stamped in (has_stamp, metadata.get(b"spineflow") == NOT_PRIVATE.encode()):
-        if stamped == is_private:
-            failures.add("the stamp of a run that is not private is missing, or is there undue")
-    second = _counted(_text_batches(text, universe, has_stamp, failures), names)
+    for path in (text, parquet):
+        check_stamp(path, is_private=is_private, failures=failures)
+    second = _counted(_text_batches(text, universe, failures), names)
     if not first.equals(second):
         failures.add("the rows of the Parquet and of the text file differ")
     area = _position(areas, universe.columns, first, failures)
     cell = np.zeros(len(first), dtype=np.int64)
-    for attribute, labels in universe.labels.items():
+    for attribute, labels in universe.labels.items() if layout is None else ():
         level = pd.Index(labels).get_indexer(first[attribute])
         failures.add_each(level < 0, f"a label of {attribute} is none of its levels")
         cell = cell * len(labels) + np.maximum(level, 0)
+    if layout is not None:
+        cell = np.maximum(first[CELL].to_numpy().astype(np.int64), 0)
     rows = first[_ROWS].to_numpy(dtype=np.int64)
     shape = (len(areas), universe.cells.n)
     described = first.get(DESCRIBED)
     return ReleasedRows(np.maximum(area, 0), cell, rows, described, shape)
-
-
-def _described_names(universe: DeclaredUniverse) -> list[str]:
-    """What rows have beside codes of areas and labels."""
-    told = None if universe.layout is None else universe.layout.described
-    return [] if told is None else [DESCRIBED]
 
 
 def _differs(first: sparse.csr_array, second: sparse.csr_array) -> np.ndarray:
@@ -241,15 +237,13 @@ def _parquet_batches(
         yield from _read(file.iter_batches(batch_size=1 << 20), universe, failures)
 
 
-def _text_batches(
-    path: Path, universe: DeclaredUniverse, has_stamp: bool, failures: Failures
-) -> Iterator[pa.Table]:
+def _text_batches(path: Path, universe: DeclaredUniverse, failures: Failures) -> Iterator[pa.Table]:
     wanted = _columns(universe)
     numbers = [universe.count, *(_numbering(universe.layout) if universe.layout else ())]
     kinds = {name: pa.int64() if name in numbers else pa.string() for name in wanted}
     reader = pyarrow.csv.open_csv(
         path,
-        read_options=pyarrow.csv.ReadOptions(skip_rows=int(has_stamp), block_size=1 << 24),
+        read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=1 << 24),
         parse_options=pyarrow.csv.ParseOptions(delimiter="|", newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
     )
@@ -261,46 +255,27 @@ def _text_batches(
 def _read(
     batches: Iterable[pa.RecordBatch], universe: DeclaredUniverse, failures: Failures
 ) -> Iterator[pa.Table]:
-    """Batches of rows by codes of areas and labels, and the number of records of each row."""
-    n_rows = 0
+    """Batches of rows by codes of areas and labels, or the cell that they stand for, and the number
+    of records of each row.
+    """
+    n_rows, layout = 0, universe.layout
     for batch in batches:
-        if universe.layout is None:
+        if layout is None:
             yield _with_rows(pa.table(batch), universe.count)
             continue
-        table = _labelled(batch, universe, universe.layout, failures)
-        for name in _numbering(universe.layout):
-            number = batch.column(name).to_numpy(zero_copy_only=False)
-            due = np.arange(n_rows, n_rows + len(number))
+        rows = Rows.decoded(batch, layout)
+        for number in rows.numbers.values():
+            due = np.arange(n_rows, n_rows + batch.num_rows)
             failures.add_each(number != due, "the rows are not numbered from 0 on")
         n_rows += batch.num_rows
-        yield _with_rows(table, None)
-
-
-def _labelled(
-    batch: pa.RecordBatch, universe: DeclaredUniverse, layout: Layout, failures: Failures
-) -> pa.Table:
-    """Rows with the codes of areas, and labels told by their codes, as texts."""
-    places = [column.name for column in layout.columns if column.digits is not None]
-    columns = {
-        name: batch.column(place) for name, place in zip(universe.columns, places, strict=True)
-    }
-    for attribute in universe.labels:
-        own = [column for column in layout.columns if column.attribute == attribute]
-        names = [column.name for column in own]
-        codes = zip(*(column.codes for column in own), strict=True)
-        known = pd.Index([SEPARATOR.join(code) for code in codes])
-        frame = batch.select(list(names)).to_pandas().astype(str)
-        level = known.get_indexer(_joined(frame, names))
-        failures.add_each(level < 0, f"a row has codes of no level of {attribute}")
-        columns[attribute] = pa.array(np.asarray(universe.labels[attribute])[np.maximum(level, 0)])
-    for column in layout.columns:
-        if column.constant is not None:
-            other = batch.column(column.name).to_pandas().astype(str).to_numpy() != column.constant
-            failures.add_each(other, f"{column.name} is not {column.constant} in a row")
-    if layout.described is not None:
-        frame = batch.select(list(layout.described.columns)).to_pandas().astype(str)
-        columns[DESCRIBED] = pa.array(_joined(frame, list(layout.described.columns)))
-    return pa.table(columns)
+        places = [column.name for column in layout.columns if column.digits is not None]
+        columns = dict(zip(universe.columns, batch.select(places).columns, strict=True))
+        columns[CELL] = pa.array(rows.cells(layout, universe.cells, failures)[0])
+        if layout.described is not None:
+            names = list(layout.described.columns)
+            frame = batch.select(names).to_pandas().astype(str)
+            columns[DESCRIBED] = pa.array(_joined(frame, names))
+        yield _with_rows(pa.table(columns), None)
 
 
 def _numbering(layout: Layout) -> list[str]:

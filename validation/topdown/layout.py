@@ -14,7 +14,7 @@ class LayoutColumn:
 
     constant : the same text in every row. digits : characters of the block's geocode, end
     exclusive. is_number : the number of the row, from 0. attribute : the code of its level, of
-    which `codes` has one for each; where two levels share a code, it follows from other columns.
+    which `codes` has one for each; where two levels share a code, further columns tell them apart.
     """
 
     name: str
@@ -23,11 +23,6 @@ class LayoutColumn:
     is_number: bool = False
     attribute: str | None = None
     codes: tuple[str, ...] = ()
-
-    @property
-    def tells(self) -> bool:
-        """Whether the levels of its attribute can be told from it."""
-        return self.attribute is not None and len(set(self.codes)) == len(self.codes)
 
 
 @dataclass(frozen=True)

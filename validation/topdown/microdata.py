@@ -15,13 +15,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..outcome import Failures
-from ..run_files import ROWS_PER_BATCH, UnusableRunFile, head_of_text, opened_text, positions
-from .cells import Cells
+from ..run_files import (
+    ROWS_PER_BATCH,
+    UnusableRunFile,
+    check_stamp,
+    head_of_text,
+    opened_text,
+    positions,
+)
 from .conservation import LevelEstimates
-from .layout import Layout, LayoutColumn
+from .layout import LayoutColumn
 from .run_files import RunSpine, SpineLevel
 from .spine_parts import BLOCKS_PER_PART
-from .stretches import NOT_PRIVATE, Microdata
+from .stretches import Microdata, Rows
 from .table_rows import pairs_of_rows
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
@@ -53,13 +59,13 @@ def check_microdata(
         if facilities is None:
             raise UnusableRunFile("the number of facilities of each block is not known")
         n_facilities = _facilities_of_blocks(spine, facilities, failures)
-    untold = set(cells.sizes) - {c.attribute for c in layout.columns if c.tells}
-    if untold:
-        raise UnusableRunFile(f"no column of {cells.universe} tells {min(untold)} of its schema")
     expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
     n_rows = 0
     for batch in _agreeing_batches(files, failures):
-        cell, is_own = _cells_of_rows(batch, layout, cells, n_rows, failures)
+        read = Rows.decoded(batch, layout)
+        for name, numbers in read.numbers.items():
+            _check_row_numbers(name, numbers, n_rows, failures)
+        cell, is_own = read.cells(layout, cells, failures)
         n_rows += batch.num_rows
         for rows, block in expected.placed(_geocodes(batch, files.place)):
             failures.add_each(block < 0, lambda _: f"a row of {cells.universe} is {_MISPLACED}")
@@ -68,72 +74,6 @@ def check_microdata(
             if layout.further:
                 expected.subtract_facilities(block[~is_own[rows] & (block >= 0)])
     expected.finish()
-
-
-def _cells_of_rows(
-    batch: pa.RecordBatch, layout: Layout, cells: Cells, first: int, failures: Failures
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cell of each row, and which rows are of the universe itself and right.
-
-    Rows that are neither of the universe nor further records are failures, and count as further.
-    """
-    n = batch.num_rows
-    is_further = np.full(n, bool(layout.further))
-    for name, value in layout.further.items():
-        is_further &= _equal(batch, name, value)
-    is_right = np.ones(n, dtype=bool)
-    levels: dict[str, np.ndarray] = {}
-    derived = []
-    for column in layout.columns:
-        attribute = column.attribute
-        if column.is_number:
-            numbers = pc.cast(batch.column(column.name), pa.int64()).to_numpy()
-            _check_row_numbers(column.name, numbers, first, failures)
-        elif column.constant is not None:
-            is_same = _equal(batch, column.name, column.constant)
-            if column.name in layout.further:
-                is_right &= is_same
-            else:
-                _refuse_all(~is_same, f"a {column.name} is not {column.constant}", failures)
-        elif attribute is not None and column.tells:
-            levels[attribute] = _levels(batch, column)
-        elif attribute is not None:
-            derived.append((column, attribute))
-    cell = np.zeros(n, dtype=np.int64)
-    for attribute, size in cells.sizes.items():
-        is_right &= (levels[attribute] >= 0) & (levels[attribute] < size)
-        cell = cell * size + levels[attribute]
-    failures.add_each(
-        ~is_right & ~is_further,
-        lambda _: f"the codes of a row of {cells.universe} are none that its columns have together",
-    )
-    for column, attribute in derived:
-        due = np.array(column.codes, dtype=object)[np.where(is_right, levels[attribute], 0)]
-        agrees = np.asarray(batch.column(column.name).to_numpy(zero_copy_only=False) == due)
-        what = f"a {column.name} does not agree with the {attribute} of its row"
-        _refuse_all(is_right & ~agrees, what, failures)
-    return cell, is_right & ~is_further
-
-
-def _refuse_all(wrong: np.ndarray, what: str, failures: Failures) -> None:
-    failures.add_each(wrong, lambda _: what)
-
-
-def _equal(batch: pa.RecordBatch, name: str, value: str) -> np.ndarray:
-    equal = pc.fill_null(pc.equal(batch.column(name), value), False)
-    return equal.to_numpy(zero_copy_only=False)
-
-
-def _levels(batch: pa.RecordBatch, column: LayoutColumn) -> np.ndarray:
-    """Level that each row's code stands for, -1 for a code that none has."""
-    known = {code: level for level, code in enumerate(column.codes)}
-    values = batch.column(column.name)
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
-    if values.null_count:
-        raise UnusableRunFile(f"a {column.name} is missing")
-    distinct = [known.get(value, -1) for value in values.dictionary.to_pylist()]
-    return np.array(distinct, dtype=np.int64)[values.indices.to_numpy()]
 
 
 _MISPLACED = "in a block outside the spine, or stands after rows of blocks that come later"
@@ -256,16 +196,13 @@ def _agreeing_batches(files: Microdata, failures: Failures) -> Iterator[pa.Recor
             raise UnusableRunFile(f"the file {path.name} of the release is missing")
     with pq.ParquetFile(files.parquet) as parquet:
         types = parquet.schema_arrow.remove_metadata()
-        stamp = (parquet.metadata.metadata or {}).get(b"spineflow", b"").decode()
         if types.names != files.layout.names:
             raise UnusableRunFile(f"{files.parquet.name} does not have its layout's columns")
-        is_stamped, _ = head_of_text(files.text, types.names)
-        for path, stamped in ((files.parquet, stamp == NOT_PRIVATE), (files.text, is_stamped)):
-            if stamped == files.is_private:
-                due = "without" if stamped else "with"
-                failures.add(f"{path.name} should be {due} the stamp {NOT_PRIVATE}")
+        head_of_text(files.text, types.names)
+        for path in (files.parquet, files.text):
+            check_stamp(path, is_private=files.is_private, failures=failures)
         batches = parquet.iter_batches(batch_size=ROWS_PER_BATCH)
-        with opened_text(files.text, types, is_stamped) as text:
+        with opened_text(files.text, types) as text:
             yield from _compared(batches, text, files, failures)
 
 

@@ -17,12 +17,8 @@ import numpy as np
 from ..outcome import Failures
 from ..run_files import encoded, parse_fraction
 from .cells import spelled
-from .run_files import (
-    ExpectedUniverse,
-    RunSpine,
-    SpineLevel,
-    read_batches,
-)
+from .run_files import ExpectedUniverse, RunSpine, SpineLevel, read_batches
+from .shares import path_shares
 
 DPQUERY_SUFFIX = "_dpq"
 INFINITE = "inf"
@@ -40,16 +36,6 @@ class CodedSums:
         """n zeros."""
         return cls(np.zeros(n, dtype=np.int64), (Fraction(0),))
 
-    @classmethod
-    def placed(cls, n: int, parts: Sequence[tuple[np.ndarray, CodedSums]]) -> CodedSums:
-        """n numbers: those of each part at its positions, zeros elsewhere."""
-        distinct = {Fraction(0): 0}
-        code = np.zeros(n, dtype=np.int64)
-        for where, part in parts:
-            new = [distinct.setdefault(number, len(distinct)) for number in part.sums]
-            code[where] = np.array(new, dtype=np.int64)[part.code]
-        return cls(code, tuple(distinct))
-
     def plus(self, code: np.ndarray, values: Sequence[Fraction]) -> CodedSums:
         """The entries plus `values[code]`, exactly.
 
@@ -66,21 +52,20 @@ class CodedSums:
         """The entries at these positions."""
         return CodedSums(self.code[positions], self.sums)
 
-    def differs_from(self, total: Fraction) -> np.ndarray:
-        """Mask of the entries that are not `total`."""
-        return np.array([number != total for number in self.sums], dtype=bool)[self.code]
-
 
 def check_shares(spine: RunSpine, failures: Failures) -> None:
     """Along every path from the root to a block, the geounits' shares add to exactly 1."""
-    path = CodedSums.zeros(len(spine.block_geocode))
-    for level, ancestor in zip(spine.levels, spine.ancestors, strict=True):
-        path = path.plus(level.share_code[ancestor], level.shares)
+    last = spine.levels[-1]
+    sums, denominator = path_shares(
+        [level.parent for level in spine.levels],
+        [level.shares for level in spine.levels],
+        [level.share_code for level in spine.levels],
+    )
     failures.add_each(
-        path.differs_from(Fraction(1)),
-        lambda b: (
-            f"the shares on the path to {spine.levels[-1].name} {spine.block_geocode[b]} add to "
-            f"{path.sums[path.code[b]]}"
+        sums != denominator,
+        lambda i: (
+            f"the shares on the path to {last.describe(i)} add to "
+            f"{Fraction(int(sums[i]), denominator)}"
         ),
     )
 

@@ -23,10 +23,7 @@ from .conservation import (
     no_estimates,
     read_estimates,
 )
-from .constraints import (
-    check_constraints,
-    facilities_by_block,
-)
+from .constraints import check_constraints
 from .demanded import check_demanded
 from .measured_noise import check_measured_noise
 from .microdata import check_microdata
@@ -113,40 +110,6 @@ class CheckedRun:
     def spine(self, universe: str) -> RunSpine:
         """The spine of a universe."""
         return read_spine(self.directory, universe, self.expected[universe].geolevels)
-
-
-def run_checks(
-    run_directory: Path,
-    expected: Mapping[str, ExpectedUniverse],
-    *,
-    release_directory: Path | None = None,
-    facilities: pa.Table | None = None,
-    is_private: bool = True,
-    blocks_per_part: int = BLOCKS_PER_PART,
-) -> tuple[Outcome, ...]:
-    """Check every universe of a run, and return the outcome of each of `CHECKS` for each.
-
-    See `CheckedRun`. Microdata is looked for in `release_directory`, by default `release/` of the
-    run; by default `facilities` is read from the constraints of a universe with a bounded
-    attribute.
-
-    A file that is missing, unreadable or of another layout fails the checks that need it, so that
-    a run passes only if everything was seen to be right.
-    """
-    run = CheckedRun(
-        run_directory,
-        expected,
-        release_directory or run_directory / "release",
-        facilities_of_run(run_directory, expected) if facilities is None else facilities,
-        is_private,
-        blocks_per_part,
-    )
-    outcomes: list[Outcome] = []
-    for universe in expected:
-        findings = check_spine_files(run, universe)
-        findings.add(check_stretch(run, universe, 0, 1))
-        outcomes += universe_outcomes(run, universe, findings)
-    return tuple(outcomes)
 
 
 def check_spine_files(run: CheckedRun, universe: str) -> Findings:
@@ -240,19 +203,6 @@ def settled_failures(run: CheckedRun, universe: str, findings: Findings) -> dict
         with unusable_files_fail(failures["measured_loss_is_the_budget"]):
             findings.losses.check(promise.total, failures["measured_loss_is_the_budget"])
     return failures
-
-
-def facilities_of_run(
-    run_directory: Path, expected: Mapping[str, ExpectedUniverse]
-) -> pa.Table | None:
-    """Facilities of each block by the constraints on a universe, None if none tell them."""
-    for universe, promise in expected.items():
-        if promise.bounded_attribute is not None:
-            with unusable_files_fail():
-                spine = read_spine(run_directory, universe, promise.geolevels)
-                attribute = promise.bounded_attribute
-                return facilities_by_block(run_directory, spine, promise.cells, attribute)
-    return None
 
 
 def _check_part(

@@ -60,8 +60,6 @@ class ExpectedUniverse:
     """Layout of the microdata; None where something else checks them."""
     has_digits: bool = True
     """Whether geocodes are those of the United States, digit by digit."""
-    bounded_attribute: str | None = None
-    """Attribute on each of whose levels there are bounds."""
     on_demand: bool = False
     """Whether only rows that can matter are measured; see `validation.topdown.demanded`."""
 

@@ -19,14 +19,14 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..run_files import ROWS_PER_BATCH, encoded, opened
+from ..outcome import Failures
+from ..run_files import ROWS_PER_BATCH, STAMP_LINE, UnusableRunFile, encoded, is_stamped, opened
 from .cells import Cells
 from .conservation import LevelEstimates
 from .layout import Layout, LayoutColumn
-
-NOT_PRIVATE = "NOT PRIVATE"
 
 
 class NotSeenRight(Exception):
@@ -62,8 +62,8 @@ class Microdata:
     @cached_property
     def header(self) -> bytes:
         """What the text must begin with."""
-        stamp = "" if self.is_private else f"# {NOT_PRIVATE}\n"
-        return f"{stamp}{'|'.join(self.layout.names)}\n".encode()
+        stamp = b"" if self.is_private else STAMP_LINE
+        return stamp + f"{'|'.join(self.layout.names)}\n".encode()
 
     @cached_property
     def widths(self) -> dict[str, int]:
@@ -113,9 +113,8 @@ def see_ends(files: Microdata) -> None:
     Where every row from the first to the last is seen to be right as well, so are the files.
     """
     with opened(files.parquet, files.layout.names) as file:
-        stamp = (file.metadata.metadata or {}).get(b"spineflow", b"").decode()
         is_right = file.schema_arrow.names == files.layout.names
-        is_right &= (stamp == NOT_PRIVATE) != files.is_private
+        is_right &= is_stamped(files.parquet) != files.is_private
         n_bytes = files.bytes_before(file.metadata.num_rows)
     with files.text.open("rb") as text:
         is_right &= text.read(len(files.header)) == files.header
@@ -139,19 +138,20 @@ def see_blocks(files: Microdata, blocks: ExpectedBlocks) -> tuple[int, int]:
     with opened(files.parquet, files.layout.names, texts) as file, files.text.open("rb") as text:
         ended = file.metadata.num_rows
         for first, batch in _batches_from(file, files, int(blocks.geocode[0])):
-            rows = _Rows.decoded(batch, files)
-            is_reached = rows.geocode >= blocks.geocode[0]
+            rows = Rows.decoded(batch, files.layout)
+            geocode = rows.geocodes(files.place, files.widths)
+            is_reached = geocode >= blocks.geocode[0]
             if begun is None and not is_reached.any():
                 continue
             start = 0 if begun is not None else int(np.argmax(is_reached))
-            is_later = rows.geocode[start:] > blocks.geocode[-1]
+            is_later = geocode[start:] > blocks.geocode[-1]
             stop = start + int(np.argmax(is_later)) if is_later.any() else batch.num_rows
             begun = first + start if begun is None else begun
-            rows = rows.between(start, stop)
-            block = np.searchsorted(blocks.geocode, rows.geocode)
+            rows, geocode = rows.between(start, stop), geocode[start:stop]
+            block = np.searchsorted(blocks.geocode, geocode)
             block[block == blocks.geocode.size] = 0
-            _require(blocks.geocode[block] == rows.geocode)
-            cell, is_own = rows.cells(files)
+            _require(blocks.geocode[block] == geocode)
+            cell, is_own = rows.cells(files.layout, files.cells, _NoFailure())
             keys = block[is_own] * files.cells.n + cell[is_own]
             _subtract(keys, blocks.estimates.key, count)
             np.subtract.at(facilities, block[~is_own], 1)
@@ -164,100 +164,114 @@ def see_blocks(files: Microdata, blocks: ExpectedBlocks) -> tuple[int, int]:
     return (ended if begun is None else begun), ended
 
 
+class _NoFailure(Failures):
+    """Raises NotSeenRight for the first failure."""
+
+    def add(self, text: str, count: int = 1) -> None:
+        raise NotSeenRight(text)
+
+
 def _require(is_right: np.ndarray) -> None:
     if not is_right.all():
         raise NotSeenRight("rows")
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """Rows of a batch: of each column of texts the distinct ones and the number of every row's.
 
-    geocode : (n_rows,) each row's block as a number. numbers : by column, numbers of rows.
+    numbers : by column, numbers of rows.
     """
 
+    n: int
     texts: Mapping[str, tuple[Sequence[str], np.ndarray]]
-    geocode: np.ndarray
     numbers: Mapping[str, np.ndarray]
 
     @classmethod
-    def decoded(cls, batch: pa.RecordBatch, files: Microdata) -> _Rows:
-        """The rows of a batch, in columns of texts and of numbers."""
+    def decoded(cls, batch: pa.RecordBatch, layout: Layout) -> Rows:
+        """The rows of a batch; raises UnusableRunFile for a missing code."""
         texts, numbers = {}, {}
-        for column in files.layout.columns:
+        for column in layout.columns:
             values = batch.column(column.name)
             if values.null_count:
-                raise NotSeenRight("missing codes")
+                raise UnusableRunFile(f"a {column.name} is missing")
             if column.is_number:
-                if not pa.types.is_int64(values.type):
-                    raise NotSeenRight("numbers of another type")
-                numbers[column.name] = values.to_numpy()
+                numbers[column.name] = pc.cast(values, pa.int64()).to_numpy()
             else:
                 coded = encoded(values)
                 texts[column.name] = coded.dictionary.to_pylist(), coded.indices.to_numpy()
-        geocode = np.zeros(batch.num_rows, dtype=np.int64)
-        for column in files.place:
-            width = files.widths[column.name]
-            distinct, index = texts[column.name]
+        return cls(batch.num_rows, texts, numbers)
+
+    def geocodes(self, place: Sequence[LayoutColumn], widths: Mapping[str, int]) -> np.ndarray:
+        """Each row's block as a number, `(n,)`; raises NotSeenRight for what is none."""
+        geocode = np.zeros(self.n, dtype=np.int64)
+        for column in place:
+            width = widths[column.name]
+            distinct, index = self.texts[column.name]
             if not all(len(t) == width and t.isascii() and t.isdigit() for t in distinct):
                 raise NotSeenRight("geocodes")
             parts = np.array([int(text) for text in distinct], dtype=np.int64)
             geocode = geocode * 10**width + parts[index]
-        return cls(texts, geocode, numbers)
+        return geocode
 
-    def between(self, start: int, stop: int) -> _Rows:
+    def between(self, start: int, stop: int) -> Rows:
         """Those from one position to another."""
         here = slice(start, stop)
         texts = {name: (distinct, index[here]) for name, (distinct, index) in self.texts.items()}
         numbers = {name: values[here] for name, values in self.numbers.items()}
-        return _Rows(texts, self.geocode[here], numbers)
+        return Rows(stop - start, texts, numbers)
 
     def has(self, name: str, text: str) -> np.ndarray:
         """Which rows have this text in a column."""
         distinct, index = self.texts[name]
         return np.array([value == text for value in distinct], dtype=bool)[index]
 
-    def levels(self, column: LayoutColumn) -> np.ndarray:
-        """Level of each row's code, -1 for a code that none has."""
-        known = {code: level for level, code in enumerate(column.codes)}
-        distinct, index = self.texts[column.name]
-        return np.array([known.get(text, -1) for text in distinct], dtype=np.int64)[index]
+    def levels(self, columns: Sequence[LayoutColumn]) -> np.ndarray:
+        """Level whose codes the columns of an attribute have together in each row, -1 for none."""
+        found = [self.texts[column.name] for column in columns]
+        level_of = np.full([len(distinct) for distinct, _ in found], -1)
+        for level, codes in enumerate(zip(*(column.codes for column in columns), strict=True)):
+            pairs = list(zip(codes, found, strict=True))
+            if all(code in distinct for code, (distinct, _) in pairs):
+                level_of[tuple(distinct.index(code) for code, (distinct, _) in pairs)] = level
+        return level_of[tuple(index for _, index in found)]
 
-    def cells(self, files: Microdata) -> tuple[np.ndarray, np.ndarray]:
-        """Cell of each row, and which are of the universe itself; all others are further records.
+    def cells(
+        self, layout: Layout, cells: Cells, failures: Failures
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Cell of each row, and which rows are of the universe itself and right.
 
-        Raises NotSeenRight for rows that are neither, and for columns that contradict others.
+        Rows that are neither of the universe nor further records are failures, and count as
+        further; so are other constants than those of the layout. Raises UnusableRunFile for a
+        layout that does not tell an attribute.
         """
-        layout, n = files.layout, self.geocode.size
-        is_further = np.full(n, bool(layout.further))
+        is_further = np.full(self.n, bool(layout.further))
         for name, text in layout.further.items():
             is_further &= self.has(name, text)
-        is_own = np.ones(n, dtype=bool)
-        levels: dict[str, np.ndarray] = {}
+        is_right = np.ones(self.n, dtype=bool)
         for column in layout.columns:
-            if column.constant is not None:
-                is_same = self.has(column.name, column.constant)
-                _require(is_same | is_further if column.name in layout.further else is_same)
-                is_own &= is_same
-            elif column.attribute is not None and column.tells:
-                levels[column.attribute] = self.levels(column)
-        if set(levels) != set(files.cells.sizes):
-            raise NotSeenRight("attributes")
-        cell = np.zeros(n, dtype=np.int64)
-        for attribute, size in files.cells.sizes.items():
-            is_own &= (levels[attribute] >= 0) & (levels[attribute] < size)
-            cell = cell * size + levels[attribute]
-        _require(is_own | is_further)
-        for column in layout.columns:
-            if column.attribute is not None and not column.tells:
-                self._require_derived(column, levels[column.attribute], is_own)
-        return cell, is_own & ~is_further
-
-    def _require_derived(self, column: LayoutColumn, level: np.ndarray, is_own: np.ndarray) -> None:
-        """The codes of a column follow from the levels, in rows of the universe itself."""
-        distinct, index = self.texts[column.name]
-        agrees = np.array([[text == code for text in distinct] for code in column.codes])
-        _require(agrees[np.where(is_own, level, 0), index] | ~is_own)
+            if column.constant is None:
+                continue
+            is_same = self.has(column.name, column.constant)
+            if column.name in layout.further:
+                is_right &= is_same
+            else:
+                failures.add_each(~is_same, f"a {column.name} is not {column.constant}")
+        cell = np.zeros(self.n, dtype=np.int64)
+        for attribute, size in cells.sizes.items():
+            columns = [column for column in layout.columns if column.attribute == attribute]
+            if len(set(zip(*(column.codes for column in columns), strict=True))) != size:
+                raise UnusableRunFile(
+                    f"no column of {cells.universe} tells {attribute} of its schema"
+                )
+            level = self.levels(columns)
+            is_right &= level >= 0
+            cell = cell * size + level
+        failures.add_each(
+            ~is_right & ~is_further,
+            f"the codes of a row of {cells.universe} are none that its columns have together",
+        )
+        return cell, is_right & ~is_further
 
 
 def _batches_from(
@@ -298,9 +312,9 @@ def _subtract(keys: np.ndarray, known: np.ndarray, count: np.ndarray) -> None:
     count[where] -= np.diff(starts, append=keys.size)
 
 
-def _compare(text: BinaryIO, files: Microdata, rows: _Rows, first: int) -> None:
+def _compare(text: BinaryIO, files: Microdata, rows: Rows, first: int) -> None:
     """The text has the rows from number `first` on, byte by byte."""
-    n = rows.geocode.size
+    n = rows.n
     # Numbers of as many digits are in lines of one length.
     cuts = [10**power for power in range(1, 19) if first < 10**power < first + n]
     for start, stop in zip([first, *cuts], [*cuts, first + n], strict=True):
@@ -311,9 +325,9 @@ def _compare(text: BinaryIO, files: Microdata, rows: _Rows, first: int) -> None:
             raise NotSeenRight("text")
 
 
-def _lines(files: Microdata, rows: _Rows, first: int) -> np.ndarray:
+def _lines(files: Microdata, rows: Rows, first: int) -> np.ndarray:
     """The lines of rows whose numbers, from `first` on, have one number of digits."""
-    n, names = rows.geocode.size, files.layout.names
+    n, names = rows.n, files.layout.names
     numbers = np.arange(first, first + n)
     widths = {name: len(str(first)) for name in rows.numbers} | files.widths
     lines = np.empty(n, dtype=[(name, f"S{widths[name] + 1}") for name in names])

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, unusable_files_fail
+from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
 from .legacy import LegacyRelease, check_legacy, check_legacy_states
 from .row_counts import BlockCounts, Variable, count_rows
 from .table_rows import (
@@ -77,7 +77,6 @@ class Tabulated:
     has_group : whether geocodes of blocks have the digit of a group that their block's number does
     not begin with.
     universes : those whose microdata there are.
-    has_legacy : whether there must be P.L. 94-171 files.
     is_private : whether the files must be without the stamp of a run that is not.
     variables : those of all tables, in their order.
     """
@@ -87,7 +86,6 @@ class Tabulated:
     states: tuple[str, ...]
     has_group: bool
     universes: tuple[str, ...]
-    has_legacy: bool
     is_private: bool
     variables: tuple[Variable, ...]
     place: Place
@@ -148,7 +146,7 @@ def check_files(release: Tabulated, failures: TableFailures) -> None:
     """What is checked of whole files: text against Parquet, variables, and the order of states."""
     with unusable_files_fail(failures.count):
         for stem in release.place.levels:
-            _compare_text(release, stem)
+            _compare_text(release, stem, failures.count)
         for stem in release.place.levels:
             _check_variables(release, stem)
             shown = list(state_ranges(release.table(stem)))
@@ -278,7 +276,7 @@ def _check_blocks(
         )
 
 
-def _compare_text(release: Tabulated, stem: str) -> None:
+def _compare_text(release: Tabulated, stem: str, failures: Failures) -> None:
     """Compare a table's text with its Parquet file; raises UnusableRunFile if they differ."""
     parquet = release.table(stem)
     text = parquet.with_suffix(".csv")
@@ -288,14 +286,13 @@ def _compare_text(release: Tabulated, stem: str) -> None:
         schema = file.schema_arrow
         if not {"STATE", "GEOID", "GEOCODE"} <= set(schema.names):
             raise UnusableRunFile(f"{parquet.name} does not have its columns of geography")
-        stamp = (schema.metadata or {}).get(b"spineflow", b"") == b"NOT PRIVATE"
-        with text.open("rb") as lines:
-            has_line = lines.readline().rstrip(b"\n") == b"# NOT PRIVATE"
-        if {stamp, has_line} != {not release.is_private}:
-            raise UnusableRunFile(f"{stem} is not stamped as its run")
+        for path in (parquet, text):
+            check_stamp(path, is_private=release.is_private, failures=failures)
         repeated = pyarrow.csv.open_csv(
             text,
-            read_options=pyarrow.csv.ReadOptions(skip_rows=int(has_line), block_size=1 << 24),
+            read_options=pyarrow.csv.ReadOptions(
+                skip_rows=int(is_stamped(text)), block_size=1 << 24
+            ),
             convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
         )
         with repeated:

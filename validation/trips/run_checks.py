@@ -11,13 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import STAMP_LINE, UnusableRunFile, check_text, unusable_files_fail
+from ..run_files import UnusableRunFile, check_text, unusable_files_fail
 from .privacy_loss import ExpectedTrips, check_losses
 from .run_files import (
     TripsTree,
@@ -61,7 +58,8 @@ def run_checks(
             if expected.top_down:
                 _check_levels(root, tree, failures)
             _check_table(tree, leaves, release_directory, is_private, failures)
-            _check_range_queries(tree, leaves, release_directory, failures["range_queries_add_up"])
+            own = failures["range_queries_add_up"]
+            _check_range_queries(tree, leaves, release_directory, is_private, own)
     return tuple(failures[name].outcome(name, UNIVERSE, detail) for name, detail in names.items())
 
 
@@ -156,11 +154,14 @@ def _check_table(
 
 
 def _check_range_queries(
-    tree: TripsTree, leaves: tuple[np.ndarray, np.ndarray], folder: Path, failures: Failures
+    tree: TripsTree,
+    leaves: tuple[np.ndarray, np.ndarray],
+    folder: Path,
+    is_private: bool,
+    failures: Failures,
 ) -> None:
     with unusable_files_fail(failures):
-        table = pq.read_table(folder / "range_queries.parquet", read_dictionary=list(tree.names))
-        _check_range_text(folder, table, failures)
+        table = check_text(folder, "range_queries", is_private=is_private, failures=failures)
         nodes, counts = leaves
         for level in range(len(tree.refined), -1, -1):
             if level < len(tree.refined):
@@ -170,29 +171,6 @@ def _check_range_queries(
             stated = nodes_of(tree, level, rows, "range_queries.parquet")
             if not _same_sums((nodes, counts), _sums(stated, rows["count"].to_numpy())):
                 failures.add(f"the range queries of level {level} are not sums of the table")
-
-
-def _check_range_text(folder: Path, table: pa.Table, failures: Failures) -> None:
-    """The range queries as text hold the rows of those as Parquet."""
-    with (folder / "range_queries.csv").open("rb") as file:
-        is_stamped = file.readline() == STAMP_LINE
-    types = {
-        field.name: pa.string() if pa.types.is_dictionary(field.type) else field.type
-        for field in table.schema
-    }
-    text = pacsv.read_csv(
-        folder / "range_queries.csv",
-        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped)),
-        convert_options=pacsv.ConvertOptions(
-            column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
-        ),
-    )
-    if text.column_names != table.column_names or len(text) != len(table):
-        failures.add("range_queries.csv does not hold the rows of range_queries.parquet")
-        return
-    for name, kind in types.items():
-        if not text[name].combine_chunks().equals(table[name].cast(kind).combine_chunks()):
-            failures.add(f"{name} of range_queries.csv is not that of range_queries.parquet")
 
 
 Sums = tuple[np.ndarray, np.ndarray]

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..run_files import UnusableRunFile
+from ..run_files import UnusableRunFile, encoded
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +119,13 @@ def level_paths(root: Path, kind: str, level: int, folder: str = "") -> list[Pat
 
 
 def nodes_of(tree: TripsTree, level: int, table: pa.Table, name: str) -> np.ndarray:
-    """The nodes that the dictionary columns of a table name; `name` is that of its file."""
+    """The nodes that the columns of a table name; `name` is that of its file."""
     parts = []
     for dimension, depth, areas in zip(tree.names, tree.depths(level), tree.areas, strict=True):
         if not depth:
             parts.append(np.zeros(table.num_rows, dtype=np.int64))
             continue
-        column = table[dimension].combine_chunks()
+        column = encoded(table[dimension].combine_chunks())
         numbers = areas[depth].codes.get_indexer(column.dictionary.to_pylist())
         part = numbers[column.indices.to_numpy()]
         if (part < 0).any():

@@ -17,8 +17,9 @@ from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
 from ...products.levels import NoisePlan
 from ...products.privacy_curves import Curves, with_exact
+from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ..ingest.ingest import parameters_of
+from ..ingest.ingest import parameters_of, run_parameters, run_specification
 from ..postprocess.suppression import threshold_of
 from ..settings import DetailedGroupsSettings, ExplorerSettings
 from ..workload.exact_loss import exact_curve
@@ -103,6 +104,18 @@ def level_figures(
     return tuple(figures)
 
 
+def figures_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[LevelFigures, ...]:
+    """What the budgets of a run's levels buy; none without noise."""
+    if settings.privacy.infinite:
+        return ()
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    return tuple(
+        figure
+        for region_pass in parameters.passes
+        for figure in level_figures(parameters, specification, region_pass)
+    )
+
+
 def refuse_settings(settings: DetailedGroupsSettings) -> None:
     """Refuse parameters or a specification that contradict themselves, before input is read.
 
@@ -129,7 +142,7 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
     for region_pass, report in found.items():
         levels = level_budgets(parameters, specification, region_pass).values()
         compared = () if infinite else compare_noise(levels, parameters.wanted.coverage)
-        report["noise_comparison"] = [comparison.as_json() for comparison in compared]
+        report["noise_comparison"] = list(compared)
         exact = None
         if not infinite:
             exact = exact_curve(parameters, specification, region_pass, is_bounded=True)
@@ -286,15 +299,12 @@ def _pass_report(
                 "margin_target": item.margin_target,
                 "suppression_threshold": item.threshold,
                 "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
-                "tables": [
-                    table.as_json()
-                    for table in table_populations(
-                        item.budget,
-                        parameters.thresholds[item.region_type, item.level],
-                        explorer.shown_relative_errors,
-                        parameters.wanted.coverage,
-                    )
-                ],
+                "tables": table_populations(
+                    item.budget,
+                    parameters.thresholds[item.region_type, item.level],
+                    explorer.shown_relative_errors,
+                    parameters.wanted.coverage,
+                ),
                 "needed_budget": needed_budgets(
                     item.budget, item.region_type, explorer, parameters
                 ),
@@ -366,35 +376,35 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
             region_pass = REGION_TYPES[region_type].region_pass
             if region_pass not in parameters.passes:
                 switch = {US: "run_us", PR: "run_pr"}[region_pass]
-                _refuse(f"mechanism.{key}.{region_type}", f"{switch} = true")
+                refuse_idle(f"mechanism.{key}.{region_type}", f"{switch} = true")
     for region_type, number in parameters.wanted.by_level:
         if (region_type, number) not in measured:
-            _refuse(
+            refuse_idle(
                 f"mechanism.margins.{region_type}.{number}", f"a budget of {region_type} above 0"
             )
     for region_type, levels in own.thresholds.items():
         for level in levels:
             if (region_type, int(level)) not in measured:
-                _refuse(
+                refuse_idle(
                     f"mechanism.thresholds.{region_type}.{level}",
                     f"a budget of {region_type}, level {level}",
                 )
     if own.states is not None and not parameters.run_us:
-        _refuse("mechanism.states", "run_us = true")
+        refuse_idle("mechanism.states", "run_us = true")
     types = {region_type for region_type, _ in measured}
     has_coarse = any(REGION_TYPES[name].granularity == COARSE for name in types)
     if own.zero_suppression_chance and not has_coarse:
-        _refuse("mechanism.zero_suppression_chance", "a budget of a level below the state")
+        refuse_idle("mechanism.zero_suppression_chance", "a budget of a level below the state")
     if settings.explorer.threshold is not None and not (
         parameters.zero_suppression_chance and has_coarse
     ):
-        _refuse(
+        refuse_idle(
             "explorer.threshold",
             "suppression: a zero_suppression_chance above 0, and levels below the state",
         )
     if own.coterminous and len(types) == 1:
-        _refuse("mechanism.coterminous", "budgets of two region types")
+        refuse_idle("mechanism.coterminous", "budgets of two region types")
 
 
-def _refuse(key: str, need: str) -> None:
+def refuse_idle(key: str, need: str) -> None:
     raise InputRefused(f"{key} does nothing without {need}; remove it.")

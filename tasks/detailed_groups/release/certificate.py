@@ -12,7 +12,7 @@ from ..settings import DetailedGroupsSettings
 from ..workload.guarantee import noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import shown_percent
-from .budget import curves_of, level_figures
+from .budget import curves_of, figures_of_run
 from .margins_of_error import margins_section
 
 
@@ -20,29 +20,10 @@ def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
     """What the certificate of a run says, the margins of its noise among it."""
     parameters = run_parameters(run, settings)
     sections: tuple[Section, ...] = ()
-    exact: tuple[Block, ...] = ()
+    figures: tuple[Block, ...] = ()
     if settings.is_private:
-        specification = run_specification(run)
-        exact = exact_figures(curves_of(parameters, specification))
-        figures = [
-            figure
-            for region_pass in parameters.passes
-            for figure in level_figures(parameters, specification, region_pass)
-        ]
-        sections = (margins_section(tuple(figures), parameters.wanted.coverage),)
-    return facts_of(settings, parameters, sections, exact)
-
-
-def facts_of(
-    settings: DetailedGroupsSettings,
-    parameters: MechanismParameters,
-    sections: tuple[Section, ...] = (),
-    figures: tuple[Block, ...] = (),
-) -> Facts:
-    """What was protected, against which change, with which noise, and what is exact.
-
-    `figures` stand beside those of the guarantee.
-    """
+        figures = exact_figures(curves_of(parameters, run_specification(run)))
+        sections = (margins_section(figures_of_run(run, settings), parameters.wanted.coverage),)
     total = "an exact total" if settings.privacy.infinite else "a noisy total"
     return Facts(
         made=(

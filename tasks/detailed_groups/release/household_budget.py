@@ -20,7 +20,7 @@ from ..workload.regions import REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.tabulations import HouseholdTabulation
 from ..workload.wanted_margins import level_budgets
-from .budget import budget_of_target, curves_of_passes, loss_of_pass, noise_of_query
+from .budget import budget_of_target, curves_of_passes, loss_of_pass, noise_of_query, refuse_idle
 
 
 @dataclass(frozen=True)
@@ -99,17 +99,12 @@ def _refuse_idle(settings: DetailedHouseholdsSettings, parameters: HouseholdPara
                 where = f"mechanism.{key}.{name}.{region_type}"
                 region_pass = REGION_TYPES[region_type].region_pass
                 if region_pass not in parameters.passes:
-                    raise InputRefused(
-                        f"{where} does nothing without run_{region_pass} = true; remove it."
-                    )
+                    refuse_idle(where, f"run_{region_pass} = true")
                 for level in levels if key == "thresholds" else ():
                     if not parameters.measures(name, region_type, int(level)):
-                        raise InputRefused(
-                            f"{where}.{level} does nothing without a budget of {region_type}, "
-                            f"level {level}; remove it."
-                        )
+                        refuse_idle(f"{where}.{level}", f"a budget of {region_type}, level {level}")
     if own.states is not None and not parameters.first.run_us:
-        raise InputRefused("mechanism.states does nothing without run_us = true; remove it.")
+        refuse_idle("mechanism.states", "run_us = true")
 
 
 def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:

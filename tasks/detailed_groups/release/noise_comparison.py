@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -26,38 +25,8 @@ from ..workload.explorer import LevelBudget
 from ..workload.wanted_margins import least_budget
 
 
-@dataclass(frozen=True)
-class NoiseComparison:
-    """Epsilon at `delta` of the two kinds of noise that give the same margins.
-
-    neighbors : between which inputs. pure : the epsilon of the geometric at delta 0.
-    """
-
-    neighbors: str
-    delta: Fraction
-    gaussian: float
-    geometric: float
-    pure: float
-
-    @property
-    def gained(self) -> float:
-        """The part of the geometric's epsilon that the Gaussian saves; negative if it costs."""
-        return 1 - self.gaussian / self.geometric
-
-    def as_json(self) -> dict[str, str | float]:
-        """The comparison as what JSON can hold."""
-        return {
-            "neighbors": self.neighbors,
-            "delta": str(self.delta),
-            "gaussian": self.gaussian,
-            "geometric": self.geometric,
-            "geometric_pure": self.pure,
-            "gained": self.gained,
-        }
-
-
 def sentence_of(comparison: Mapping[str, Any]) -> str:
-    """A comparison, as `as_json` has it, in words."""
+    """A comparison, as `compare_noise` has it, in words."""
     gained, people = comparison["gained"], "changed"
     if comparison["neighbors"] == UNBOUNDED:
         people = "added or removed"
@@ -71,10 +40,13 @@ def sentence_of(comparison: Mapping[str, Any]) -> str:
 
 def compare_noise(
     levels: Iterable[LevelBudget], coverage: Fraction, delta: Fraction = REPORT_DELTA
-) -> tuple[NoiseComparison, ...]:
-    """Both kinds of noise at the margins that the noise of some levels has, by kind of neighbours.
+) -> tuple[dict[str, Any], ...]:
+    """Both kinds of noise at the margins that the noise of some levels has, by kind of neighbours:
+    what JSON can hold.
 
-    The budgets of the levels say which margins, and are used for nothing else.
+    `gaussian` and `geometric` are the epsilons at `delta`, `geometric_pure` that of the geometric
+    at delta 0, and `gained` the part of the geometric's that the Gaussian saves, negative if it
+    costs. The budgets of the levels say which margins, and are used for nothing else.
     """
     changed: dict[bool, Counter[IntegerDistribution]] = {False: Counter(), True: Counter()}
     for level in levels:
@@ -92,7 +64,16 @@ def compare_noise(
             ).epsilon_upper(delta)
             for counts in changed.values()
         )
-        found.append(NoiseComparison(neighbors, delta, gaussian, geometric, times * pure))
+        found.append(
+            {
+                "neighbors": neighbors,
+                "delta": str(delta),
+                "gaussian": gaussian,
+                "geometric": geometric,
+                "geometric_pure": times * pure,
+                "gained": 1 - gaussian / geometric,
+            }
+        )
     return tuple(found)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -21,48 +20,22 @@ from ..workload.iterations import N_CELLS
 from .tables import TABLE_NAMES
 
 
-@dataclass(frozen=True)
-class TablePopulations:
-    """The populations from which on a table of a level is accurate enough.
-
-    cells : number of its noisy counts. from_total : the noisy total from which on a group gets it.
-    margin_of_cell, margin_of_total : of one count, and of the sum of all.
-    for_cells, for_total : by relative error, the population from which on the average cell, and
-        the total, are within it.
-    """
-
-    table: str
-    cells: int
-    from_total: int | None
-    margin_of_cell: int
-    margin_of_total: int
-    for_cells: dict[Fraction, int]
-    for_total: dict[Fraction, int]
-
-    def as_json(self) -> dict[str, Any]:
-        """The populations as what JSON can hold, relative errors as texts."""
-        return {
-            "table": self.table,
-            "cells": self.cells,
-            "from_total": self.from_total,
-            "margin_of_cell": self.margin_of_cell,
-            "margin_of_total": self.margin_of_total,
-            "population_for_cells": {str(r): n for r, n in self.for_cells.items()},
-            "population_for_total": {str(r): n for r, n in self.for_total.items()},
-        }
-
-
 def table_populations(
     level: LevelBudget,
     thresholds: tuple[int, ...],
     relative_errors: tuple[Fraction, ...],
     coverage: Fraction,
-) -> tuple[TablePopulations, ...]:
+) -> list[dict[str, Any]]:
     """The populations that each of the four tables needs; margins hold with the coverage.
+
+    Of every table `cells` is the number of noisy counts, `from_total` the noisy total from which on
+    a group gets it, `margin_of_cell` and `margin_of_total` are those of one count and of the sum of
+    all, and the others, by relative error, the population from which on the average cell, and the
+    total, are within it.
 
     >>> level = LevelBudget(Fraction("0.159"), 9, Fraction("0.1"))
     >>> tables = table_populations(level, (1000, 5000, 20000), (Fraction(1, 10),), Fraction("0.95"))
-    >>> [next(iter(table.for_cells.values())) for table in tables]
+    >>> [table["population_for_cells"]["1/10"] for table in tables]
     [110, 880, 1980, 5060]
     """
     found = []
@@ -70,17 +43,17 @@ def table_populations(
         k = N_CELLS[table]
         one, whole = (margin_of_sum(level.second_stage, n, coverage) for n in (1, k))
         found.append(
-            TablePopulations(
-                name,
-                k,
-                start,
-                one,
-                whole,
-                {r: math.ceil(k * one / r) for r in relative_errors},
-                {r: math.ceil(whole / r) for r in relative_errors},
-            )
+            {
+                "table": name,
+                "cells": k,
+                "from_total": start,
+                "margin_of_cell": one,
+                "margin_of_total": whole,
+                "population_for_cells": {str(r): math.ceil(k * one / r) for r in relative_errors},
+                "population_for_total": {str(r): math.ceil(whole / r) for r in relative_errors},
+            }
         )
-    return tuple(found)
+    return found
 
 
 def populations_table(levels: Iterable[Mapping[str, Any]]) -> Table:

@@ -26,11 +26,7 @@ from ..settings import DetailedGroupsSettings
 from ..workload.guarantee import bounded_epsilons, noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import region_types
-from .budget import (
-    LevelFigures,
-    budget_report,
-    level_figures,
-)
+from .budget import LevelFigures, budget_report, figures_of_run
 from .certificate import exact_of
 from .front_page import accuracy_section, overview, shown_level
 from .margins_of_error import margins_section
@@ -56,13 +52,7 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    figures: tuple[LevelFigures, ...] = ()
-    if not settings.privacy.infinite:
-        figures = tuple(
-            item
-            for region_pass in parameters.passes
-            for item in level_figures(parameters, specification, region_pass)
-        )
+    figures = figures_of_run(run, settings)
     sections = [guarantee_section(parameters, infinite=settings.privacy.infinite)]
     if figures:
         sections += [

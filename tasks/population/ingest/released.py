@@ -11,7 +11,7 @@ from ...census.census import preset_census
 from ...census.households import Members
 from ..workload import household_types, person_levels
 from ..workload.household_types import TENURE
-from .releases import Records, Sources, released
+from .releases import Records, Sources, by_block, counts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +48,12 @@ def read_released(sources: Sources) -> Released:
     """The released counts of all blocks."""
     units, persons = household_types, person_levels
     geolevel = preset_census(units.CENSUS).last_geolevel
-    blocks, (people, homes, every) = released(
-        [
-            (sources.persons, persons.PERSONS, geolevel),
-            (sources.units, units.HOUSEHOLDS, geolevel),
-            (sources.units, units.UNITS, geolevel),
-        ]
+    runs = (
+        (sources.persons, persons.PERSONS),
+        (sources.units, units.HOUSEHOLDS),
+        (sources.units, units.UNITS),
     )
+    blocks, (people, homes, every) = by_block([counts_of(*one, geolevel) for one in runs])
     levels = np.stack(homes.levels(units.universe().schema))
     order = np.lexsort((homes.cell, levels[TENURE], homes.block))
     kinds = units.unit_kinds()

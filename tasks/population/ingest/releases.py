@@ -37,20 +37,6 @@ class Records:
         """Level of each record in each attribute of its schema."""
         return np.unravel_index(self.cell, schema.shape)
 
-    def starts(self, n_blocks: int) -> np.ndarray:
-        """First record of each block, and the number of all `(n_blocks + 1,)`."""
-        return np.searchsorted(self.block, np.arange(n_blocks + 1))
-
-
-def released(
-    sources: Sequence[tuple[RunDirectory, str, str]],
-) -> tuple[np.ndarray, tuple[Records, ...]]:
-    """Codes of the blocks with records of any of some universes, ascending, and the records.
-
-    sources : the run, universe and last geolevel of each.
-    """
-    return by_block([_counts(*source) for source in sources])
-
 
 def by_block(tables: Sequence[pa.Table]) -> tuple[np.ndarray, tuple[Records, ...]]:
     """Codes of the blocks with records in any of some tables of geocode, cell and count, which are
@@ -73,7 +59,7 @@ def _last(codes: np.ndarray) -> np.ndarray:
     return np.array([code[-BLOCK_DIGITS:] for code in codes], dtype=f"<U{BLOCK_DIGITS}")
 
 
-def _counts(run: RunDirectory, universe: str, geolevel: str) -> pa.Table:
+def counts_of(run: RunDirectory, universe: str, geolevel: str) -> pa.Table:
     """Code, cell and count of all entries of a universe's blocks."""
     folder = run.estimates(universe, geolevel, "any").parent
     files = sorted(folder.glob("*.parquet"))

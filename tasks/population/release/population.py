@@ -6,21 +6,29 @@ All of it follows from released counts: nothing confidential is read, and nothin
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ..estimation.blocks import Blocks, Piece, Populated, Way, joined
-from ..estimation.pieces import Extent, blocks_of, extents, populated_in_chains, read_made
+from ..estimation.blocks import Populated, Way, joined
+from ..estimation.pieces import blocks_of, extents, read_made
 from ..ingest.released import Released, read_released
 from ..ingest.releases import Sources
 from ..workload import household_types, person_levels
 from ..workload.levels import TOLD
-from .files import NOBODY, PersonRows, UnitRows, unit_numbers, write_persons, write_units
+from .files import (
+    NOBODY,
+    PERSONS_FILE,
+    UNITS_FILE,
+    attributes,
+    labelled,
+    unit_numbers,
+    write_rows,
+)
 
 SUMMARY_FILE = "population.json"
 
@@ -49,27 +57,16 @@ class Population:
         return levels
 
 
-def one_population(sources: Sources) -> Population:
-    """Read the releases, and make households of their persons in every block.
+def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
+    """One population, of pieces that a run has made of the releases.
 
     Raises ValueError where a block has more occupied units than persons, or persons and no unit.
     """
-    return _of_made(sources, populated_in_chains)
-
-
-def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
-    """One population, of pieces that a run has made of the releases."""
-    return _of_made(sources, lambda own, every: read_made(run, own, every))
-
-
-def _of_made(
-    sources: Sources, pieces: Callable[[Blocks, Sequence[Extent]], Sequence[Piece]]
-) -> Population:
-    """The population of the releases, from what is made of their blocks, extent by extent."""
     source = read_released(sources)
     own = blocks_of(source)
     every = extents(own)
-    return Population(source, joined(own, [one.first for one in every], pieces(own, every)))
+    made = joined(own, [one.first for one in every], read_made(run, own, every))
+    return Population(source, made)
 
 
 def write_population(population: Population, folder: Path, *, is_private: bool) -> list[Path]:
@@ -83,34 +80,34 @@ def write_population(population: Population, folder: Path, *, is_private: bool) 
     if not np.array_equal(source.units.block[is_occupied], source.household_block):
         raise ValueError("a block has not as many households as occupied units")
     size[is_occupied] = population.sizes()
+    kind = source.units.cell
+    is_facility, tenure = kind >= source.n_housing, np.where(is_occupied, kind, NOBODY)
     levels = np.full((7, len(number)), NOBODY)
     levels[:, is_occupied] = population.household_levels()
-    units = UnitRows(
-        source.units.block,
-        number,
-        size,
-        source.units.cell,
-        kinds,
-        source.n_occupied,
-        source.n_housing,
-        levels,
-        household_types.universe().schema,
-    )
-    paths = [write_units(units, source.blocks, folder, is_private=is_private)]
+    blocks, (attribute,) = source.blocks.tolist(), kinds.attributes
+    units = {
+        "geocode": labelled(source.units.block, blocks),
+        "unit": pa.array(number, pa.int64()),
+        "occupied": pa.array(is_occupied, pa.bool_(), mask=is_facility),
+        "size": pa.array(size, pa.int64(), mask=is_facility),
+        "tenure": labelled(tenure, kinds.labels(attribute)),
+        attribute: labelled(kind, kinds.labels(attribute)),
+        **attributes(household_types.universe().schema, levels),
+    }
     everybody = population.person_levels()
     unit = np.full(everybody.shape[1], NOBODY)
     unit[source.inside] = number[is_occupied][made.members.unit]
-    schema = person_levels.universe().schema
-    labels = person_levels.relationships().labels
-    rows = PersonRows(
-        source.persons.block,
-        unit,
-        np.where(unit == NOBODY, NOBODY, everybody[person_levels.KIND]),
-        labels,
-        everybody,
-        schema,
-    )
-    paths.append(write_persons(rows, source.blocks, folder, is_private=is_private))
+    relationship = np.where(unit == NOBODY, NOBODY, everybody[person_levels.KIND])
+    persons = {
+        "geocode": labelled(source.persons.block, blocks),
+        "unit": pa.array(unit, pa.int64(), mask=unit == NOBODY),
+        "relationship": labelled(relationship, person_levels.relationships().labels),
+        **attributes(person_levels.universe().schema, everybody),
+    }
+    paths = [
+        write_rows(columns, folder / name, is_private=is_private)
+        for name, columns in ((UNITS_FILE, units), (PERSONS_FILE, persons))
+    ]
     with replacing(folder / SUMMARY_FILE) as part:
         part.write_text(json.dumps(summary(population), indent=2) + "\n", encoding="utf-8")
     return [*paths, folder / SUMMARY_FILE]

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from ....geography.declared import Units, declared_units
 from ....validation.outcome import Outcome
-from ....validation.topdown.agreements import AgreeingRows, ExpectedAgreement, ExpectedNumbers
+from ....validation.topdown.agreements import AgreeingRows, ExpectedNumbers
+from ....validation.topdown.constraints import ExpectedConstraint, ExpectedUnits
 from ....validation.topdown.declared import (
     SEPARATOR,
     DeclaredUniverse,
@@ -22,7 +23,6 @@ from ....validation.topdown.declared import (
     ExpectedTie,
     check_declared,
 )
-from ....validation.topdown.declared_constraints import ExpectedConstraint, ExpectedUnits
 from ....validation.topdown.descriptions import ExpectedDescription
 from ....validation.topdown.layout import Layout
 from ....validation.topdown.run_checks import Findings
@@ -51,6 +51,7 @@ from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from .expectations import expected_universe
 
+AGREE = "released_universes_agree"
 HOUSEHOLDERS_AGREE, SIZES_AGREE = "householders_agree", "sizes_agree"
 
 
@@ -183,9 +184,7 @@ def _constraints(
         yield ExpectedConstraint(constraint_name(zero.name), "=", 1)
 
 
-def expected_agreements(
-    run: RunDirectory, settings: TopdownSettings
-) -> Iterator[ExpectedAgreement | ExpectedNumbers]:
+def expected_agreements(run: RunDirectory, settings: TopdownSettings) -> Iterator[ExpectedNumbers]:
     """The agreements of all universes of a run, on the microdata that are to be released."""
     census = settings.compiled_census
     for name in settings.run.universes:
@@ -197,7 +196,7 @@ def expected_agreements(
             elif one.kind == SIZES:
                 yield _sizes(settings, name, one, rows, others)
             else:
-                yield ExpectedAgreement(name, rows, others, one.at_most)
+                yield ExpectedNumbers(AGREE, name, rows, others, others, one.at_most)
 
 
 def _householders(

@@ -80,7 +80,6 @@ def expected_universe(
         promise,
         constraints=constraints | dict.fromkeys(zeros, geolevels),
         has_digits=True,
-        bounded_attribute=declared.bounded_attribute(schema),
     )
 
 

@@ -15,11 +15,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
-from ....validation.outcome import Failures, Outcome
+from ....validation.outcome import Outcome
 from ....validation.topdown.agreements import check_agreement
 from ....validation.topdown.margins import check_margins
-from ....validation.topdown.path_losses import LossesOnPaths, LossOfBlocks
 from ....validation.topdown.run_checks import (
     CheckedRun,
     Findings,
@@ -62,6 +62,9 @@ state's are, a county's are not."""
 
 TOP, BELOW, ROWS, FILES, STATES, MARGINS = "top", "below", "rows", "files", "states", "margins"
 TABLES = "tables"
+
+_FINDINGS, _OF_TABLES = TypeAdapter(Findings), TypeAdapter(TableFailures)
+"""They read back what a piece has found."""
 
 _WEIGHTS = {
     (TOP, "persons"): 0.1,
@@ -188,8 +191,7 @@ def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) ->
             check_files(_tabulated(run, settings, None), failures)
         else:
             check_states(_tabulated(run, settings, piece), failures)
-        both = {"count": failures.count, "repeat": failures.repeat}
-        return {name: _told(found) for name, found in both.items() if found is not None}
+        return asdict(failures)
     checked = checked_run(run, settings, piece.subject)
     if piece.kind == TOP:
         found = check_top(checked, piece.subject)
@@ -197,12 +199,7 @@ def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) ->
         found = check_below(checked, piece.subject, piece.number, piece.of)
     else:
         found = check_stretch(checked, piece.subject, piece.number, piece.of)
-    return {
-        "failures": {name: _told(one) for name, one in found.failures.items() if one.count},
-        "unusable": _told(found.unusable),
-        "losses": asdict(found.losses),
-        "rows": found.rows,
-    }
+    return asdict(found)
 
 
 def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Outcome]:
@@ -220,7 +217,7 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
         elif piece.subject == TABLES:
             of_tables.append(found)
         else:
-            universes[piece.subject].add(_findings(found))
+            universes[piece.subject].add(_FINDINGS.validate_python(found))
     agreeing = [check_agreement(expected) for expected in expected_agreements(run, settings)]
     if not settings.compiled_census.has_blocks:
         return [*check_declared_run(run, settings, universes), *agreeing, *of_margins]
@@ -228,10 +225,7 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
     for universe, findings in universes.items():
         outcomes += universe_outcomes(checked_run(run, settings, universe), universe, findings)
     if of_tables:
-        first, *later = (
-            TableFailures(**{name: _failures(one) for name, one in found.items()})
-            for found in of_tables
-        )
+        first, *later = map(_OF_TABLES.validate_python, of_tables)
         outcomes += first.with_states(later).outcomes()
     return [*outcomes, *agreeing, *of_margins]
 
@@ -277,7 +271,6 @@ def _tabulated(run: RunDirectory, settings: TopdownSettings, piece: Piece | None
         run.unchecked_release,
         pd.concat(frames[1:], ignore_index=True) if frames[1:] else frames[0],
         [settings.schema_of(name) for name in tabulated_universes(settings)],
-        has_legacy=has_legacy(settings),
         is_private=settings.is_private,
         states=tuple(states),
         has_group=has_group,
@@ -323,24 +316,3 @@ def _files(run: RunDirectory) -> Iterator[Path]:
         yield from (run.root / "spine").glob(f"*/{pattern}")
     for folder in (run.root / "estimates", run.root / "measurements", run.unchecked_release):
         yield from (path for path in folder.rglob("*") if path.is_file())
-
-
-def _told(found: Failures) -> dict[str, Any]:
-    return {"count": found.count, "texts": found.texts}
-
-
-def _failures(told: Mapping[str, Any]) -> Failures:
-    found = Failures()
-    found.count, found.texts = told["count"], list(told["texts"])
-    return found
-
-
-def _findings(told: Mapping[str, Any]) -> Findings:
-    found = Findings()
-    found.failures |= {name: _failures(one) for name, one in told["failures"].items()}
-    found.unusable = _failures(told["unusable"])
-    losses = told["losses"]
-    below = [LossOfBlocks(**one) for one in losses["below"]]
-    found.losses = LossesOnPaths(losses["n_blocks"], list(losses["above"]), below)
-    found.rows = [None if one is None else (one[0], one[1]) for one in told["rows"]]
-    return found

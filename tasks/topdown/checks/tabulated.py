@@ -12,7 +12,6 @@ from ....validation.topdown.layout import Layout
 from ....validation.topdown.row_counts import Variable
 from ....validation.topdown.tabulations import Place, Tabulated
 from ...census.cef_2020 import CENSUS
-from ...census.census import Census
 from ...census.queries import tells
 from ...census.schema import Schema
 from ...census.table_variables import names_of_table
@@ -30,9 +29,7 @@ def tabulated(
     geography: pd.DataFrame,
     schemas: Sequence[Schema],
     *,
-    has_legacy: bool,
     is_private: bool,
-    census: Census = CENSUS,
     states: tuple[str, ...] | None = None,
     has_group: bool | None = None,
 ) -> Tabulated:
@@ -52,17 +49,16 @@ def tabulated(
         states,
         has_group,
         tuple(schema.universe for schema in schemas),
-        has_legacy,
         is_private,
-        tuple(variable for schema in schemas for variable in variables_in_codes(schema, census)),
-        _place(census),
+        tuple(variable for schema in schemas for variable in variables_in_codes(schema)),
+        _place(),
     )
 
 
-def variables_in_codes(schema: Schema, census: Census = CENSUS) -> Iterator[Variable]:
+def variables_in_codes(schema: Schema) -> Iterator[Variable]:
     """Every variable of the tables that a schema tells: the codes of the rows that it counts."""
-    layout = layout_facts(schema, census)
-    for table in census.tables:
+    layout = layout_facts(schema)
+    for table in CENSUS.tables:
         if table.universe != schema.universe or not tells(schema, names_of_table(table)):
             continue
         number = 0
@@ -96,11 +92,15 @@ def _each(
 def _codes(
     where: dict[str, list[int]], schema: Schema, layout: Layout
 ) -> dict[str, frozenset[str]]:
-    telling = {column.attribute: column for column in layout.columns if column.tells}
+    telling = {
+        column.attribute: column
+        for column in layout.columns
+        if column.attribute is not None and len(set(column.codes)) == len(column.codes)
+    }
     wanted = dict(where)
     for attribute, column in telling.items():
         # Rows of further records are none of the universe's own.
-        if attribute is not None and column.name in layout.further:
+        if column.name in layout.further:
             wanted.setdefault(attribute, list(range(len(schema.labels(attribute)))))
     return {
         telling[attribute].name: frozenset(telling[attribute].codes[level] for level in levels)
@@ -108,11 +108,11 @@ def _codes(
     }
 
 
-def _place(census: Census) -> Place:
-    declared = next(u.declared.microdata for u in census.universes.values() if u.declared.microdata)
+def _place() -> Place:
+    declared = next(u.declared.microdata for u in CENSUS.universes.values() if u.declared.microdata)
     return Place(
         levels={level.stem: level.parts for level in SUMMARY_LEVELS.values()},
-        digits={n: part.digits for n, part in census.code_parts.items() if part.digits},
+        digits={n: part.digits for n, part in CENSUS.code_parts.items() if part.digits},
         columns=COLUMNS,
         outside=OUTSIDE,
         microdata={c.name: c.digits for c in declared.columns if c.digits},

@@ -200,10 +200,10 @@ def present_columns(
     return first + last
 
 
-def present_attributes(schema: Schema, census: Census = CENSUS) -> tuple[str, ...]:
+def present_attributes(schema: Schema) -> tuple[str, ...]:
     """The universe's own attributes among those of a schema that its microdata tell."""
-    told = {column.attribute for column in layout_of(schema.universe, census).columns}
-    own = census.universes[schema.universe].declared.attributes
+    told = {column.attribute for column in layout_of(schema.universe).columns}
+    own = CENSUS.universes[schema.universe].declared.attributes
     return tuple(name for name in own if name in told and name in schema.attributes)
 
 

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.validation.outcome import Failures
 from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.topdown.declared_constraints import (
+from spineflow.validation.topdown.constraints import (
+    COMPLETE,
     ExpectedConstraint,
     ExpectedUnits,
     check_constraint_files,
@@ -94,7 +95,7 @@ def written(folder: Path, files: list[list[Row]]) -> Path:
 
 def failures_of(folder: Path, one: ExpectedConstraint) -> int:
     found = Failures()
-    check_constraint_files(folder, "people", spine(), np.arange(6), [one], found)
+    check_constraint_files(folder, "people", spine(), np.arange(6), [one], {COMPLETE: found})
     return found.count
 
 

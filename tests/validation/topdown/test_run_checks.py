@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -18,9 +17,11 @@ from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.validation.outcome import Failures, write_outcomes
 from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown.cells import Cells
-from spineflow.validation.topdown.run_checks import CHECKS, run_checks
+from spineflow.validation.topdown.run_checks import CHECKS
 from spineflow.validation.topdown.run_files import read_spine
 from spineflow.validation.topdown.spine_structure import check_spine
+
+from tests.whole_checks import run_checks
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 BYPASSED_BLOCK = "4400103010022000"
@@ -551,14 +552,7 @@ def test_outcomes_are_written_as_json(right_runs, tmp_path):
     ],
 )
 def test_unusable_files_fail(run, passes_when_damaged, name):
-    """A file that cannot be used fails the checks, whatever is wrong with it; none crashes.
-
-    The checks of the other universe read none but the constraints, for the facilities.
-    """
+    """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
     universe = "units" if "/units/" in name or "mdf_units" in name else "persons"
-    if "constraints" not in name:
-        own = replace(run, expected={universe: run.expected[universe]})
-        outcomes = partial(own.outcomes, facilities=run.facilities)
-    else:
-        outcomes = run.outcomes
-    assert passes_when_damaged(run.path / name, outcomes, unread={"is_aian"}) == []
+    own = replace(run, expected={universe: run.expected[universe]})
+    assert passes_when_damaged(run.path / name, own.outcomes, unread={"is_aian"}) == []

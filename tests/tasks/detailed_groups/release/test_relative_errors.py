@@ -34,13 +34,13 @@ COVERAGE = Fraction(95, 100)
 def test_populations_are_the_smallest(budget: Fraction, error: Fraction, is_pure: bool) -> None:
     level = LevelBudget(budget, 9, Fraction(1, 10), is_pure)
     tables = table_populations(level, (10, 20, 30), (error,), COVERAGE)
-    assert [table.cells for table in tables] == [1, 8, 18, 46]
-    assert [table.from_total for table in tables] == [None, 10, 20, 30]
+    assert [table["cells"] for table in tables] == [1, 8, 18, 46]
+    assert [table["from_total"] for table in tables] == [None, 10, 20, 30]
     noise = level.second_stage
     for table in tables:
         for n, of_whole, population in (
-            (1, Fraction(1, table.cells), table.for_cells[error]),
-            (table.cells, Fraction(1), table.for_total[error]),
+            (1, Fraction(1, table["cells"]), table["population_for_cells"][str(error)]),
+            (table["cells"], Fraction(1), table["population_for_total"][str(error)]),
         ):
             within = int(error * of_whole * population)
             assert coverage_of_sum(noise, n, within) >= 0.95 - 1e-9

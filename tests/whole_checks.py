@@ -1,0 +1,37 @@
+"""All checks of a topdown run with blocks, one piece after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from spineflow.validation.outcome import Outcome
+from spineflow.validation.topdown.run_checks import (
+    CheckedRun,
+    check_spine_files,
+    check_stretch,
+    universe_outcomes,
+)
+from spineflow.validation.topdown.run_files import ExpectedUniverse
+from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
+
+
+def run_checks(
+    run_directory: Path,
+    expected: Mapping[str, ExpectedUniverse],
+    *,
+    release_directory: Path | None = None,
+    facilities: pa.Table | None = None,
+    is_private: bool = True,
+    blocks_per_part: int = BLOCKS_PER_PART,
+) -> tuple[Outcome, ...]:
+    """The outcome of each check of every universe."""
+    release = release_directory or run_directory / "release"
+    run = CheckedRun(run_directory, expected, release, facilities, is_private, blocks_per_part)
+    outcomes: list[Outcome] = []
+    for universe in expected:
+        findings = check_spine_files(run, universe)
+        findings.add(check_stretch(run, universe, 0, 1))
+        outcomes += universe_outcomes(run, universe, findings)
+    return tuple(outcomes)
