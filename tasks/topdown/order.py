@@ -100,14 +100,21 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         f"{universe} spine summary": [call(summarise_spine, universe, after=[spine])]
         for universe, spine in spines.items()
     }
-    posterior = posterior_of(run, settings, chain(*measured.values()))
     loss, losses = losses_of(settings, spines)
-    yield Aside(summaries | predictions | loss | posterior)
-    constraints = {universe: [made] for universe, made in constrained.items()}
-    estimated = yield from estimates(run, settings, measured, constraints, first)
-    for wave in later:
-        yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
-        estimated |= yield from estimates(run, settings, measured, {}, wave)
+    yield Aside(summaries | predictions | loss)
+    posterior: dict[str, Sequence[Call]] = {}
+    estimated: dict[str, list[Call]] = {}
+    for wave in (first, *later):
+        if wave is not first:
+            constrained |= {universe: call(constrain, universe) for universe in wave}
+            yield {f"{universe} constraints": [constrained[universe]] for universe in wave}
+        if len(constrained) == len(universes):
+            # Estimates behind the margins read what every universe is held to.
+            facts = [*constrained.values(), *chain(*measured.values())]
+            posterior = posterior_of(run, settings, facts)
+            yield Aside(posterior)
+        constraints = {universe: [constrained[universe]] for universe in wave}
+        estimated |= yield from estimates(run, settings, measured, constraints, wave)
     pieces = [
         call(compare_piece, universe, number, of, after=[predicted[universe], *estimated[universe]])
         for universe, of in in_pieces.items()

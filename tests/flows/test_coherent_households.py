@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
+from spineflow.tasks.topdown.release import margins
+from spineflow.tasks.topdown.release.margins import universes_without_margins
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.flows.in_process import judged_once
@@ -196,6 +199,23 @@ rho = "1/100"
 delta = "1e-10"
 queries.other = { use = "1" }
 """
+
+
+def test_margins_in_pieces_wait_for_what_units_are_held_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a large run makes them, whose estimates behind the margins go beside its own."""
+    monkeypatch.setattr(margins, "LEAST_APART", 0)
+    generate_county(tmp_path, persons=500, seed=3, state="35")
+    text = SETTINGS.format(privacy="seed = 7", run="coherent = true")
+    (tmp_path / "settings.toml").write_text(text.replace("margins = false", "margins = true"))
+    settings = TOPDOWN.load(tmp_path / "settings.toml")
+    run = prepare(settings, tmp_path / "run")
+    with judged_once():
+        run_stages_here(TOPDOWN, run, settings)
+    assert set(settings.run.universes) == {"persons", "units"}
+    assert universes_without_margins(run, settings) == {}
+    assert list(run.release.rglob("*_margins.csv"))
 
 
 def test_universes_of_any_census_agree_in_its_own_areas(tmp_path) -> None:
