@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import resource_tracker
@@ -32,6 +32,9 @@ from ..tasks.runs.files import FileState
 from ..tasks.runs.freed_memory import keep_freed_memory
 from ..tasks.runs.settings import RunnerSettings
 from . import fork_server
+
+WAITING = 64
+"""Tasks that may wait for others, of all that are submitted, without holding up those behind."""
 
 
 def chosen_runner(settings: RunnerSettings) -> str:
@@ -133,6 +136,11 @@ class _Processes(ProcessPoolTaskRunner):
                     begun._initargs,
                 )
                 begun.shutdown()
+            # Prefect has a thread for each worker: while all of them wait for the ends of tasks, no
+            # other is begun, though a worker be free.
+            if self._resolver_executor is not None:
+                self._resolver_executor.shutdown()
+            self._resolver_executor = ThreadPoolExecutor(WAITING)
             with begun_quietly():
                 for _ in range(self._max_workers):
                     self._executor.submit(os.getpid)

@@ -159,12 +159,11 @@ def posterior_of(
     if not pieces:
         return {}
     kept = call(keep_estimates, after=measured)
-    files: list[Call] = []
-    for piece in pieces:
-        if piece.kind == FILES:
-            # One after the other, so that estimates find a worker free.
-            after = [kept, *files[-1:]]
-            files.append(call(write_margin_piece, piece.kind, piece.subject, after=after))
+    files = [
+        call(write_margin_piece, piece.kind, piece.subject, after=[kept])
+        for piece in pieces
+        if piece.kind == FILES
+    ]
     return {POSTERIOR: [kept], MARGINS: files}
 
 
