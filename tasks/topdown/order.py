@@ -159,11 +159,12 @@ def posterior_of(
     if not pieces:
         return {}
     kept = call(keep_estimates, after=measured)
-    files = [
-        call(write_margin_piece, piece.kind, piece.subject, after=[kept])
-        for piece in pieces
-        if piece.kind == FILES
-    ]
+    files: list[Call] = []
+    for piece in pieces:
+        if piece.kind == FILES:
+            # One after the other, so that estimates find a worker free.
+            after = [kept, *files[-1:]]
+            files.append(call(write_margin_piece, piece.kind, piece.subject, after=after))
     return {POSTERIOR: [kept], MARGINS: files}
 
 
