@@ -78,11 +78,9 @@ where the most points suffice, or a lattice."""
 UNLUCKY = 1e-6
 """Tilted probability with which the rounding errors of a lower bound pass their bound."""
 
-NEWTON_STEPS, NEAR_TILT = 40, 1e-6
-"""Most steps in which a tilt is sought, and how near to it they end, relative to it."""
-
-LEAST_VARIANCE = 1e-18
-"""What the variance of a loss counts as where it is 0 but for rounding."""
+NEWTON_STEPS, NEAR_TILT, LEAST_VARIANCE = 40, 1e-6, 1e-18
+"""Most steps in which a tilt is sought, how near to it they end, relative to it, and what a
+variance counts as that is 0 but for rounding."""
 
 LARGEST_EXPONENT = 300.0
 """Logarithm of the largest weight that is worked out; beyond it a bound says nothing."""
@@ -279,6 +277,13 @@ class _Kinds:
             np.cumsum([0, *(len(kind.losses) for kind in kinds[:-1])]),
         )
 
+    @cached_property
+    def lattice(self) -> Fraction:
+        """The largest number of which the strides of all losses are whole multiples."""
+        strides = [kind.count.stride for kind in self.kinds]
+        denominator = math.lcm(*(stride.denominator for stride in strides))
+        return Fraction(math.gcd(*(int(stride * denominator) for stride in strides)), denominator)
+
     def log_moments(self, t: float) -> np.ndarray:
         """log E exp(t loss) of one count of each kind, `(n_kinds,)`."""
         return self._tilted(t)[1]
@@ -453,6 +458,12 @@ class Grid:
 
 
 @lru_cache(maxsize=4)
+def _kinds_of(combinations: tuple[tuple[Items, ...], ...]) -> _Kinds:
+    """Kept, since a curve is asked for at several epsilons."""
+    return _Kinds.of(combinations)
+
+
+@lru_cache(maxsize=4)
 def grid_about(
     combinations: tuple[tuple[Items, ...], ...],
     epsilon: float,
@@ -464,12 +475,12 @@ def grid_about(
     error : about how far from the truth a bound of epsilon may be; of an upper one, 0 is as little
         as there is.
     """
-    kinds = _Kinds.of(combinations)
+    kinds = _kinds_of(combinations)
     own = {kind.count: kind for kind in kinds.kinds}
     tilt = _tilt(kinds, kinds.numbers[0], epsilon)
     outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
     low, high = _ends(kinds, tilt, outside)
-    stride = _lattice(list(own))
+    stride = kinds.lattice
     n_counts = int(kinds.numbers.sum(axis=1).max())
     points = (_upper_points if is_upper else _lower_points)(n_counts, high - low, error)
     points = max(points, _power_of_two(16 * n_counts))
@@ -482,12 +493,6 @@ def grid_about(
     # Every count may be off by a step, upwards or downwards.
     step = (high - low) / (points - 2 * n_counts - 4)
     return Grid(tilt, low, step, points, None, outside, is_upper, own)
-
-
-def _lattice(counts: Sequence[ChangedCount]) -> Fraction:
-    """The largest number of which the strides of all losses are whole multiples."""
-    denominator = math.lcm(*(count.stride.denominator for count in counts))
-    return Fraction(math.gcd(*(int(count.stride * denominator) for count in counts)), denominator)
 
 
 def _dominating(
@@ -581,10 +586,8 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
 
 
 def _least(points: Sequence[float], value: Callable[[float], float], start: int) -> float:
-    """The least value at some points, from one of them downhill: it falls, and then it grows.
-
-    So does (g(t) + C) / t over t > 0, g being convex and C positive: what is below a level is where
-    a convex function is below a line.
+    """The least value at some points, from one of them downhill: it falls, and then it grows, as
+    (g(t) + C) / t does over t > 0, g being convex: it is below a level where g is below a line.
     """
     at, least = start, value(points[start])
     for stride in (1, -1):
