@@ -40,6 +40,10 @@ LeftListener = Callable[[float], None]
 SECONDS_BETWEEN_UPDATES = 1.0
 """Of the progress at the server: each is a request, for which the flow waits."""
 
+SECONDS_BETWEEN_UNSEEN = 15.0
+"""Between updates at a server of the command's own, which nobody can watch: what is shown later is
+what stands at the end, or, of a run that is killed, this long before."""
+
 SECONDS_BETWEEN_FORECASTS = 5.0
 """Of the time that is left, while no task ends."""
 
@@ -218,11 +222,13 @@ class Picture:
             self.look_ahead()
             self.show()
 
-    def show(self) -> None:
-        """Show what was drawn, as far as the server answers.
+    def show(self, *, is_last: bool = False) -> None:
+        """Show what was drawn, as far as the server answers; now and then where nobody sees it.
 
         A run does not end for its picture: tasks that are long outlast a server that is away.
         """
+        if not is_last and is_embedded() and monotonic() - self._shown < SECONDS_BETWEEN_UNSEEN:
+            return
         text = bars(self._rows)
         if self._told is not None:
             text = f"{sentence_of_rest(self._told, datetime.now(UTC))}\n\n{text}"
@@ -243,7 +249,7 @@ class Picture:
     def end(self) -> None:
         """Show what was drawn, without what was told of the rest."""
         self._told = None
-        self.show()
+        self.show(is_last=True)
 
 
 _pictures: dict[str, Picture] = {}

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import resource_tracker
@@ -24,6 +24,7 @@ from prefect.context import (
     refresh_global_settings_context,
     serialize_context,
 )
+from prefect.futures import PrefectWrappedFuture
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
@@ -32,6 +33,9 @@ from ..tasks.runs.files import FileState
 from ..tasks.runs.freed_memory import keep_freed_memory
 from ..tasks.runs.settings import RunnerSettings
 from . import fork_server
+
+WAITING = 64
+"""Tasks that may wait for others, of all that are submitted, without holding up those behind."""
 
 
 def chosen_runner(settings: RunnerSettings) -> str:
@@ -114,6 +118,31 @@ def begun_quietly() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class InOrder(ThreadPoolExecutor):
+    """The threads that hand a process pool its tasks: those that wait for none in their order.
+
+    Prefect has a thread for each worker: while all of them wait for the ends of tasks, no other is
+    begun, though a worker be free.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(WAITING)
+        self._at_once = ThreadPoolExecutor(1)
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """Call the function in a thread, which waits for the Prefect futures in `wait_for`."""
+        futures = list(named.get("wait_for") or ())
+        if all(
+            isinstance(one, PrefectWrappedFuture) and one.wrapped_future.done() for one in futures
+        ):
+            return self._at_once.submit(function, *arguments, **named)
+        return super().submit(function, *arguments, **named)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._at_once.shutdown(wait, cancel_futures=cancel_futures)
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+
 class _Processes(ProcessPoolTaskRunner):
     """Worker processes that all start with the flow, rather than each with a task that waits.
 
@@ -133,6 +162,9 @@ class _Processes(ProcessPoolTaskRunner):
                     begun._initargs,
                 )
                 begun.shutdown()
+            if self._resolver_executor is not None:
+                self._resolver_executor.shutdown()
+            self._resolver_executor = InOrder()
             with begun_quietly():
                 for _ in range(self._max_workers):
                     self._executor.submit(os.getpid)

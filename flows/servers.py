@@ -51,10 +51,14 @@ WITHOUT_EVENTS = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+    "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "64",
 }
 """Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
-has automations on it, or sees its feed of events. Nor does it register types of blocks, for which
-it would import all of Prefect's collections: who shows its database does so at its start."""
+has automations on it, or sees its feed of events. Nor does it register types of blocks, or look
+whether these have changed, for which it would import all of Prefect's collections, Dask among them:
+who shows its database does so at its start. States of tasks are written together every five
+seconds, and at its end: left alone, each is a transaction of its own."""
 
 LEAST_ROOM = 1 << 20
 """Bytes that a server of our own needs at least for what it keeps of a small run."""

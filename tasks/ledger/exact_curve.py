@@ -49,6 +49,7 @@ from .loss_laws import (
     CUT,
     LOWER_ERROR,
     NOTHING,
+    UPPER_ERROR,
     UPPER_POINTS,
     ChangedCount,
     Grid,
@@ -209,7 +210,7 @@ class PrivacyCurve:
         guess = self._not_far_above(guess, delta, is_upper)
         best = (0.0, math.inf)
         for _ in range(ROUNDS):
-            grid = self._grid(guess, is_upper=is_upper)
+            grid = self._sought_on(guess, is_upper)
             found = self._epsilon_on(grid, delta, guess, is_upper)
             best = max(best[0], found[0]), min(best[1], found[1])
             if abs(found[0] - guess) <= mu / 8:
@@ -227,20 +228,25 @@ class PrivacyCurve:
         """
         for _ in range(ROUNDS):
             less = NEAR * guess
-            if is_upper and self._is_surely_above(less, delta):
+            if is_upper and self._is_surely_above(less, delta, guess):
                 break
-            law = self._grid(less, is_upper=is_upper).law(self._combinations[0])
+            law = self._sought_on(less, is_upper).law(self._combinations[0])
             if (law.delta_upper if is_upper else law.delta_lower)(less) > delta:
                 break
             guess = less
         return guess
 
-    def _is_surely_above(self, epsilon: float, delta: float) -> bool:
-        """Whether delta at an epsilon is larger for sure, by a law of few points, which is cheap.
+    def _is_surely_above(self, epsilon: float, delta: float, guess: float) -> bool:
+        """Whether delta at an epsilon is larger for sure, by the law about a larger guess, where
+        that says so, or by one of few points, which is cheap.
 
         An upper bound is the truth of an epsilon that is smaller by about its error at most: where
-        it is above delta twice as far out, so is the truth here, and every upper bound.
+        it is above delta further out, by twice the error, so is the truth here, and every upper
+        bound.
         """
+        law = self._sought_on(guess, is_upper=True).law(self._combinations[0])
+        if law.delta_lower(epsilon + 2 * UPPER_ERROR * guess) > delta:
+            return True
         error = ROUGH * math.sqrt(2 * self.rho)
         grid = self._grid(epsilon, is_upper=True, error=error)
         if grid.points >= UPPER_POINTS:  # It is no cheaper, and its error may be larger.
@@ -285,6 +291,15 @@ class PrivacyCurve:
                     return low, low
                 low, high, stride = max(0.0, low - stride), low, 2 * stride
         return _halved(lambda epsilon: bound(epsilon) / delta, low, high)
+
+    def _sought_on(self, epsilon: float, is_upper: bool) -> Grid:
+        """The grid on which an epsilon near to this one is sought.
+
+        Under a law tilted by t, of continuous Gaussians by less than epsilon / (2 rho), all errors
+        count 1 + t times.
+        """
+        error = UPPER_ERROR * epsilon / (1 + epsilon / float(2 * self.rho)) if is_upper else None
+        return self._grid(epsilon, is_upper=is_upper, error=error)
 
     def _grid(self, epsilon: float, *, is_upper: bool, error: float | None = None) -> Grid:
         if error is None:

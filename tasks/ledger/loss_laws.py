@@ -2,7 +2,8 @@
 
 *A common lattice.* Where all losses are whole multiples of one number, up to a constant, and it is
 not too fine for the range, they lie on a grid as they are, and both bounds are the truth but for
-rounding ([ExactAccounting2026] computes one release so). Else the losses are moved to a grid.
+rounding ([ExactAccounting2026] computes one release so). Else the losses are moved to a grid, and
+so they are where it has fewer points and is as near as is asked for.
 
 *Upper bound.* The losses of each count are moved to the points of a grid, each to its two
 neighbours, such that the probabilities under both hypotheses stay what they were
@@ -26,7 +27,7 @@ doubles of IEEE 754, for exp and log that are right to 8 units in the last place
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
@@ -70,8 +71,16 @@ LOWER_ERROR = 9e-4
 """How far from the truth a lower bound of epsilon may be, where no more is asked for and the points
 suffice. An upper bound is as near as its most points make it, where no more is asked for."""
 
+UPPER_ERROR = 1e-6
+"""Share of an epsilon by which an upper bound that is sought for a delta may be from the truth,
+where the most points suffice, or a lattice."""
+
 UNLUCKY = 1e-6
 """Tilted probability with which the rounding errors of a lower bound pass their bound."""
+
+NEWTON_STEPS, NEAR_TILT, LEAST_VARIANCE = 40, 1e-6, 1e-18
+"""Most steps in which a tilt is sought, how near to it they end, relative to it, and what a
+variance counts as that is 0 but for rounding."""
 
 LARGEST_EXPONENT = 300.0
 """Logarithm of the largest weight that is worked out; beyond it a bound says nothing."""
@@ -268,6 +277,13 @@ class _Kinds:
             np.cumsum([0, *(len(kind.losses) for kind in kinds[:-1])]),
         )
 
+    @cached_property
+    def lattice(self) -> Fraction:
+        """The largest number of which the strides of all losses are whole multiples."""
+        strides = [kind.count.stride for kind in self.kinds]
+        denominator = math.lcm(*(stride.denominator for stride in strides))
+        return Fraction(math.gcd(*(int(stride * denominator) for stride in strides)), denominator)
+
     def log_moments(self, t: float) -> np.ndarray:
         """log E exp(t loss) of one count of each kind, `(n_kinds,)`."""
         return self._tilted(t)[1]
@@ -442,6 +458,12 @@ class Grid:
 
 
 @lru_cache(maxsize=4)
+def _kinds_of(combinations: tuple[tuple[Items, ...], ...]) -> _Kinds:
+    """Kept, since a curve is asked for at several epsilons."""
+    return _Kinds.of(combinations)
+
+
+@lru_cache(maxsize=4)
 def grid_about(
     combinations: tuple[tuple[Items, ...], ...],
     epsilon: float,
@@ -453,28 +475,24 @@ def grid_about(
     error : about how far from the truth a bound of epsilon may be; of an upper one, 0 is as little
         as there is.
     """
-    kinds = _Kinds.of(combinations)
+    kinds = _kinds_of(combinations)
     own = {kind.count: kind for kind in kinds.kinds}
     tilt = _tilt(kinds, kinds.numbers[0], epsilon)
     outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
     low, high = _ends(kinds, tilt, outside)
-    stride = _lattice(list(own))
+    stride = kinds.lattice
     n_counts = int(kinds.numbers.sum(axis=1).max())
     points = (_upper_points if is_upper else _lower_points)(n_counts, high - low, error)
     points = max(points, _power_of_two(16 * n_counts))
-    is_rough = error > (0.0 if is_upper else LOWER_ERROR)
+    # As of `_upper_points`, unless so many would be too many.
+    is_near = n_counts * ((high - low) / points) ** 2 / 8 <= error
+    is_rough = is_near if is_upper else error > LOWER_ERROR
     if high - low < float(stride) * (points if is_rough else LATTICE_POINTS):
         points = _power_of_two((high - low) / float(stride) + 4)
         return Grid(tilt, low, float(stride), points, stride, outside, is_upper, own)
     # Every count may be off by a step, upwards or downwards.
     step = (high - low) / (points - 2 * n_counts - 4)
     return Grid(tilt, low, step, points, None, outside, is_upper, own)
-
-
-def _lattice(counts: Sequence[ChangedCount]) -> Fraction:
-    """The largest number of which the strides of all losses are whole multiples."""
-    denominator = math.lcm(*(count.stride.denominator for count in counts))
-    return Fraction(math.gcd(*(int(count.stride * denominator) for count in counts)), denominator)
 
 
 def _dominating(
@@ -522,15 +540,20 @@ def _power_of_two(number: float) -> int:
 
 def _tilt(kinds: _Kinds, numbers: np.ndarray, epsilon: float) -> float:
     """The tilt, 0 or more, under which the mean loss of so many counts of each kind is epsilon,
-    roughly; any would be valid."""
-    low, high = 0.0, 1.0
-    while numbers @ kinds.moments(high)[0] < epsilon and high < 2.0**20:
-        low, high = high, 2 * high
-    for _ in range(20):
-        middle = (low + high) / 2
-        is_low = numbers @ kinds.moments(middle)[0] < epsilon
-        low, high = (middle, high) if is_low else (low, middle)
-    return low
+    roughly; any would be valid.
+
+    The mean grows with the tilt by the variance, hardly bent where noise is wide: Newton's method.
+    """
+    low, high, tilt = 0.0, 2.0**20, 0.0
+    for _ in range(NEWTON_STEPS):
+        mean, variance = (float(numbers @ of_kinds) for of_kinds in kinds.moments(tilt))
+        low, high = (tilt, high) if mean < epsilon else (low, tilt)
+        before, tilt = tilt, tilt + (epsilon - mean) / max(variance, LEAST_VARIANCE)
+        if not low < tilt < high:
+            tilt = (low + high) / 2 if high < 2.0**20 else 2 * low + 1
+        if high == 0 or abs(tilt - before) <= NEAR_TILT * tilt:
+            break
+    return min(tilt, high)
 
 
 def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
@@ -547,14 +570,29 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
     at_tilt = kinds.log_moments(tilt)
 
     def reach(t: float) -> float:
-        """The end that t gives: an upper one of a positive t, a lower one of a negative t."""
-        return (widest(kinds.log_moments(tilt + t) - at_tilt) - math.log(outside)) / t
+        """How far the end lies that t gives: an upper one of a positive t, else a lower one."""
+        return (widest(kinds.log_moments(tilt + t) - at_tilt) - math.log(outside)) / abs(t)
 
-    deviation = math.sqrt(max(widest(kinds.moments(tilt)[1]), 1e-18))
+    deviation = math.sqrt(max(widest(kinds.moments(tilt)[1]), LEAST_VARIANCE))
     strides = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
-    high, low = min(reach(t) for t in strides), max(reach(-t) for t in strides)
+    # That of a normal law, where t is the bound in standard deviations, is where to begin.
+    start = int(np.searchsorted(strides, math.sqrt(-2 * math.log(outside)) / deviation))
+    high, low = (_least([sign * t for t in strides], reach, start) for sign in (1, -1))
     largest = widest(np.maximum.reduceat(kinds.losses, kinds.starts))
     smallest = -widest(-np.minimum.reduceat(kinds.losses, kinds.starts))
     # Even one loss alone has some room, so that a step is a positive number.
     room = 1e-6 * (largest - smallest)
-    return max(low, smallest) - room, min(high, largest) + room
+    return max(-low, smallest) - room, min(high, largest) + room
+
+
+def _least(points: Sequence[float], value: Callable[[float], float], start: int) -> float:
+    """The least value at some points, from one of them downhill: it falls, and then it grows, as
+    (g(t) + C) / t does over t > 0, g being convex: it is below a level where g is below a line.
+    """
+    at, least = start, value(points[start])
+    for stride in (1, -1):
+        while 0 <= at + stride < len(points) and (found := value(points[at + stride])) <= least:
+            at, least = at + stride, found
+        if at != start:
+            break
+    return least

@@ -60,7 +60,9 @@ def _check(table: Path, margins: Path, failures: Failures) -> None:
                 return
             for name, (low, high) in pairs.items():
                 lower, upper = (_numbers(interval[end]) for end in (low, high))
-                wrong = (lower > upper) | (lower < 0) | (np.isnan(lower) != np.isnan(upper))
+                wrong = (lower > upper) | (lower < 0)
+                if "f" in lower.dtype.kind + upper.dtype.kind:
+                    wrong |= np.isnan(lower) != np.isnan(upper)
                 if wrong.any():
                     failures.add(
                         f"{name} has an interval in {margins.name} that ends before it begins or "
@@ -81,5 +83,8 @@ def _batches(file: pq.ParquetFile, columns: list[str] | None) -> Iterator[pa.Tab
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Whole numbers as floats, not a number where there is none."""
+    """Whole numbers as they are where none is missing, and else as floats, not a number where there
+    is none."""
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return column.to_numpy()
     return column.cast(pa.float64()).to_numpy()

@@ -20,7 +20,7 @@ from .privacy_loss import DPQUERY_SUFFIX, INFINITE
 from .run_files import ExpectedUniverse, SpineLevel, lengths_of_lists, read_batches
 
 RELATIVE_TOLERANCE = 1e-9
-ANSWERED_ROWS_PER_BATCH = 1 << 12
+ANSWERED_ROWS_PER_BATCH = 1 << 9
 """Rows read at once: each has as many values as its query has rows."""
 
 

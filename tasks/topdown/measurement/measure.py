@@ -156,8 +156,11 @@ def _measure_query(
     plb = np.full(len(values), "inf", dtype=object)
     part = part_of(shard.geolevel, query.name)
     for members, noise, spent in shard.noises(budget, query_share):
-        drawn = draws.draw(part, noise, members.size * query.n_rows)
-        values[members] = sum_that_fits(values[members], drawn.reshape(members.size, -1))
+        drawn = draws.draw(part, noise, members.size * query.n_rows).reshape(members.size, -1)
+        if members.size == len(values):  # As a rule they are all, and need not be copied twice.
+            values = sum_that_fits(values, drawn)
+        else:
+            values[members] = sum_that_fits(values[members], drawn)
         variance[members], plb[members] = noise.variance, spent
     return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
 
