@@ -524,19 +524,36 @@ def _is_better(state: _State, p: int, q: int, with_ages: bool, with_persons: boo
             else:
                 grown += _growth(state.persons, table, a, b, c, d)
         if are_heads:
-            for table in range(state.households.weight.shape[0]):
-                a, b = _row_now(state, table, home), _row_now(state, table, other)
-                c = _home_row(state, table, home, age, who, unit)
-                d = _home_row(state, table, other, other_age, other_who, other_unit)
-                if is_made:
-                    _move(state.households, a, b, c, d)
-                else:
-                    grown += _growth(state.households, table, a, b, c, d)
+            told, other_told = (age, who, unit), (other_age, other_who, other_unit)
+            grown += _growth_of_homes(state, home, other, told, other_told, is_made)
         if grown > -_LEAST:
             return False
     people.sex[p], people.age[p], people.who[p] = sex, age, who
     people.sex[q], people.age[q], people.who[q] = other_sex, other_age, other_who
     return True
+
+
+@njit(cache=True, nogil=True)
+def _growth_of_homes(
+    state: _State,
+    home: int,
+    other: int,
+    told: tuple[int, int, int],
+    other_told: tuple[int, int, int],
+    is_made: bool,
+) -> float:
+    """By how much the sum grows if two households have householders of an age, who is a person, and
+    live in a unit; or, if it is to be made so, 0 once their rows are the new ones."""
+    grown = 0.0
+    for table in range(state.households.weight.shape[0]):
+        a, b = _row_now(state, table, home), _row_now(state, table, other)
+        c = _home_row(state, table, home, told[0], told[1], told[2])
+        d = _home_row(state, table, other, other_told[0], other_told[1], other_told[2])
+        if is_made:
+            _move(state.households, a, b, c, d)
+        else:
+            grown += _growth(state.households, table, a, b, c, d)
+    return grown
 
 
 @njit(cache=True, nogil=True)
@@ -553,19 +570,10 @@ def _is_rehoused(state: _State, home: int, other: int) -> bool:
     )
     if (one == RENTED) != (two == RENTED) and not is_same_family:
         return False
-    grown = 0.0
-    for is_made in (False, True):
-        for table in range(state.households.weight.shape[0]):
-            a, b = _row_now(state, table, home), _row_now(state, table, other)
-            c = _home_row(state, table, home, people.age[head], people.who[head], unit)
-            d = _home_row(
-                state, table, other, people.age[other_head], people.who[other_head], other_unit
-            )
-            if is_made:
-                _move(state.households, a, b, c, d)
-            else:
-                grown += _growth(state.households, table, a, b, c, d)
-        if grown > -_LEAST:
-            return False
+    told = people.age[head], people.who[head], unit
+    other_told = people.age[other_head], people.who[other_head], other_unit
+    if _growth_of_homes(state, home, other, told, other_told, False) > -_LEAST:
+        return False
+    _growth_of_homes(state, home, other, told, other_told, True)
     homes.unit[home], homes.unit[other] = unit, other_unit
     return True
