@@ -24,6 +24,19 @@ def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
     if settings.is_private:
         figures = exact_figures(curves_of(parameters, run_specification(run)))
         sections = (margins_section(figures_of_run(run, settings), parameters.wanted.coverage),)
+    return facts_of(settings, parameters, sections, figures)
+
+
+def facts_of(
+    settings: DetailedGroupsSettings,
+    parameters: MechanismParameters,
+    sections: tuple[Section, ...] = (),
+    figures: tuple[Block, ...] = (),
+) -> Facts:
+    """What was protected, against which change, with which noise, and what is exact.
+
+    `figures` stand beside those of the guarantee.
+    """
     total = "an exact total" if settings.privacy.infinite else "a noisy total"
     return Facts(
         made=(
