@@ -29,8 +29,8 @@ PER_FURTHER_PERSON, PER_TOLD_PERSON = (0.02, 0.4), (0.02, 0.2)
 """For the first member of a household beyond seven, of whom the released type says nothing, and for
 each later one; and where a block fits as it is released but for these members.
 
-Above `_PER_PERSON`: else the largest households would take whoever the released sizes leave over.
-But what fits is to stay as it is, so that they cost less there.
+A later one is above `_PER_PERSON`: else the largest households would take whoever the released
+sizes leave over. But what fits is to stay as it is, so that it costs less there.
 """
 LEAST = 0.02
 """What a change costs at least, whatever it makes up for."""

@@ -126,47 +126,28 @@ WIDE_VARIANCE = 400.0
 """Variance up to which quantiles of discrete Gaussian noise are worked out; beyond, those of a
 rounded normal are the same."""
 
-NEWTON_STEPS, NEAR = 64, 1e-13
-"""Most steps in which such a variance is sought, and the last step of its logarithm."""
-
 
 @lru_cache(maxsize=16)
 def _largest_variances(level: float) -> np.ndarray:
     """For each k, the largest variance of discrete Gaussian noise with P(|X| <= k) >= level."""
+    from scipy.optimize import brentq  # Slow to load; commands and the server need none of it.
+
+    def weights(log_sigma_squared: float) -> tuple[np.ndarray, np.ndarray]:
+        sigma_squared = math.exp(log_sigma_squared)
+        x = np.arange(2 + math.ceil(12.0 * math.sqrt(sigma_squared)))
+        weight = np.exp(-x * x / (2.0 * sigma_squared)) * np.where(x > 0, 2.0, 1.0)
+        return x, weight / weight.sum()
+
+    def excess(log_sigma_squared: float, k: int) -> float:
+        return float(weights(log_sigma_squared)[1][: k + 1].sum()) - level
+
     z = float(ndtri(0.5 + level / 2))
     found = [0.0]
     while found[-1] < WIDE_VARIANCE:
         k = len(found) - 1
-        found.append(_variance_within(k, level, 2.0 * math.log(2.0 * (k + 1.0) / z)))
+        x, weight = weights(brentq(excess, -7.0, 2.0 * math.log(2.0 * (k + 1.0) / z), args=(k,)))
+        found.append(float(weight @ (x * x)))
     return np.array(found[1:])
-
-
-def _variance_within(k: int, level: float, high: float) -> float:
-    """The variance of discrete Gaussian noise with P(|X| <= k) = level, whose log sigma^2 lies
-    between -7 and `high`.
-
-    Newton's method, or half the interval where that leaves it: the probability falls with log
-    sigma^2, by P (E X^2 - E[X^2 given |X| <= k]) / (2 sigma^2). SciPy's takes a tenth of a second
-    to import.
-    """
-    low, at = -7.0, (high - 7.0) / 2
-    variance = 0.0
-    for _ in range(NEWTON_STEPS):
-        sigma_squared = math.exp(at)
-        x = np.arange(2 + math.ceil(12.0 * math.sqrt(sigma_squared)))
-        weight = np.exp(-x * x / (2.0 * sigma_squared)) * np.where(x > 0, 2.0, 1.0)
-        weight /= weight.sum()
-        variance, inside = float(weight @ (x * x)), weight[: k + 1]
-        probability = float(inside.sum())
-        slope = (float(inside @ (x * x)[: k + 1]) - probability * variance) / (2.0 * sigma_squared)
-        low, high = (at, high) if probability > level else (low, at)
-        before = at
-        at = before - (probability - level) / slope if slope < 0 else low
-        if not low < at < high:
-            at = (low + high) / 2
-        if abs(at - before) <= NEAR:
-            break
-    return variance
 
 
 @dataclass(frozen=True, eq=False)
