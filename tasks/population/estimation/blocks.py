@@ -187,6 +187,7 @@ def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Me
         return simple_households(persons, n), Way.SIMPLE, np.nan
     kind = book().patterns.kind[chosen.pattern]
     drift.add(_released(persons, households), _made(members, kind, households.is_rented))
+    drift.add_larger(households.n_open, bool(chosen.further.any()))
     return members, way, chosen.cost
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..workload.changes import PER_FURTHER_PERSON, PER_TOLD_PERSON, outcome_costs
+from ..workload.changes import PER_LATER_PERSON, PER_TOLD_PERSON, outcome_costs
 from ..workload.household_types import OPEN_SIZE, RENTED
 from ..workload.patterns import book
 from .columns import EXACT, Problem, Program, Taken
@@ -35,6 +35,20 @@ class Households:
     elderly: np.ndarray
     tenure: np.ndarray
     kind: np.ndarray
+
+    @property
+    def n_open(self) -> int:
+        """How many were released as of seven or more."""
+        return int((self._size == OPEN_SIZE).sum())
+
+    @property
+    def n_told(self) -> int:
+        """Members that released sizes add up to, seven and more as seven."""
+        return int(self._size.sum())
+
+    @property
+    def _size(self) -> np.ndarray:
+        return parts_of_types()["size"][self.kind]
 
     @property
     def is_rented(self) -> np.ndarray:
@@ -75,18 +89,17 @@ def nearest_composition(
     of_types, of_heads = drift.of_types(sex, is_rented), drift.of_heads(sex, is_rented)
     costs = outcome_costs(sex, age, elderly, kind, of_types, of_heads)
     fill = filled(slots(), present, drift.distances())
-    problem = Problem(costs, number, places[present], fill, *PER_FURTHER_PERSON)
-    taken = _solved(problem, drift, present)
-    size = parts_of_types()["size"][households.kind]
-    left_over, n_open = int(places.sum() - size.sum()), int((size == OPEN_SIZE).sum())
-    per_first, per_later = PER_FURTHER_PERSON
-    first = min(left_over, n_open)
-    most = per_first * first + per_later * (left_over - first)
-    if taken is not None and left_over > 0 and taken.cost <= most + EXACT:
-        # Nothing else may have to change: then nothing else shall.
+    problem = Problem(costs, number, places[present], fill, drift.of_larger(), PER_LATER_PERSON)
+    left_over, n_open = int(places.sum()) - households.n_told, households.n_open
+    if n_open > 0 and left_over >= 0:
         per_first, per_later = PER_TOLD_PERSON
-        told = replace(problem, per_first=per_first, per_later=per_later)
-        taken = _solved(told, drift, present) or taken
+        told = _solved(replace(problem, per_first=per_first, per_later=per_later), drift, present)
+        first = min(left_over, n_open)
+        most = per_first * first + per_later * (left_over - first)
+        if told is not None and told.cost <= most + EXACT:
+            # Nothing else has to change: then nothing else shall.
+            return _dealt(told, owner.reshape(-1))
+    taken = _solved(problem, drift, present)
     return None if taken is None else _dealt(taken, owner.reshape(-1))
 
 

@@ -69,6 +69,12 @@ _OF_ROLE = 2.0
 _OF_PLACE = 1.5
 """How much role and band of ages of a person count together, and relationship and band."""
 
+_OF_LARGER = 0.03
+"""How much blocks with households beyond seven count."""
+_LARGER = 0.5
+"""How many of the households of seven or more are thought to have more than seven members: no
+release tells it."""
+
 N_LEVELS = len(_WEIGHTS)
 _RACES, _N_FAMILIES = 7, 12
 _N_AGES = len(FIRST_AGES)
@@ -79,7 +85,8 @@ class Drift:
     """Records made more, or fewer if negative, by state, county, tract and block group: of persons
     by role and band, by sex and age, by sex and origin, by relationship; of households by parts of
     their type, by couple and own children at once, by origin and race, by sex and level of age,
-    and by that with all that the finest query tells of the type.
+    and by that with all that the finest query tells of the type; and blocks with households beyond
+    seven.
     """
 
     def __init__(self, n_chains: int = 1) -> None:
@@ -107,6 +114,7 @@ class Drift:
             "detail": np.zeros((N_LEVELS, 2 * _n_details())),
             "head": np.zeros((N_LEVELS, 4 * _N_AGES)),
             "household": np.zeros((N_LEVELS, 4 * _n_details() * _N_AGES)),
+            "larger": np.zeros((N_LEVELS, 1)),
             **{name: np.zeros((N_LEVELS, n)) for name, n in _sizes().items()},
         }
 
@@ -139,6 +147,16 @@ class Drift:
             counts = self._counts[name]
             counts += np.bincount(made, minlength=counts.shape[1])
             counts -= np.bincount(before[name], minlength=counts.shape[1])
+
+    def add_larger(self, n_open: int, is_larger: bool) -> None:
+        """A block of which some households were released as of seven or more now has a household
+        with more than seven members, or none."""
+        self._counts["larger"] += is_larger - (1 - (1 - _LARGER) ** n_open)
+
+    def of_larger(self) -> float:
+        """What the first member of a household beyond the seventh costs: more where there are more
+        blocks with larger households than thought, less than nothing where there are fewer."""
+        return _OF_LARGER * float(self.of("larger")[0])
 
     def to_json(self) -> str:
         """All that blocks that come go on with."""

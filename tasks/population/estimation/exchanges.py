@@ -7,8 +7,8 @@ fewer. But one member may be told to be of another age in the band, of another r
 role, of the other sex where nothing tells it. And two members may exchange: of one sex and band of
 ages their ages, of one sex or origin their races, and those whose sex nothing tells all of these;
 two households their tenures. Nobody's place in a household changes, so that a household tells of
-its members what it told; and the block has as many persons as before of voting age by origin and
-race.
+its members what it told, but for the age, origin and race of the householder, who may exchange
+with anybody; and the block has as many persons as before of voting age by origin and race.
 
 A change is made where it brings the rows of `Tables` nearer to the releases: the weighted sum of
 differences without their sign, of the state so far, its county, tract, block group and block, falls
@@ -445,7 +445,7 @@ def _is_told_otherwise(state: _State, at: int) -> bool:
 @njit(cache=True, nogil=True)
 def _is_exchanged(state: _State, p: int, q: int) -> bool:
     """Whether two members have exchanged something by which the tables come nearer."""
-    people, level = state.people, state.ages.level
+    people = state.people
     are_of_age = people.age[p] >= ADULT
     if are_of_age != (people.age[q] >= ADULT):
         return False
@@ -455,16 +455,12 @@ def _is_exchanged(state: _State, p: int, q: int) -> bool:
     is_same_origin = people.origin[one] == people.origin[two]
     is_same_race = is_same_origin and people.race[one] == people.race[two]
     are_heads = people.is_head[p] and people.is_head[q]
-    is_one_head = people.is_head[p] != people.is_head[q]
     # Of one relationship members differ only as householders of different households.
     is_same_place = people.relationship[p] == people.relationship[q] and not are_heads
-    may_who = not is_same_race and (
-        not is_one_head or (is_same_origin and people.head_race[one] == people.head_race[two])
-    )
+    may_who = not is_same_race
     may_age = (
         not (is_same_age and is_same_sex)
         and (is_same_sex or (people.is_free[p] and people.is_free[q]))
-        and (not is_one_head or level[people.age[p]] == level[people.age[q]])
         and _fits(state, p, people.age[q])
         and _fits(state, q, people.age[p])
     )
@@ -526,11 +522,31 @@ def _is_better(state: _State, p: int, q: int, with_ages: bool, with_persons: boo
         if are_heads:
             told, other_told = (age, who, unit), (other_age, other_who, other_unit)
             grown += _growth_of_homes(state, home, other, told, other_told, is_made)
+        elif people.is_head[p]:
+            grown += _growth_of_home(state, home, (age, who, unit), is_made)
+        elif people.is_head[q]:
+            grown += _growth_of_home(state, other, (other_age, other_who, other_unit), is_made)
         if grown > -_LEAST:
             return False
     people.sex[p], people.age[p], people.who[p] = sex, age, who
     people.sex[q], people.age[q], people.who[q] = other_sex, other_age, other_who
     return True
+
+
+@njit(cache=True, nogil=True)
+def _growth_of_home(state: _State, home: int, told: tuple[int, int, int], is_made: bool) -> float:
+    """By how much the sum grows if a household has a householder of an age, who is a person, and
+    lives in a unit; or, if it is to be made so, 0 once its rows are the new ones."""
+    grown, more = 0.0, state.households.more
+    for table in range(state.households.weight.shape[0]):
+        a, c = _row_now(state, table, home), _home_row(state, table, home, *told)
+        if is_made:
+            for level in range(more.shape[1]):
+                more[a, level] -= 1
+                more[c, level] += 1
+        elif a != c:
+            grown += _growth_of_one(state.households, table, a, c)
+    return grown
 
 
 @njit(cache=True, nogil=True)

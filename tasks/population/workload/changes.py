@@ -25,13 +25,15 @@ In a small block the partners who are released need not fit the householders. Th
 younger than was released costs little: noise finds someone old in too many homes.
 """
 _PER_LEVEL_OF_AGE, _MINOR = 0.1, 1.0
-PER_FURTHER_PERSON, PER_TOLD_PERSON = (0.02, 0.4), (0.02, 0.2)
-"""For the first member of a household beyond seven, of whom the released type says nothing, and for
-each later one; and where a block fits as it is released but for these members.
+PER_LATER_PERSON = 0.4
+"""For each member of a household beyond seven but the first, of whom no released type tells.
 
-A later one is above `_PER_PERSON`: else the largest households would take whoever the released
-sizes leave over. But what fits is to stay as it is, so that it costs less there.
+It is above `_PER_PERSON`: else the largest households would take whoever the released sizes leave
+over.
 """
+PER_TOLD_PERSON = (0.02, 0.2)
+"""For the first member beyond seven, and each later one, where a block fits as it is released but
+for these members: what fits is to stay as it is."""
 LEAST = 0.02
 """What a change costs at least, whatever it makes up for."""
 

@@ -90,6 +90,19 @@ def test_no_composition_of_a_tiny_block_costs_less(n_households: int, n_persons:
     assert n_optimal >= 2
 
 
+def nonfamilies(*sizes: int) -> list[int]:
+    """Types of households of nonrelatives, adults all, of some sizes."""
+    return [
+        next(
+            index
+            for index, one in enumerate(household_types())
+            if (one.size, one.couple, one.has_relatives, one.has_minors)
+            == (size, NO_COUPLE, False, False)
+        )
+        for size in sizes
+    ]
+
+
 @pytest.mark.parametrize(("role_of_last", "further"), [("nonrelative", 2), ("other relative", 1)])
 def test_members_beyond_seven_are_told_or_else_the_last_resort(
     role_of_last: str, further: int
@@ -97,14 +110,7 @@ def test_members_beyond_seven_are_told_or_else_the_last_resort(
     """A household of three nonrelatives and one of seven or more; two persons are left over. A
     relative finds room in neither as they are released: one of them becomes one with relatives.
     """
-    kinds = [
-        index
-        for size in (3, 7)
-        for index, one in enumerate(household_types())
-        if (one.size, one.couple, one.has_relatives, one.has_minors)
-        == (size, NO_COUPLE, False, False)
-    ]
-    assert len(kinds) == 2
+    kinds = nonfamilies(3, 7)
     none = np.zeros(2, dtype=int)
     own = Households(none, np.full(2, 2), none, none, none, none, np.array(kinds))
     band = place(0, GROWN)
@@ -115,3 +121,26 @@ def test_members_beyond_seven_are_told_or_else_the_last_resort(
     made = [household_types()[kind] for kind in book().patterns.kind[chosen.pattern]]
     assert [one.size for one in made] == [5 - further, 7]
     assert sum(one.has_relatives for one in made) == 2 - further
+
+
+def test_an_eighth_member_costs_what_larger_households_of_earlier_blocks_tell() -> None:
+    """A household of three nonrelatives and one of seven or more, and a relative, who finds room in
+    neither as they are released, and makes one of them larger by one."""
+    kinds = nonfamilies(3, 7)
+    none = np.zeros(2, dtype=int)
+    own = Households(none, np.full(2, 2), none, none, none, none, np.array(kinds))
+    assert (own.n_open, own.n_told) == (1, 10)
+    band = place(0, GROWN)
+    at = [band, band, *[place(NONRELATIVE, GROWN)] * 8, place(ROLES.index("other relative"), GROWN)]
+    costs, prices = [], []
+    for is_larger in (True, False):
+        drift = Drift()
+        for _ in range(50):
+            drift.add_larger(int(not is_larger), is_larger)
+        chosen = nearest_composition(own, np.bincount(at, minlength=N_PLACES), drift)
+        assert chosen is not None
+        assert chosen.further.sum() == 1
+        costs.append(chosen.cost)
+        prices.append(drift.of_larger())
+    assert prices[0] > 0 > prices[1]
+    assert costs[0] - costs[1] == pytest.approx(prices[0] - prices[1])

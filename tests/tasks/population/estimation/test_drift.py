@@ -87,3 +87,19 @@ def test_another_county_begins_anew(drift: Drift) -> None:
     drift.enter(("44", "44003", "44003000100", "440030001001"))
     of_state = drift.of("place")
     assert 0 < abs(of_state).sum() < abs(of_both).sum()
+
+
+def test_larger_households_are_drawn_to_the_half_of_those_of_seven_or_more(drift: Drift) -> None:
+    assert drift.of_larger() == 0.0
+    drift.add_larger(n_open=1, is_larger=False)
+    assert drift.of_larger() < 0.0
+    drift.add_larger(n_open=1, is_larger=True)
+    assert drift.of_larger() == 0.0
+    drift.add_larger(n_open=0, is_larger=False)
+    assert drift.of_larger() == 0.0
+    # One of two at least is thought to be larger in three of four blocks.
+    for is_larger in (True, True, True, False):
+        drift.add_larger(n_open=2, is_larger=is_larger)
+    assert drift.of_larger() == 0.0
+    drift.add_larger(n_open=0, is_larger=True)
+    assert drift.of_larger() > 0.0

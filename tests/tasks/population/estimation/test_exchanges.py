@@ -123,14 +123,14 @@ def kept(census: Census, members: Members) -> list[Counter[tuple[int, ...]]]:
     n = len(census.households.kind)
     block = np.repeat(np.arange(len(census.person_starts) - 1), np.diff(census.person_starts))
     home = np.repeat(np.arange(len(census.person_starts) - 1), np.diff(census.household_starts))
-    sex, age, origin, race, elderly, kind = household_levels(members, n)
+    sex, _, _, _, elderly, kind = household_levels(members, n)
     is_rented = census.households.tenure == RENTED
     is_alone = (members.relationship == 20) & (np.bincount(members.unit)[members.unit] == 1)
     persons = [
         (places_of(members.relationship, members.age, is_alone),),
         (members.age >= 18, members.hispanic, members.race),
     ]
-    homes = [(kind, elderly), (sex, age), (origin, race), (sex, families()[kind], is_rented)]
+    homes = [(kind, elderly, sex), (sex, families()[kind], is_rented)]
     return [
         Counter(zip(*(own.tolist() for own in (area, *columns)), strict=True))
         for area, every in ((block, persons), (home, homes))
@@ -182,6 +182,29 @@ def test_ages_that_blocks_have_exchanged_are_exchanged_back() -> None:
     age = made.age.copy()
     age[[p, q]] = age[[q, p]]
     mixed = replace(made, age=age)
+    assert objective(census, mixed) > objective(census, made)
+    assert objective(census, exchange(census, mixed)) == objective(census, made)
+
+
+def test_a_householder_of_another_race_is_exchanged_back() -> None:
+    """Of a census that fits together, a householder and who is none have each other's place."""
+    census = true_census(np.random.default_rng(4), 6)
+    made = without_exchanges(census)
+    block = np.repeat(np.arange(6), np.diff(census.person_starts))
+    p, q = next(
+        (p, q)
+        for p in np.flatnonzero(made.relationship == 20)
+        for q in np.flatnonzero((made.relationship != 20) & (made.age >= 18))
+        if block[p] == block[q]
+        and made.hispanic[p] == made.hispanic[q]
+        and census.persons.head_race[p] != census.persons.head_race[q]
+    )
+    places = {name: getattr(made, name).copy() for name in ("unit", "relationship", "age", "sex")}
+    for own in places.values():
+        own[[p, q]] = own[[q, p]]
+    mixed = replace(made, **places)
+    races = household_levels(made, len(census.households.kind))[3]
+    assert sorted(household_levels(mixed, len(races))[3]) != sorted(races)
     assert objective(census, mixed) > objective(census, made)
     assert objective(census, exchange(census, mixed)) == objective(census, made)
 
