@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
@@ -70,9 +71,35 @@ def sources() -> list[Path]:
     return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules ask of a module. Trees of all of them would stay in memory, and with them the
+    garbage collector's work."""
+
+    has_purpose: bool
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    calls_of_later: tuple[ast.Call, ...]
+    names: frozenset[str]
+    attributes: frozenset[str]
+
+
+@cache
+def facts_of(path: Path) -> Facts:
+    """A module, parsed and gone through once."""
+    tree = parsed(path)
+    nodes = list(ast.walk(tree))
+    calls = (n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name))
+    return Facts(
+        bool(ast.get_docstring(tree)),
+        tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)),
+        tuple(call for call in calls if call.func.id == "later"),
+        frozenset(node.id for node in nodes if isinstance(node, ast.Name)),
+        frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute)),
+    )
 
 
 def package_of(path: Path) -> list[str]:
@@ -87,10 +114,10 @@ def package_of(path: Path) -> list[str]:
 def imports(path: Path) -> tuple[str, ...]:
     """Absolute names of the modules that a module imports."""
     found: list[str] = []
-    for node in ast.walk(parsed(path)):
+    for node in facts_of(path).imports:
         if isinstance(node, ast.Import):
             found += (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             found.append(absolute(node, path))
     return (*found, *(module for module, _ in imported_later(path)))
 
@@ -100,9 +127,8 @@ def imported_later(path: Path) -> tuple[tuple[str, str], ...]:
     """Module and name of all that a module names for `registry.later` to import."""
     places = (
         node.args[0].value.partition(":")
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.func.id == "later" and node.args and isinstance(node.args[0], ast.Constant)
+        for node in facts_of(path).calls_of_later
+        if node.args and isinstance(node.args[0], ast.Constant)
     )
     return tuple((f"spineflow.{module}", name) for module, _, name in places)
 
@@ -150,7 +176,7 @@ def test_imports_point_one_way() -> None:
 def test_imports_within_the_package_are_relative() -> None:
     """Whoever reads a bare clone, a person or a tool, can then follow them."""
     for path in (path for path in sources() if path.parent != LIBRARY):
-        for node in ast.walk(parsed(path)):
+        for node in facts_of(path).imports:
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 assert not is_within(node.module or "", "spineflow"), f"{path}: {node.module}"
 
@@ -183,10 +209,10 @@ def module_of(path: Path) -> str:
 def names_imported(path: Path) -> frozenset[str]:
     """Absolute names of all that a module imports: modules, and names of modules."""
     names: set[str] = set()
-    for node in ast.walk(parsed(path)):
+    for node in facts_of(path).imports:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = absolute(node, path)
             names |= {f"{base}.{alias.name}" for alias in node.names}
     return frozenset(names | {".".join(place) for place in imported_later(path)})
@@ -290,7 +316,7 @@ def test_inside_a_product_imports_follow_its_stages(product: str) -> None:
 def test_modules_have_a_purpose_and_stay_short() -> None:
     for path in sources():
         text = path.read_text(encoding="utf-8")
-        assert ast.get_docstring(parsed(path)), f"{path} has no docstring"
+        assert facts_of(path).has_purpose, f"{path} has no docstring"
         assert text.count("\n") <= LONGEST_MODULE, f"{path} is too long"
 
 
@@ -322,7 +348,7 @@ def test_noise_is_drawn_through_charges_alone() -> None:
     for path in sources():
         place = path.relative_to(REPOSITORY).as_posix()
         if not place.startswith(allowed):
-            names = {node.id for node in ast.walk(parsed(path)) if isinstance(node, ast.Name)}
+            names = facts_of(path).names
             drawn = names & {"draw_noise", "discrete_gaussian", "discrete_laplace"}
             assert not drawn, f"{place} draws noise by itself"
             uses_system = "SystemRandom" in names and place != "tasks/ledger/charging.py"
@@ -378,6 +404,5 @@ def test_no_other_code_knows_the_names_of_one_census() -> None:
 def test_no_code_asks_whether_a_census_is_declared() -> None:
     """Every census is. What differs is declared: rules of the areas, levels, layouts, words."""
     for path in sources():
-        names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
-        assert not names & {"is_declared", "is_preset"}, path
+        assert not facts_of(path).attributes & {"is_declared", "is_preset"}, path
         assert "CEF_2020" not in path.read_text() or path.name == "sections.py", path

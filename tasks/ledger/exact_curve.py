@@ -178,8 +178,7 @@ class PrivacyCurve:
         """
         if self.rho == 0:
             return 0.0
-        grid = self._grid(epsilon, is_upper=False, error=error)
-        return grid.law(self._combinations[0]).delta_lower(epsilon)
+        return _lower_delta(_Sought(self._combinations, (epsilon, error), self))
 
     def epsilon_upper(self, delta: Fraction | float) -> float:
         """An epsilon with which (epsilon, delta)-DP holds, hardly above the smallest.
@@ -309,7 +308,7 @@ class PrivacyCurve:
 
 @dataclass(frozen=True)
 class _Sought:
-    """What an upper bound follows from, to the last bit, and the curve that works it out."""
+    """What a bound follows from, to the last bit, and the curve that works it out."""
 
     combinations: tuple[tuple[Items, ...], ...]
     numbers: tuple[float, ...]
@@ -328,6 +327,14 @@ def _upper_delta(sought: _Sought) -> float:
             break
         worst = max(worst, grid.law(sought.combinations[number]).delta_upper(epsilon))
     return worst
+
+
+@lru_cache(maxsize=KNOWN_BOUNDS)
+def _lower_delta(sought: _Sought) -> float:
+    """`PrivacyCurve.delta_lower`, which is kept as well: pages of several runs show one curve."""
+    epsilon, error = sought.numbers
+    grid = sought.curve._grid(epsilon, is_upper=False, error=error)
+    return grid.law(sought.combinations[0]).delta_lower(epsilon)
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)

@@ -28,7 +28,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = write_dataset(folder, census_like(groups=400, counties=4, states=2, largest=8))
     text = file.read_text().replace("confidential = false\n", "")
     file.write_text(f'{text}ledger = "ledger.db"\n')
-    with stages_in_process():
+    with stages_in_process(judged_twice=False):
         assert main(["run", "group-sizes", str(file), "--run-dir", str(folder / "run")]) == 0
     return folder
 

@@ -22,7 +22,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     text = file.read_text().replace("confidential = false\n", "")
     file.write_text(f'{text}ledger = "ledger.db"\n[release]\npublish_to = "published"\n')
     run = RunDirectory(folder / "run")
-    with stages_in_process():
+    with stages_in_process(judged_twice=False):
         assert main(["run", "group-sizes", str(file), "--run-dir", str(run.root)]) == 0
     return run
 
@@ -143,7 +143,7 @@ def test_what_was_altered_and_can_be_made_again_is(run: RunDirectory, capsys, na
     path = run.root / name
     made = path.read_bytes()
     flip(path)
-    with stages_in_process():
+    with stages_in_process(judged_twice=False):
         assert main(["resume", str(run.root)]) == 0
         assert f"note: {name} was altered since the run made it, and is made again." in (
             capsys.readouterr().err
@@ -227,7 +227,7 @@ def test_noise_that_no_seed_fixes_is_not_drawn_again(seed: str, tmp_path: Path, 
     lines = [line for line in text.splitlines() if not line.startswith("seed")]
     file.write_text("\n".join([*lines, seed]))
     run = RunDirectory(tmp_path / "run")
-    with stages_in_process():
+    with stages_in_process(judged_twice=False):
         assert main(["run", "group-sizes", str(file), "--run-dir", str(run.root)]) == 0
         path = next((run.root / "measurements").rglob("*.parquet"))
         content = path.read_bytes()

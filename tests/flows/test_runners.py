@@ -67,7 +67,7 @@ def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None
         on_cluster = run_of("topdown", settings, "cluster", "run.runner=dask", *options)
     workers = {task.worker for task in tasks_of(read(on_cluster)).values()}
     assert len(workers) == 2
-    with stages_in_process():
+    with stages_in_process(judged_twice=False):
         here = run_of("topdown", settings, "here")
     assert made(on_cluster) == made(here)
     assert len([name for name in made(here) if "release/mdf_" in name]) == 4
@@ -78,6 +78,6 @@ def test_a_cluster_of_the_run_s_own_gives_what_one_process_gives(tmp_path: Path)
     pytest.importorskip("distributed")
     settings = write_dataset(tmp_path, census_like(groups=400, counties=4, states=2, largest=8))
     on_dask = run_of("group-sizes", settings, "dask", "run.runner=dask", "run.workers=1")
-    with stages_in_process():
+    with stages_in_process(judged_twice=False):
         here = run_of("group-sizes", settings, "here")
     assert made(here) and made(on_dask) == made(here)

@@ -102,7 +102,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def office(folder: Path) -> Iterator[Office]:
     """Runs of all products up to their charge; what they need is imported and compiled."""
     files = settings_files(folder)
-    with stages_in_process():
+    with stages_in_process(judged_twice=False):
         (folder / "world").mkdir()
         template(folder / "world", files)
         shutil.copytree(folder / "world", folder / "template")
@@ -161,7 +161,7 @@ def test_no_release_comes_without_its_draws_in_the_ledger(office: Office, name: 
     directory = world.directories[0]
     run, own = directory.run, product(name)
     settings = frozen_settings(own.settings, run.settings)
-    with stages_in_process():
+    with stages_in_process(judged_twice=False):
         waves = called(run, own.order(run, settings))
         next(wave for wave in waves if "checks" in wave)
         delete_draws(world.ledger, directory.run_id, at_most=1)

@@ -156,3 +156,25 @@ def test_what_is_not_measured_has_infinite_variance(make_spine):
         [2 / 3, 2 / 3], rel=1e-9
     )
     assert variances(estimate, np.array([0, 1]), 2, np.array([0.0, 1.0]))[1] == 0
+
+
+def test_what_is_determined_on_the_way_up_is_known_with_its_errors(make_spine):
+    """Of blocks sums alone are measured; what tells their types apart is measured of two at once,
+    the second of which has one type, and above these all of it, which lessens their errors."""
+    spine = make_spine([[-1], [0, 0], [0, 0, 1, 1]], [[Fraction(1, 3)] * n for n in (1, 2, 4)])
+    matrices = (
+        np.array([[[2.0, 0.5], [0.5, 1.0]]]),
+        np.array([[[1.0, 0.0], [0.0, 0.0]]]),
+        np.array([[[1.0, 1.0], [1.0, 1.0]]]),
+    )
+    precision = [
+        LevelPrecision(own, np.zeros(n, dtype=int))
+        for own, n in zip(matrices, (1, 2, 4), strict=True)
+    ]
+    possible = np.array([[True, True], [True, False]] * 2)
+    estimate = covariances_of(spine, precision, possible)
+    for weights in (np.array([1.0, 0.0]), np.array([1.0, -3.0])):
+        entity = np.array([0, 1, 1, 0])
+        targets = [np.kron((entity == number).astype(float), weights) for number in range(2)]
+        expected = dense_variances(spine, precision, possible, targets)
+        assert variances(estimate, entity, 2, weights) == pytest.approx(expected)

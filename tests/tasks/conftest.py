@@ -19,6 +19,8 @@ def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
     from spineflow.tasks.topdown.settings import TopdownSettings
     from spineflow.tasks.topdown.spine import shards
 
+    from tests.flows.in_process import judged_once
+
     folder = tmp_path_factory.mktemp("cut-county")
     file = folder / "settings.toml"
     tables = {"persons": "persons.parquet", "units": "units.parquet", "geography": "grfc.txt"}
@@ -29,5 +31,7 @@ def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(histograms, "ROWS_PER_GROUP", ROWS_PER_GROUP)
         changed.setattr(shards, "VALUES_PER_SHARD", 30_000)
-        run = lay_out(read_dataset(settings, folder / "data"), settings, folder / "run")
+        with judged_once():
+            dataset = read_dataset(settings, folder / "data")
+        run = lay_out(dataset, settings, folder / "run")
     return run, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -112,7 +112,7 @@ def accuracy_table(figures: AccuracyFigures) -> Table:
     """The errors of every quantity at every level, of all its answers together."""
     errors = figures.errors
     rows = errors[(errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)]
-    shown = tuple((row.quantity, *_main_row(row)) for row in rows.itertuples(index=False))
+    shown = tuple((row.quantity, *_main_row(row)) for row in _rows(rows))
     return Table(("quantity", "level", "on spine", "entities", *_MAIN), shown)
 
 
@@ -265,8 +265,8 @@ _SPREAD = (
 _DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
 """The column of each kind of table that a reader looks for first."""
 
-Row = Any
-"""A row of `DataFrame.itertuples`: a named tuple whose fields are the frame's columns."""
+Row = SimpleNamespace
+"""A row of a frame, with the frame's columns."""
 Cells = tuple[float | str, ...]
 
 
@@ -285,7 +285,7 @@ def _main_row(row: Row) -> Cells:
 
 
 def _spread_row(row: Row) -> Cells:
-    values = row._asdict()
+    values = vars(row)
     quantiles = [values[f"absolute_q{round(100 * q):02d}"] for q in ABSOLUTE_QUANTILES]
     beyond = [values[f"beyond_{limit}"] for limit in ABSOLUTE_THRESHOLDS]
     beyond += [values[f"beyond_{limit}_percent"] for limit in PERCENT_THRESHOLDS]
@@ -308,11 +308,19 @@ def _table(
         ranks = pd.DataFrame({key: frame[key].map(order[key].index) for key in keys})
         frame = frame.loc[ranks.sort_values(keys, kind="stable").index]
     rows = []
-    for row in frame.itertuples(index=False):
+    for row in _rows(frame):
         shown = cells(row)
         rows.append((shown[0], row.run, *shown[1:]) if several else tuple(shown))
     headers = (headers[0], "run", *headers[1:]) if several else headers
     return Table(headers, tuple(rows), next((h for h in headers if h in _DECIDING), None))
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[Row]:
+    """The rows of a frame; those of `itertuples` have a class that is made for each frame, which
+    takes longer than the rows."""
+    columns = [frame[name].tolist() for name in frame]
+    for values in zip(*columns, strict=True):
+        yield Row(**dict(zip(frame, values, strict=True)))
 
 
 def _bars(frame: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
@@ -351,7 +359,7 @@ def _boxes(whole: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
     series = {}
     for run in runs:
         rows = whole[whole["run"] == run].set_index("level")
-        series[run] = [rows.loc[level, names].tolist() for level in common]
+        series[run] = rows.loc[common, names].to_numpy().tolist()
     title = f"Errors by level: {quantity}"
     svg = box_chart(
         [_SHORT.get(level, level) for level in common],

@@ -209,7 +209,7 @@ def _errors(compared: Compared, quantity: Quantity) -> Iterator[tuple[str, Error
         (counts @ matrix).toarray() for counts in (compared.truth, compared.released)
     )
     size = np.asarray(compared.truth.sum(axis=1)).reshape(-1, 1)
-    possible = _possible(compared, quantity).astype(np.int64)
+    possible = _possible(compared, matrix).astype(np.int64)
     for level in compared.levels:
         if not level.n_entities:
             continue
@@ -232,13 +232,14 @@ def _errors(compared: Compared, quantity: Quantity) -> Iterator[tuple[str, Error
         yield level.name, Errors(entities, tallies)
 
 
-def _possible(compared: Compared, quantity: Quantity) -> np.ndarray:
-    """(n_blocks, n_answers): the answer of the block can be other than 0."""
+def _possible(compared: Compared, matrix: sparse.csr_array) -> np.ndarray:
+    """(n_blocks, n_answers): the answer of the block can be other than 0; `matrix` is that of the
+    answers."""
     n_types = compared.can_have.shape[1]
     n_cells = compared.type_of_cell.size
     where = (compared.type_of_cell, np.arange(n_cells))
     of_type = sparse.csr_array((np.ones(n_cells, dtype=np.int64), where), (n_types, n_cells))
-    counted = of_type @ answer_matrix(quantity.answers, compared.schema)
+    counted = of_type @ matrix
     return (compared.can_have.astype(np.int64) @ (counted.toarray() > 0)) > 0
 
 

@@ -6,6 +6,8 @@ tables: P0010001 is the first of P1.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy import sparse
 
@@ -39,6 +41,7 @@ def variables_of(schema: Schema) -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=4)
 def variable_matrix(schema: Schema) -> sparse.csr_array:
     """The 0/1 matrix that turns histograms into tables, shape `(n_cells, n_variables)`.
 

@@ -17,6 +17,8 @@ from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 
+from tests.flows.in_process import judged_once
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -52,7 +54,8 @@ def exported(county: Path, folder: Path, *overrides: str) -> Exported:
     )
     settings = TOPDOWN.load(folder / "settings.toml", overrides)
     run = prepare(settings, folder / "run")
-    run_in_process(run, TOPDOWN.order(run, settings))
+    with judged_once():
+        run_in_process(run, TOPDOWN.order(run, settings))
     export_measurements(run, settings, folder / "export")
     return Exported(run, folder / "export", county / "grfc.txt")
 
