@@ -22,9 +22,9 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from ...noise.distributions import IntegerDistribution
+from ...noise.margins import COVERAGE
 from ...noise.quantiles import inverse_cdf, margin
 
-COVERAGE = Fraction(95, 100)
 NORMAL_QUANTILE = Fraction(196, 100)
 """The paper's factor between sigma and its 95 % margin of error."""
 
