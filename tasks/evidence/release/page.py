@@ -86,7 +86,6 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
 
 def release_figures(run: RunDirectory) -> None:
     """Put the figures, which are all that a comparison releases, into the release."""
-    run.unchecked_release.mkdir(exist_ok=True)
     with replacing(run.unchecked_release / evidence_file(run).name) as part:
         shutil.copyfile(evidence_file(run), part)
     release_unchecked(run)
@@ -95,7 +94,6 @@ def release_figures(run: RunDirectory) -> None:
 def restore_figures(run: RunDirectory) -> None:
     """Put the figures that were released beside the page again."""
     path = evidence_file(run)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part:
         shutil.copyfile(run.release / path.name, part)
 
