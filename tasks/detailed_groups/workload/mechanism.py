@@ -153,7 +153,7 @@ def choose_table(noisy_total: np.ndarray, thresholds: tuple[int, ...]) -> np.nda
     return np.searchsorted(bounds, noisy_total, side="right").astype(np.int8)
 
 
-def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
+def read_config(text: str) -> dict[str, Any]:
     """The keys of a `config.json`, decimals as exact fractions.
 
     Raises SpecificationError for text that is not a JSON object, a key that stands twice, or NaN.
@@ -163,12 +163,12 @@ def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         for key in keys:
             if keys.count(key) > 1:
-                raise SpecificationError(f"{name}: the key {key!r} stands twice; keep one")
+                raise SpecificationError(f"{CONFIG_FILE}: the key {key!r} stands twice; keep one")
         return dict(pairs)
 
     def constant(text: str) -> float:
         if text != "Infinity":
-            raise SpecificationError(f"{name}: {text} is no number to use; correct it")
+            raise SpecificationError(f"{CONFIG_FILE}: {text} is no number to use; correct it")
         return math.inf
 
     try:
@@ -177,12 +177,14 @@ def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
         )
     except json.JSONDecodeError as error:
         raise SpecificationError(
-            f"{name}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
+            f"{CONFIG_FILE}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
         ) from None
     except RecursionError:
-        raise SpecificationError(f"{name}: values stand too deep within each other") from None
+        raise SpecificationError(
+            f"{CONFIG_FILE}: values stand too deep within each other"
+        ) from None
     if not isinstance(config, dict):
-        raise SpecificationError(f"{name}: the file must hold one JSON object; correct it")
+        raise SpecificationError(f"{CONFIG_FILE}: the file must hold one JSON object; correct it")
     return config
 
 
