@@ -36,7 +36,7 @@ from ..workload.explorer import (
 from ..workload.guarantee import bounded_epsilons, noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.parameters import read_specification
-from ..workload.regions import COARSE, PR, REGION_TYPES, US
+from ..workload.regions import COARSE, REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.wanted_margins import level_budgets, refuse_missed_margins, shown_percent
 from .noise_comparison import compare_noise
@@ -266,8 +266,6 @@ def _pass_report(
     total = parameters.total_of(region_pass)
     return {
         **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
-        "attributes": {},
-        "block_within": {},
         "levels": [
             {
                 "region_type": item.region_type,
@@ -308,6 +306,8 @@ def loss_of_pass(region_pass: str, plan: NoisePlan) -> dict[str, Any]:
         "delta": str(REPORT_DELTA),
         "epsilon": bounded_epsilons(plan),
         "native": {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss},
+        "attributes": {},
+        "block_within": {},
     }
 
 
@@ -353,8 +353,7 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
         for region_type in region_types:
             region_pass = REGION_TYPES[region_type].region_pass
             if region_pass not in parameters.passes:
-                switch = {US: "run_us", PR: "run_pr"}[region_pass]
-                refuse_idle(f"mechanism.{key}.{region_type}", f"{switch} = true")
+                refuse_idle(f"mechanism.{key}.{region_type}", f"run_{region_pass} = true")
     for region_type, number in parameters.wanted.by_level:
         if (region_type, number) not in measured:
             refuse_idle(

@@ -130,8 +130,6 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
                 name: "inf" if own.infinite else str(own.total_of(region_pass))
                 for name, own in parameters.of.items()
             },
-            "attributes": {},
-            "block_within": {},
             "levels": [
                 {
                     "tabulation": item.tabulation.name,

@@ -21,7 +21,7 @@ from ..methods.files import draws_of
 from ..paths import evidence_file
 from ..settings import EvidenceSettings
 from .figures import BASELINE, CEILING, read_evidence
-from .pictures import column_name, first_that_differs, in_words, pictures
+from .pictures import column_name, first_that_differs, in_words, pictures, with_range
 
 STAMP = f"{NOT_PRIVATE}: releases of data that may be disclosed, graded by the truth"
 ORDER = (
@@ -114,12 +114,7 @@ def _releases(settings: EvidenceSettings) -> list[tuple[str, str]]:
 def _shown(rows: pd.DataFrame) -> str:
     """The mean of some values, and their range where there are several."""
     values = rows["value"].dropna()
-    if values.empty:
-        return NONE
-    mean = f"{values.mean():.3g}"
-    if len(values) == 1 or values.min() == values.max():
-        return mean
-    return f"{mean} ({values.min():.3g} to {values.max():.3g})"
+    return NONE if values.empty else with_range(values.mean(), values.min(), values.max())
 
 
 def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
