@@ -231,14 +231,7 @@ def _budget(parameters: HouseholdParameters) -> Section:
 
 def _front(figures: tuple[HouseholdFigures, ...], accuracy: pd.DataFrame | None) -> Section:
     if accuracy is None:
-        shown = {shown_level(f.region_type, f.level): float(f.margin) for f in figures}
-        return bars_panel(
-            "What the budget implies",
-            "Margin of error of a count of households.",
-            list(shown),
-            {"margin": list(shown.values())},
-            value_label="margin of error (households)",
-        )
+        return margins_panel(figures)
     labels, errors = mean_errors(accuracy, "mean_absolute_cell_error", "groups")
     return bars_panel(
         "How accurate it is",
@@ -246,6 +239,25 @@ def _front(figures: tuple[HouseholdFigures, ...], accuracy: pd.DataFrame | None)
         labels,
         {"error": errors},
         value_label="mean absolute error (households)",
+    )
+
+
+def margins_panel(figures: tuple[HouseholdFigures, ...]) -> Section:
+    """Margins of error of both tabulations by level, as bars of the front page; 0 where one has
+    none."""
+    levels = dict.fromkeys(shown_level(item.region_type, item.level) for item in figures)
+    series: dict[str, dict[str, float]] = {}
+    for item in figures:
+        own = series.setdefault(
+            f"margin of {item.tabulation.name.upper()}", dict.fromkeys(levels, 0.0)
+        )
+        own[shown_level(item.region_type, item.level)] = float(item.margin)
+    return bars_panel(
+        "What the budget implies",
+        "Margin of error of a count of households.",
+        list(levels),
+        {name: list(own.values()) for name, own in series.items()},
+        value_label="margin of error (households)",
     )
 
 
