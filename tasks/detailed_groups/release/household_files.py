@@ -22,11 +22,10 @@ from ...runs.stamps import stamp
 from ...tables.columns import coded_texts
 from ..ingest.household_ingest import run_parameters
 from ..measurement.households import noise_of
-from ..paths import HOUSEHOLDS
+from ..paths import household_folder
 from ..postprocess.groups import CODE, MEASURED, counts_of, read_groups
 from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
-from ..workload.regions import REGION_TYPES
 from ..workload.tabulations import HouseholdTabulation
 from .count_margins import CountNoise
 from .files import append_rows, begin_text, names_of, slices
@@ -65,9 +64,7 @@ def measured_groups(
     tabulation that has any.
     """
     for item in parameters.of[name].budgets:
-        region_pass = REGION_TYPES[item.region_type].region_pass
-        folder = run.root / "measurements" / HOUSEHOLDS / name / region_pass
-        files = sorted((folder / item.region_type / str(item.level)).glob("*.parquet"))
+        files = sorted(household_folder(run, name, item.region_type, item.level).glob("*.parquet"))
         if files:
             yield item.region_type, item.level, read_groups(files, MEASURED)
 
