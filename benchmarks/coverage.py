@@ -199,10 +199,10 @@ class _Answered:
     bounds: LevelBounds
 
 
-def coverage_table(replicates: pd.DataFrame, error: float = 0.05) -> pd.DataFrame:
+def coverage_table(replicates: pd.DataFrame) -> pd.DataFrame:
     """Mean coverage over replicates, beside a Bonferroni band.
 
-    Of K rows, each is farther than `band` from its expected coverage with probability error / K,
+    Of K rows, each is farther than `band` from its expected coverage with probability 0.05 / K,
     by Student's distribution of a mean over replicates. Their standard deviation is at least that
     of independent answers, since it says little where few answers are almost always covered.
     """
@@ -216,7 +216,7 @@ def coverage_table(replicates: pd.DataFrame, error: float = 0.05) -> pd.DataFram
         std_dev=("std_dev", "mean"),
         length=("length", "mean"),
     ).reset_index()
-    far = student.ppf(1.0 - error / (2.0 * len(table)), table["replicates"] - 1)
+    far = student.ppf(1.0 - 0.05 / (2.0 * len(table)), table["replicates"] - 1)
     independent = np.sqrt(table["level"] * (1.0 - table["level"]) / table["answers"])
     spread = np.maximum(table["spread"], independent)
     table["band"] = far * spread / np.sqrt(table["replicates"])

@@ -9,7 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from spineflow.tasks.detailed_groups.release.noise_comparison import compare_noise
-from spineflow.tasks.detailed_groups.workload.explorer import COVERAGE, LevelBudget
+from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
+from spineflow.tasks.noise.margins import COVERAGE
 
 LEVELS = {
     3: (LevelBudget(Fraction("2.134"), 9, Fraction(1, 10)), 2),

@@ -9,15 +9,13 @@ from typing import Any
 import pandas as pd
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.noise.margins import distribution_of
+from spineflow.tasks.noise.margins import COVERAGE, distribution_of
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_deviation
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.products import privacy_curves
 from spineflow.tasks.products.registry import known
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import Source
-
-COVERAGE = Fraction(95, 100)
 
 
 def budget(product: str, settings: Source) -> pd.DataFrame:

@@ -11,23 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..runs.stamps import stamp, stamped
-from ..runs.writing import Recording, write_once
+from ..runs.stamps import INTEGER_LIST, stamp, write_parquet_once
+from ..runs.writing import Recording
 
-_NUMBERS = pa.list_(pa.field("element", pa.int64(), nullable=False))
 _SCHEMA = pa.schema(
     [
         pa.field("geocode", pa.string(), nullable=False),
         pa.field("query_name", pa.string(), nullable=False),
-        pa.field("row", _NUMBERS, nullable=False),
-        pa.field("value", _NUMBERS, nullable=False),
+        pa.field("row", INTEGER_LIST, nullable=False),
+        pa.field("value", INTEGER_LIST, nullable=False),
         pa.field("variance", pa.float64(), nullable=False),
         pa.field("plb", pa.string(), nullable=False),
     ]
@@ -65,29 +63,23 @@ def write_demanded(
     is_private: bool = True,
     recording: Recording | None = None,
 ) -> Path:
-    """Write groups of answers, a row group each, once: see `write_once`."""
-
-    def write(file: BinaryIO) -> None:
-        schema = stamped(_SCHEMA, stamp(is_private=is_private))
-        with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
-            for group in answers:
-                for part in group:
-                    writer.write_batch(_batch(part, schema))
-
-    return write_once(path, write, recording)
+    """Write groups of answers, a row group for each query, once: see `write_parquet_once`."""
+    batches = (_batch(part) for group in answers for part in group)
+    metadata = stamp(is_private=is_private)
+    return write_parquet_once(path, _SCHEMA, batches, metadata, recording=recording)
 
 
-def _batch(part: DemandedAnswers, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(part: DemandedAnswers) -> pa.RecordBatch:
     starts = pa.array(part.starts.astype(np.int32))
     arrays = {
         "geocode": pa.array(part.geocode, pa.string()),
         "query_name": pa.array([part.query_name] * len(part.geocode), pa.string()),
-        "row": pa.ListArray.from_arrays(starts, pa.array(part.rows), type=_NUMBERS),
-        "value": pa.ListArray.from_arrays(starts, pa.array(part.values), type=_NUMBERS),
+        "row": pa.ListArray.from_arrays(starts, pa.array(part.rows), type=INTEGER_LIST),
+        "value": pa.ListArray.from_arrays(starts, pa.array(part.values), type=INTEGER_LIST),
         "variance": pa.array(part.variance),
         "plb": pa.array(part.plb, pa.string()),
     }
-    return pa.record_batch([arrays[name] for name in schema.names], schema=schema)
+    return pa.record_batch([arrays[name] for name in _SCHEMA.names], schema=_SCHEMA)
 
 
 def read_demanded(path: Path, geocode: np.ndarray) -> dict[str, DemandedAnswers]:

@@ -16,15 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...geography.texts import TextIndex
-from ..runs.stamps import stamp, stamp_at, stamped
-from ..runs.writing import Recording, write_once
+from ..runs.stamps import INTEGER_LIST, stamp, stamp_at, write_parquet_once
+from ..runs.writing import Recording
 
 SIGNS = ("=", "<=", ">=")
 
@@ -34,12 +33,11 @@ VALUES_AT_ONCE = 1 << 16
 """Values that are read at once, about: half a MiB."""
 
 _VALUE, _LISTS = "value", "value."
-_VALUES = pa.list_(pa.field("element", pa.int64(), nullable=False))
 _DPQUERIES_SCHEMA = pa.schema(
     [
         pa.field("geocode", pa.string(), nullable=False),
         pa.field("query_name", pa.string(), nullable=False),
-        pa.field("value", _VALUES, nullable=False),
+        pa.field("value", INTEGER_LIST, nullable=False),
         pa.field("variance", pa.float64(), nullable=False),
         pa.field("plb", pa.string(), nullable=False),
     ]
@@ -49,7 +47,7 @@ _CONSTRAINTS_SCHEMA = pa.schema(
         pa.field("geocode", pa.string(), nullable=False),
         pa.field("query_name", pa.string(), nullable=False),
         pa.field("sign", pa.string(), nullable=False),
-        pa.field("value", _VALUES, nullable=False),
+        pa.field("value", INTEGER_LIST, nullable=False),
     ]
 )
 
@@ -99,20 +97,17 @@ def write_measurements(
     `recording` sees to it that the file is recorded before others can read it.
     """
 
-    def write(file: BinaryIO) -> None:
-        schema = stamped(_DPQUERIES_SCHEMA, stamp(is_private=is_private))
-        with _writer(file, schema) as writer:
-            for group in groups:
-                writer.write_batch(
-                    _record_batch(
-                        group,
-                        schema,
-                        variance=pa.array(np.concatenate([item.variance for item in group])),
-                        plb=_strings(np.concatenate([item.plb for item in group])),
-                    )
-                )
-
-    return write_once(Path(path), write, recording)
+    batches = (
+        _record_batch(
+            group,
+            _DPQUERIES_SCHEMA,
+            variance=pa.array(np.concatenate([item.variance for item in group])),
+            plb=_strings(np.concatenate([item.plb for item in group])),
+        )
+        for group in groups
+    )
+    metadata = stamp(is_private=is_private)
+    return write_parquet_once(path, _DPQUERIES_SCHEMA, batches, metadata, recording=recording)
 
 
 def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
@@ -123,16 +118,14 @@ def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
     Raises ValueError for a sign that is none of `=`, `<=`, `>=`.
     """
 
-    def write(file: BinaryIO) -> None:
-        schema = stamped(_CONSTRAINTS_SCHEMA, stamp_at(path))
-        with _writer(file, schema) as writer:
-            for constraint in constraints:
-                if constraint.sign not in SIGNS:
-                    raise ValueError(f"{constraint.query_name}: unknown sign {constraint.sign!r}")
-                sign = np.full(len(constraint.geocode), constraint.sign, dtype=object)
-                writer.write_batch(_record_batch([constraint], schema, sign=_strings(sign)))
+    def batches() -> Iterator[pa.RecordBatch]:
+        for constraint in constraints:
+            if constraint.sign not in SIGNS:
+                raise ValueError(f"{constraint.query_name}: unknown sign {constraint.sign!r}")
+            sign = np.full(len(constraint.geocode), constraint.sign, dtype=object)
+            yield _record_batch([constraint], _CONSTRAINTS_SCHEMA, sign=_strings(sign))
 
-    return write_once(Path(path), write)
+    return write_parquet_once(path, _CONSTRAINTS_SCHEMA, batches(), stamp_at(path))
 
 
 def read_measurements(
@@ -199,10 +192,6 @@ def _in_a_row(positions: np.ndarray) -> np.ndarray | slice:
     return positions
 
 
-def _writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(file, schema, compression="zstd", compression_level=1)
-
-
 def _record_batch(
     group: Sequence[NoisyAnswers | Constraint], schema: pa.Schema, **columns: pa.Array
 ) -> pa.RecordBatch:
@@ -215,7 +204,7 @@ def _record_batch(
     arrays: Mapping[str, pa.Array] = {
         "geocode": _strings(np.concatenate([g.geocode for g in group])),
         "query_name": _strings(names),
-        "value": pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), type=_VALUES),
+        "value": pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), type=INTEGER_LIST),
         **columns,
     }
     return pa.record_batch([arrays[name] for name in schema.names], schema=schema)

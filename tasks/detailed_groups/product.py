@@ -16,6 +16,7 @@ from ...validation.detailed_groups.run_checks import run_checks
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
 from ..products.comparison import read_errors
+from ..products.levels import NoisePlan
 from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown, noted
 from ..products.registry import later
@@ -23,7 +24,6 @@ from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
 from .checks.accuracy import (
-    has_household_truth,
     has_truth,
     write_accuracy,
     write_household_accuracy,
@@ -45,7 +45,7 @@ from .measurement import households as measured_households
 from .measurement.charge import charge_of, measurement_files
 from .paths import measured_folder
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
-from .release import household_budget, household_files, household_report
+from .release import files, household_budget, household_files, household_report
 from .release.budget import costs, curves, needed_budget, refuse_settings
 from .release.certificate import facts_of_run as facts
 from .release.certificate import statement_of
@@ -128,12 +128,15 @@ def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section
 
 def summary(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[str, ...]:
     """What is in the release, and what it cost."""
-    rows = parquet.read_metadata(run.release / "population_groups.parquet").num_rows
-    plan = noise_plan(run_parameters(run, settings))
-    cost = "infinite" if settings.privacy.infinite else f"{float(plan.promised.parameter):.4f}"
     measured = sum(n_groups for _, _, n_groups in _groups_of_levels(run, settings))
+    plan = noise_plan(run_parameters(run, settings))
+    return _summary(f"{measured:,} groups", run.release / files.TIDY_FILE, plan)
+
+
+def _summary(measured: str, tidy: Path, plan: NoisePlan) -> tuple[str, ...]:
+    cost = "infinite" if plan.loss is None else f"{float(plan.loss):.4f}"
     return (
-        f"{measured:,} groups measured, {rows:,} rows released",
+        f"{measured} measured, {parquet.read_metadata(tidy).num_rows:,} rows released",
         f"{plan.symbol} {cost}, unbounded",
     )
 
@@ -207,29 +210,24 @@ def household_costs_in_words(settings: DetailedHouseholdsSettings) -> Iterator[B
             f"{cost['delta']}",
             *exactly(cost),
         ]
-        if not settings.privacy.infinite:
-            figures = household_budget.household_figures(
-                parameters, specification, region_pass, settings
-            )
+        figures = household_budget.household_figures(
+            parameters, specification, region_pass, settings
+        )
+        if figures:
             blocks.append(household_report.margins_table(figures))
         yield Section(region_pass, tuple(blocks))
 
 
 def household_summary(run: RunDirectory, settings: DetailedHouseholdsSettings) -> tuple[str, ...]:
     """What is in a release of households, and what it cost."""
-    rows = parquet.read_metadata(run.release / household_files.TIDY_FILE).num_rows
     parameters = household_ingest.run_parameters(run, settings)
-    plan = household_plan(parameters)
-    cost = "infinite" if settings.privacy.infinite else f"{float(plan.promised.parameter):.4f}"
     measured = sum(
         groups.num_rows
         for name in parameters.of
         for _, _, groups in household_files.measured_groups(run, parameters, name)
     )
-    return (
-        f"{measured:,} tables of groups measured, {rows:,} rows released",
-        f"{plan.symbol} {cost}, unbounded",
-    )
+    tidy = run.release / household_files.TIDY_FILE
+    return _summary(f"{measured:,} tables of groups", tidy, household_plan(parameters))
 
 
 DETAILED_HOUSEHOLDS: Product = Product(
@@ -252,7 +250,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
         settings, household_ingest.run_parameters(run, settings)
     ),
     facts=household_report.facts_of_run,
-    accuracy=Accuracy(read_errors, write_household_accuracy, has_household_truth),
+    accuracy=Accuracy(read_errors, write_household_accuracy, has_truth),
     document=household_report.report,
     summary=household_summary,
     figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_households),

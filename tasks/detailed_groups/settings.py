@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt
 
+from ..noise.margins import COVERAGE
 from ..runs.settings import (
     ExactFraction,
     FilePath,
@@ -19,13 +20,7 @@ from ..runs.settings import (
     table_of,
 )
 from .workload.iterations import LEVELS
-from .workload.mechanism import (
-    CONFIG_FILE,
-    COVERAGE,
-    WantedMargins,
-    budget_key,
-    thresholds_key,
-)
+from .workload.mechanism import CONFIG_FILE, WantedMargins, budget_key, thresholds_key
 from .workload.parameters import read_parameters, read_specification
 from .workload.regions import REGION_TYPES
 from .workload.specification import SPECIFICATION_FILES

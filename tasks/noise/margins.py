@@ -11,6 +11,8 @@ from .mechanisms import DISCRETE_LAPLACE
 from .quantiles import margin
 
 COVERAGE = Fraction(95, 100)
+"""Probability with which margins of error hold where none is asked for."""
+
 DIGITS = 4
 """Significant digits of a loss that is worked out."""
 

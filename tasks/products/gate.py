@@ -55,7 +55,6 @@ def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[],
         sentence = lost(error, "The comparison with the truth", str(run.root))
         content: dict[str, object] = {} if settings.is_private else {"stamp": NOT_PRIVATE}
         content |= {"warnings": [f"{sentence} The release does not depend on it."]}
-        run.checks.mkdir(exist_ok=True)
         write_record(path, content)
         return False
     path.unlink(missing_ok=True)

@@ -71,6 +71,11 @@ class NoisePlan:
         return "epsilon" if self.is_pure else "rho"
 
     @property
+    def stated_loss(self) -> str:
+        """The loss in full, for files and tables; infinite without noise."""
+        return "inf" if self.loss is None else str(self.loss)
+
+    @property
     def promised(self) -> Guarantee:
         """The guarantee; raises ValueError for a plan that has none."""
         if self.guarantee is None:
@@ -141,16 +146,13 @@ class NoisePlan:
 
     def noise_panel(self, words: str) -> Section:
         """The standard deviation of every level's noise, as bars of a front page."""
-        title = "What the budget implies"
         deviations: Mapping[str, float] = {
             level.name: math.sqrt(level.noise.variance)
             for level in self.levels
             if level.noise is not None
         }
-        if not deviations:
-            return Section(title, ("No noise was drawn.",))
         return bars_panel(
-            title,
+            "What the budget implies",
             words,
             list(deviations),
             {"noise": list(deviations.values())},

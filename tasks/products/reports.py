@@ -113,8 +113,13 @@ def bars_panel(
     series: Mapping[str, Sequence[float]],
     *,
     value_label: str,
+    nothing: str = "No noise was drawn.",
 ) -> Section:
-    """A panel of a front page with bars, such as the budget; `words` say what they are."""
+    """A panel of a front page with bars, such as the budget; `words` say what they are, and
+    `nothing` why there are none.
+    """
+    if not groups:
+        return Section(title, (nothing,))
     shown = [group.replace("_", " ") for group in groups]
     svg = bar_chart(shown, series, title=title, value_label=value_label)
     return Section(title, (Figure(svg, words),))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +13,7 @@ from ..pages.numbers import shown_delta, shown_epsilon
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
+from .gate import release_checked
 from .reports import (
     bars_panel,
     certificate_links,
@@ -37,7 +37,6 @@ def write_index(
     """
     if run.release.exists():
         return
-    run.unchecked_release.mkdir(exist_ok=True)
     index = {
         name: {
             "release": f"../{name}/release",
@@ -47,7 +46,7 @@ def write_index(
     }
     write_record(run.unchecked_release / INDEX, index)
     complete(run.unchecked_release)
-    os.rename(run.unchecked_release, run.release)
+    release_checked(run)
 
 
 def write_products_report(
@@ -61,17 +60,17 @@ def write_products_report(
     `settings` are the parent run's, which have the dataset and its ledger; `further` is what the
     products together give.
     """
+    parts = {name: RunDirectory(run.root / name) for name in products}
     rows = tuple(
         (
             name,
-            RunDirectory(run.root / name).read_manifest()["status"],
+            part.read_manifest()["status"],
             Link("release", f"../{name}/release/"),
             Link("report", f"../{name}/report/report.html"),
         )
-        for name in products
+        for name, part in parts.items()
     )
     headers = ("product", "status", "release", "report")
-    parts = {name: RunDirectory(run.root / name) for name in products}
     counted = [passed_and_all(part) for part in parts.values()]
     passed, n_checks = (sum(column) for column in zip(*counted, strict=True))
     verdict = f"{len(parts)} products are released: all {n_checks} checks of them passed."

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from .files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY, replacing
+from .writing import Recording, write_once
 
 _SETTINGS = "settings.toml"
+
+INTEGER_LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
+"""Type of the numbers that a row of noisy measurements holds."""
 
 
 def stamp(*, is_private: bool) -> dict[str, str]:
@@ -49,6 +53,32 @@ def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
     table = table.replace_schema_metadata(stamped(table.schema, stamp_at(path)).metadata)
     with replacing(path) as part:
         pq.write_table(table, part, **options)
+
+
+def write_parquet_once(
+    path: Path,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    metadata: dict[str, str],
+    *,
+    recording: Recording | None = None,
+    row_group_size: int | None = None,
+) -> Path:
+    """Write batches as `write_once` does, one row group each, or more of at most `row_group_size`
+    rows; `metadata` is the stamp.
+
+    An existing file is kept, and then nothing is taken from `batches`: an iterator that draws
+    noise draws none. `recording` sees to it that the file is recorded before others can read it.
+    """
+
+    def write(file: BinaryIO) -> None:
+        with pq.ParquetWriter(
+            file, stamped(schema, metadata), compression="zstd", compression_level=1
+        ) as writer:
+            for batch in batches:
+                writer.write_batch(batch, row_group_size=row_group_size)
+
+    return write_once(path, write, recording)
 
 
 def write_text_and_parquet(

@@ -10,7 +10,7 @@ from ...validation.supplemental_dhc.run_checks import run_checks
 from ..pages.document import Block
 from ..products.comparison import read_errors
 from ..products.order import INGEST
-from ..products.privacy_curves import exactly, with_exact
+from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
@@ -23,14 +23,13 @@ from .release.noise import noise_table
 from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings
-from .workload.costs import budget_report, curves_of, exact_curve, needed_budget
+from .workload.costs import curves_of, needed_budget
 from .workload.promise import promise_of
 
 
 def costs_in_words(settings: SupplementalDhcSettings) -> tuple[Block, ...]:
     """The costs in a sentence and a table."""
-    plan = public_plan(settings)
-    cost = with_exact(budget_report(plan), exact_curve(plan))
+    plan, (cost,) = public_plan(settings), costs(settings).values()
     return (
         f"{loss_text(plan)} ({NEIGHBORS}); rho {cost['rho']} of bounded zCDP in the ledger",
         *exactly(cost),

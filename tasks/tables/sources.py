@@ -21,7 +21,7 @@ import numpy as np
 
 from ..runs.stores import StoreFile, StoreRefused, is_url
 from .cef_layout import LAYOUTS
-from .findings import Finding, UnreadableInput
+from .findings import Finding, UnreadableInput, refusal
 from .formats import UTF_8, TextFormat
 from .layouts import TableLayout
 
@@ -134,6 +134,16 @@ def gunzipped(file: InputFile, stream: ByteStream, size: int = -1) -> bytes:
     content = _read(file, gzip.GzipFile(fileobj=stream), size)
     stream.seek(0)
     return content
+
+
+def read_public_text(file: InputFile) -> str:
+    """A public file's text, decompressed and decoded; raises InputRefused if it cannot be read."""
+    try:
+        with open_binary(file) as stream:
+            text = TextStream(file, stream)
+            return b"".join(iter(text.read, b"")).decode("utf-8")
+    except UnreadableInput as error:
+        raise refusal([error.finding], with_counts=True) from None
 
 
 def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> bytes:

@@ -15,50 +15,83 @@ import pyarrow as pa
 
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
-from ..ingest.counts import GroupCounts, read_counts
+from ..ingest.counts import read_counts
 from ..ingest.household_ingest import run_parameters as household_parameters
 from ..ingest.ingest import run_parameters, run_regions, run_universe
-from ..measurement.stages import ShardGroups, true_counts
+from ..measurement.stages import MeasuredCounts, ShardGroups, true_counts
 from ..paths import counts_file, read_shards
 from ..postprocess.groups import code_positions, counts_of, mask_of
 from ..postprocess.run import groups_to_release
 from ..release.household_files import measured_groups
-from ..release.tables import TABLE_NAMES
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
-from ..workload.households import HouseholdParameters
-from ..workload.iterations import N_CELLS
-from ..workload.mapping import IterationUniverse
-from ..workload.regions import RegionDomain
-from ..workload.tabulations import NOT_MEASURED, HouseholdTabulation
+from ..workload.tabulations import NOT_MEASURED, SEX_BY_AGE, HouseholdTabulation, Tabulation
 
 
-def has_truth(run: RunDirectory, settings: DetailedGroupsSettings) -> bool:
+def has_truth(
+    run: RunDirectory, _settings: DetailedGroupsSettings | DetailedHouseholdsSettings
+) -> bool:
     """Whether the confidential counts of all levels are still there to compare with.
 
-    A level without regions, such as AIANNH areas where there are none, has no counts.
+    A level without groups, such as AIANNH areas where there are none, has no counts.
     """
     return all(
-        counts_file(run, item.region_type, item.level).exists()
-        for item in run_parameters(run, settings).budgets
-        if len(run_regions(run, item.region_type))
+        counts_file(run, shard.region_type, shard.level).exists() for shard in read_shards(run)
     )
 
 
 def write_accuracy(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     """Write the errors of every level to the confidential folder of the run."""
-    table = pa.Table.from_pylist(list(_errors(run, settings)))
-    write_errors(run, table)
+    write_errors(run, pa.Table.from_pylist(list(_errors(run, settings))))
+
+
+def write_household_accuracy(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
+    """The same of a run of households, by tabulation and level."""
+    write_errors(run, pa.Table.from_pylist(list(_household_errors(run, settings))))
+
+
+def _errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[dict[str, object]]:
+    budgets = run_parameters(run, settings).budgets
+    for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
+        if groups.num_rows:
+            position, truth = _truth_of(run, item.region_type, item.level, groups)
+            for row in level_errors(groups, position, truth):
+                yield {"region_type": item.region_type, "level": item.level, **row}
+
+
+def _household_errors(
+    run: RunDirectory, settings: DetailedHouseholdsSettings
+) -> Iterator[dict[str, object]]:
+    parameters = household_parameters(run, settings)
+    for tabulation, _ in parameters.tables():
+        for region_type, level, groups in measured_groups(run, parameters, tabulation.name):
+            position, truth = _truth_of(run, region_type, level, groups)
+            where = {"tabulation": tabulation.name, "region_type": region_type, "level": level}
+            for row in table_errors(groups, position, truth, tabulation):
+                yield {**where, **row}
+
+
+def _truth_of(
+    run: RunDirectory, region_type: str, level: int, groups: pa.Table
+) -> tuple[np.ndarray, ShardGroups]:
+    """The place (n,) of each group of a level among its regions and iterations, region by region,
+    and their confidential counts.
+    """
+    universe, regions = run_universe(run, region_type, level), run_regions(run, region_type)
+    region = code_positions(groups, "region_id", regions.ids.tolist())
+    iteration = code_positions(groups, "iteration_code", universe.codes.tolist())
+    counts = read_counts(counts_file(run, region_type, level), 0, len(regions))
+    truth = ShardGroups(0, len(regions), universe.total_only, counts)
+    return region * len(universe) + iteration, truth
 
 
 def level_errors(
-    groups: pa.Table, position: np.ndarray, total_only: np.ndarray, truth: GroupCounts
+    groups: pa.Table, position: np.ndarray, truth: ShardGroups
 ) -> Iterator[dict[str, object]]:
     """Errors of one level by the table that its groups have.
 
     Args:
         groups: columns `COUNTED`, suppressed groups included.
-        position: of each group among the level's regions and iterations, region by region.
-        total_only: mask of the level's iterations that are measured by a total only.
+        position: of each group among all regions and iterations of `truth`.
         truth: the level's confidential counts.
 
     Yields for each table: `groups`, `shown`; mean absolute error, mean error and 95th percentile
@@ -66,24 +99,18 @@ def level_errors(
     `somebody_suppressed` (groups of somebody that are not shown) with the mean size of those
     groups; and `nobody_shown`.
     """
-    n_regions = -(-position.size // max(1, total_only.size))
-    table = np.zeros(position.size, dtype=np.int8)
-    table[position] = groups["table"].to_numpy()
-    true = true_counts(ShardGroups(0, n_regions, total_only, truth), table)
+    table = groups["table"].to_numpy()
+    true = _chosen_truth(groups, position, truth, SEX_BY_AGE)
     sums = np.concatenate([[0], np.cumsum(true.values)])
     true_total = (sums[true.offsets[1:]] - sums[true.offsets[:-1]])[position]
-    counts, offsets = counts_of(groups)
     is_shown = ~mask_of(groups, "is_suppressed")
     total = groups["total"].fill_null(0).to_numpy()
-    for number, name in enumerate(TABLE_NAMES):
-        own = groups["table"].to_numpy() == number
+    for number, name in enumerate(SEX_BY_AGE.names):
+        own = table == number
         shown, hidden = own & is_shown, own & ~is_shown
         error = (total - true_total)[shown]
-        cells = np.arange(N_CELLS[number])
-        cell_error = (
-            counts[offsets[:-1][shown][:, None] + cells]
-            - true.values[true.offsets[:-1][position[shown]][:, None] + cells]
-        )
+        n_cells = SEX_BY_AGE.n_cells[number]
+        cell_error = _cell_errors(groups, np.flatnonzero(shown), position, true, n_cells)
         lost = true_total[hidden & (true_total > 0)]
         yield {
             "table": name,
@@ -99,87 +126,44 @@ def level_errors(
         }
 
 
-def has_household_truth(run: RunDirectory, settings: DetailedHouseholdsSettings) -> bool:
-    """The same of a run of households."""
-    return all(
-        counts_file(run, shard.region_type, shard.level).exists() for shard in read_shards(run)
-    )
-
-
-def write_household_accuracy(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
-    """The same of a run of households, by tabulation and level."""
-    rows = list(_household_errors(run, household_parameters(run, settings)))
-    write_errors(run, pa.Table.from_pylist(rows))
-
-
 def table_errors(
     groups: pa.Table, position: np.ndarray, truth: ShardGroups, tabulation: HouseholdTabulation
 ) -> Iterator[dict[str, object]]:
-    """Errors of a level's measured groups, by the table that they have.
-
-    `position` (n_groups,) is that of each among all regions and iterations of `truth`.
+    """Errors of a level's measured groups of households, by the table that they have; `position`
+    and `truth` as of `level_errors`.
     """
+    table, tables = groups["table"].to_numpy(), tabulation.tabulation
+    true = _chosen_truth(groups, position, truth, tables)
+    for number, name in enumerate(tables.names):
+        own = np.flatnonzero(table == number)
+        if own.size:
+            error = _cell_errors(groups, own, position, true, tables.n_cells[number])
+            of_total = error.sum(axis=1)
+            yield {
+                "table": name,
+                "groups": own.size,
+                "mean_absolute_error": _mean(np.abs(of_total)),
+                "mean_error": _mean(of_total),
+                "mean_absolute_cell_error": _mean(np.abs(error)),
+            }
+
+
+def _chosen_truth(
+    groups: pa.Table, position: np.ndarray, truth: ShardGroups, tabulation: Tabulation
+) -> MeasuredCounts:
+    """The true counts of the tables that groups have."""
     table = np.full(truth.is_total_only.size, NOT_MEASURED, dtype=np.int8)
     table[position] = groups["table"].to_numpy()
-    true = true_counts(truth, table, tabulation.tabulation)
-    counts, offsets = counts_of(groups)
-    for number, name in enumerate(tabulation.names):
-        own = np.flatnonzero(groups["table"].to_numpy() == number)
-        if not own.size:
-            continue
-        cells = np.arange(tabulation.tabulation.n_cells[number])
-        error = (
-            counts[offsets[own][:, None] + cells]
-            - true.values[true.offsets[position[own]][:, None] + cells]
-        )
-        of_total = error.sum(axis=1)
-        yield {
-            "table": name,
-            "groups": own.size,
-            "mean_absolute_error": float(np.abs(of_total).mean()),
-            "mean_error": float(of_total.mean()),
-            "mean_absolute_cell_error": float(np.abs(error).mean()),
-        }
+    return true_counts(truth, table, tabulation)
 
 
-def _household_errors(
-    run: RunDirectory, parameters: HouseholdParameters
-) -> Iterator[dict[str, object]]:
-    for tabulation, _ in parameters.tables():
-        for region_type, level, groups in measured_groups(run, parameters, tabulation.name):
-            universe, regions = run_universe(run, region_type, level), run_regions(run, region_type)
-            counts = read_counts(counts_file(run, region_type, level), 0, len(regions))
-            total_only = np.zeros(len(universe), dtype=bool)
-            truth = ShardGroups(0, len(regions), total_only, counts)
-            for row in table_errors(
-                groups, _positions(groups, regions, universe), truth, tabulation
-            ):
-                yield {
-                    "tabulation": tabulation.name,
-                    "region_type": region_type,
-                    "level": level,
-                    **row,
-                }
-
-
-def _errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[dict[str, object]]:
-    budgets = run_parameters(run, settings).budgets
-    for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
-        universe = run_universe(run, item.region_type, item.level)
-        regions = run_regions(run, item.region_type)
-        if not len(regions):
-            continue
-        truth = read_counts(counts_file(run, item.region_type, item.level), 0, len(regions))
-        position = _positions(groups, regions, universe)
-        for row in level_errors(groups, position, universe.total_only, truth):
-            yield {"region_type": item.region_type, "level": item.level, **row}
-
-
-def _positions(groups: pa.Table, regions: RegionDomain, universe: IterationUniverse) -> np.ndarray:
-    """Of each group among a level's regions and iterations, region by region."""
-    region = code_positions(groups, "region_id", regions.ids.tolist())
-    iteration = code_positions(groups, "iteration_code", universe.codes.tolist())
-    return region * len(universe) + iteration
+def _cell_errors(
+    groups: pa.Table, rows: np.ndarray, position: np.ndarray, true: MeasuredCounts, n_cells: int
+) -> np.ndarray:
+    """Errors `(n, n_cells)` of the counts of some groups, by their rows, with such a table."""
+    (counts, offsets), cells = counts_of(groups), np.arange(n_cells)
+    found = counts[offsets[rows][:, None] + cells]
+    return found - true.values[true.offsets[position[rows]][:, None] + cells]
 
 
 def _mean(values: np.ndarray) -> float | None:

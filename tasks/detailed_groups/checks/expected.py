@@ -38,9 +38,7 @@ def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Expecte
     blocks = {name: geography[is_in_pass(geography, name)] for name in parameters.passes}
     mechanism = settings.mechanism
     return ExpectedRun(
-        levels=levels_to_be_measured(
-            parameters, specification, blocks, infinite=settings.privacy.infinite
-        ),
+        levels=levels_to_be_measured(parameters, specification, blocks),
         passes={name: kind.region_pass for name, kind in REGION_TYPES.items()},
         is_pure=parameters.is_pure,
         stage_1_fraction=parameters.stage_1_fraction,
@@ -61,15 +59,13 @@ def levels_to_be_measured(
     parameters: MechanismParameters,
     specification: Specification,
     blocks: Mapping[str, pd.DataFrame],
-    *,
-    infinite: bool,
 ) -> tuple[ExpectedLevel, ...]:
     """The levels that the checks work out from the plain facts of an inputs' specification."""
     measured = [
         MeasuredLevel(
             item.region_type,
             item.level,
-            None if infinite else item.budget,
+            None if parameters.infinite else item.budget,
             parameters.thresholds[item.region_type, item.level],
         )
         for item in parameters.budgets
@@ -115,9 +111,7 @@ def expected_runs(
     blocks = {name: geography[is_in_pass(geography, name)] for name in parameters.passes}
     return {
         name: ExpectedRun(
-            levels=levels_to_be_measured(
-                own, specification, blocks, infinite=settings.privacy.infinite
-            ),
+            levels=levels_to_be_measured(own, specification, blocks),
             passes={kind.name: kind.region_pass for kind in REGION_TYPES.values()},
             is_pure=own.is_pure,
             stage_1_fraction=own.stage_1_fraction,

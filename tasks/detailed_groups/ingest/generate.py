@@ -57,7 +57,6 @@ def generate_specification(
     regional: int = 6,
     detailed: int = 40,
     ethnicities: int = 5,
-    pure: bool = False,
     states: Sequence[str] = ("44",),
     run_pr: bool = False,
     households: bool = False,
@@ -68,7 +67,6 @@ def generate_specification(
         regional: number of regional race groups, each within one of two major groups.
         detailed: number of detailed race groups, each of two codes and within a regional group.
         ethnicities: number of detailed ethnicity groups, of one code each.
-        pure: whether the configuration asks for pure DP.
         states: states of the United States pass.
         run_pr: whether Puerto Rico is tabulated too.
         households: whether the configuration has the keys of households too.
@@ -112,7 +110,7 @@ def generate_specification(
     _write_rows(folder / RACE_FILE, header, races)
     _write_rows(folder / ETHNICITY_FILE, (*header[:3], *header[4:]), groups)
     _write_rows(folder / MAPPING_FILE, ("ITERATION_CODE", "RACE_ETH_CODE"), pairs)
-    config = _config(pure=pure, states=states, run_pr=run_pr)
+    config = _config(states=states, run_pr=run_pr)
     if households:
         config |= _household_config()
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2), encoding="utf-8")
@@ -177,7 +175,7 @@ def _group_codes(
     return groups
 
 
-def _config(*, pure: bool, states: Sequence[str], run_pr: bool) -> dict[str, object]:
+def _config(*, states: Sequence[str], run_pr: bool) -> dict[str, object]:
     levels = [(name, level) for name in REGION_TYPES for level in LEVELS]
     budgets = {
         budget_key(name, level): 0 if (name, level) == ("AIANNH", 1) else level / 4
@@ -195,7 +193,7 @@ def _config(*, pure: bool, states: Sequence[str], run_pr: bool) -> dict[str, obj
         "run_pr": run_pr,
         "reader": "csv",
         "state_filter_us": [state for state in states if state != PUERTO_RICO],
-        "privacy_defn": "puredp" if pure else "zcdp",
+        "privacy_defn": "zcdp",
     }
 
 

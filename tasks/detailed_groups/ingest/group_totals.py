@@ -27,10 +27,9 @@ from ..workload.mechanism import choose_table
 from ..workload.parameters import read_specification
 from ..workload.regions import RegionDomain
 from ..workload.specification import Specification
-from ..workload.tabulations import NOT_MEASURED
+from ..workload.tabulations import KEY, NOT_MEASURED
 
 T1 = "t1.csv"
-KEY = ("region_type", "region_id", "iteration_code")
 
 
 def read_group_totals(

@@ -22,7 +22,7 @@ from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.sources import InputFile, input_files
 from ..workload.mapping import code_positions
 from ..workload.mechanism import MechanismParameters
-from ..workload.regions import PR, US, areas_of
+from ..workload.regions import areas_of
 from ..workload.specification import Specification
 from . import census_tables, production_files
 from .households import household_cells
@@ -32,9 +32,6 @@ from .persons import (
     PersonBatch,
     PersonTally,
 )
-
-PASS_KEYS = {US: "run_us", PR: "run_pr"}
-"""Key of the configuration that has a pass run."""
 
 
 @dataclass(frozen=True)
@@ -210,8 +207,8 @@ def _missing_passes(
         Finding(
             file,
             "TABBLKST",
-            f"no row is in the states of the pass {PASS_KEYS[name]}",
-            f"set {PASS_KEYS[name]} to false, or give the rows of its states",
+            f"no row is in the states of the pass run_{name}",
+            f"set run_{name} to false, or give the rows of its states",
         )
         for name in parameters.passes
         if not present & set(parameters.states_of(name))

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
-from ...tables.findings import UnreadableInput, refusal
-from ...tables.sources import InputFile, TextStream, open_binary
+from ...tables.sources import InputFile, read_public_text
 from ..workload.regions import REGION_TYPES
 
 COLUMNS = ("REGION_TYPE", "REGION_ID", "REGION_NAME")
@@ -28,12 +27,7 @@ def read_names(address: str) -> dict[tuple[str, str], str]:
     or not at all.
     """
     file = InputFile("region_names", address, address.rpartition("/")[2])
-    try:
-        with open_binary(file) as stream:
-            text = TextStream(file, stream)
-            lines = b"".join(iter(text.read, b"")).decode("utf-8").splitlines()
-    except UnreadableInput as error:
-        raise refusal([error.finding], with_counts=True) from None
+    lines = read_public_text(file).splitlines()
     if not lines or lines[0].split("|") != list(COLUMNS):
         raise InputRefused(
             f"{file.name}: the first line must be {'|'.join(COLUMNS)}; correct the columns."

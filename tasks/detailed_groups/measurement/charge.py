@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from ...products.levels import MeasuredLevel
+from ...ledger.charges import Draw
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
@@ -49,67 +50,60 @@ def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
     return not run_universe(run, shard.region_type, shard.level).total_only.all()
 
 
-def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge:
-    """What a run is charged for, once what will be drawn is seen to cost no more.
+def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge | None:
+    """What a run is charged for, once what will be drawn is seen to cost no more; None without
+    noise.
 
     Raises BudgetRefused before any noise is drawn, and InputRefused for a budget that misses the
     margin which is wanted of it.
     """
-    parameters = run_parameters(run, settings)
-    curve = None
-    if not settings.privacy.infinite:
-        specification = run_specification(run)
-        refuse_missed_margins(parameters, specification)
-        curve = curve_of_change(parameters, specification)
-    levels: list[MeasuredLevel] = []
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    if parameters.infinite:
+        return None
+    refuse_missed_margins(parameters, specification)
+    levels = []
     for item in parameters.budgets:
-        noise = noise_of(run, settings, parameters, item.region_type, item.level)
+        noise = noise_of(run, parameters, item.region_type, item.level)
         universe = run_universe(run, item.region_type, item.level)
         check_loss(noise, exact_stability(universe, parameters.max_race_codes), item.budget)
-        levels += [
-            MeasuredLevel(stage.part, stage.part, stage.loss / parameters.total, stage.noise)
-            for stage in noise.stages
-            if stage.loss is not None
-        ]
+        levels += [stage.measured(parameters.total) for stage in noise.stages]
+    invariants = [invariants_file(run)] if settings.mechanism.units_are_invariant else []
+    curve = curve_of_change(parameters, specification)
+    draw = noise_plan(parameters, levels=tuple(levels)).draw(curve)
+    return charge_for(run, [draw], *invariants)
+
+
+def charge_for(run: RunDirectory, draws: Sequence[Draw], *further: Path) -> Charge:
+    """The charge of draws, which a run's geography, shards, parameters and `further` decide."""
+    parameters = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
     return Charge(
-        [noise_plan(parameters, levels=tuple(levels)).draw(curve)],
-        decided_by=deciding_files(run, settings),
+        draws,
+        decided_by=[geography_file(run), shards_file(run), *parameters, *further],
         truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
     )
-
-
-def deciding_files(run: RunDirectory, settings: DetailedGroupsSettings) -> list[Path]:
-    """The public files that, with the settings, decide what is measured and with which noise."""
-    parameters = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
-    invariants = [invariants_file(run)] if settings.mechanism.units_are_invariant else []
-    return [geography_file(run), shards_file(run), *parameters, *invariants]
 
 
 def check_loss(noise: LevelNoise, n_groups: int, budget: Fraction) -> None:
     """Refuse noise under which a person in `n_groups` groups of a level loses more than its budget.
 
-    The loss is found from the parameters that the noise is drawn with: 1 / (2 sigma^2) for each
-    count that a person changes, or 1 / scale under pure DP. Raises BudgetRefused.
+    Raises BudgetRefused.
     """
-    if noise.total_only.loss is None:
-        return
-    losses = [
-        1 / (stage.parameter if stage.is_pure else 2 * stage.parameter) for stage in noise.stages
-    ]
-    loss = n_groups * max(losses[0], losses[1] + losses[2])
+    total_only, stage_1, stage_2 = (stage.loss_of_count for stage in noise.stages)
+    loss = n_groups * max(total_only, stage_1 + stage_2)
+    refuse_larger_loss(loss, budget, "a population group level")
+
+
+def refuse_larger_loss(loss: Fraction, budget: Fraction, what: str) -> None:
+    """Raise BudgetRefused if `what` would cost more than its budget."""
     if loss > budget:
         raise BudgetRefused(
-            f"a population group level would cost {loss} and has a budget of {budget}; no noise "
-            "was drawn, so report this as an error of the program"
+            f"{what} would cost {loss} and has a budget of {budget}; no noise was drawn, so report "
+            "this as an error of the program"
         )
 
 
 def noise_of(
-    run: RunDirectory,
-    settings: DetailedGroupsSettings,
-    parameters: MechanismParameters,
-    region_type: str,
-    level: int,
+    run: RunDirectory, parameters: MechanismParameters, region_type: str, level: int
 ) -> LevelNoise:
     """The noise of a population group level of a run."""
     universe = run_universe(run, region_type, level)
@@ -118,5 +112,4 @@ def noise_of(
         parameters.budget_of(region_type, level),
         stability(universe, parameters.max_race_codes),
         level=f"{region_type}/{level}",
-        infinite=settings.privacy.infinite,
     )

@@ -13,27 +13,21 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...runs.stamps import stamp, stamped
-from ...runs.writing import Recording, write_once
+from ...runs.stamps import INTEGER_LIST, stamp, write_parquet_once
+from ...runs.writing import Recording
 from ..workload.tabulations import NOT_MEASURED
-from .stages import (
-    LevelNoise,
-    MeasuredCounts,
-    StageNoise,
-)
+from .stages import LevelNoise, MeasuredCounts, StageNoise
 
 ROWS_PER_ROW_GROUP = 1 << 18
 
-_COUNTS = pa.list_(pa.field("element", pa.int64(), nullable=False))
 _MEASURED_SCHEMA = pa.schema(
     [
         pa.field("region_type", pa.string(), nullable=False),
@@ -41,7 +35,7 @@ _MEASURED_SCHEMA = pa.schema(
         pa.field("iteration_code", pa.string(), nullable=False),
         pa.field("table", pa.int8(), nullable=False),
         pa.field("total_only", pa.bool_(), nullable=False),
-        pa.field("value", _COUNTS, nullable=False),
+        pa.field("value", INTEGER_LIST, nullable=False),
         pa.field("variance", pa.float64(), nullable=False),
         pa.field("plb", pa.string(), nullable=False),
     ]
@@ -97,7 +91,7 @@ def write_noisy_totals(
     `recording` sees to it that the file is recorded before others can read it.
     """
 
-    def table() -> pa.Table:
+    def batches() -> Iterator[pa.RecordBatch]:
         rows = np.flatnonzero(~names.total_only[names.iteration])
         columns = [
             _texts(names.region[rows], names.region_ids),
@@ -106,9 +100,16 @@ def write_noisy_totals(
             pa.array(np.full(rows.size, noise.variance)),
             _texts(np.zeros(rows.size, dtype=np.int32), [noise.plb]),
         ]
-        return pa.table(columns, schema=_STAGE_1_SCHEMA)
+        yield pa.record_batch(columns, schema=_STAGE_1_SCHEMA)
 
-    return _publish(path, table, is_private, recording)
+    return write_parquet_once(
+        path,
+        _STAGE_1_SCHEMA,
+        batches(),
+        stamp(is_private=is_private),
+        recording=recording,
+        row_group_size=ROWS_PER_ROW_GROUP,
+    )
 
 
 def write_noisy_tables(
@@ -126,7 +127,7 @@ def write_noisy_tables(
     `recording` sees to it that the file is recorded before others can read it.
     """
 
-    def table() -> pa.Table:
+    def batches() -> Iterator[pa.RecordBatch]:
         measured = draw()
         rows = np.flatnonzero(measured.table != NOT_MEASURED)
         iteration = names.iteration[rows]
@@ -134,7 +135,7 @@ def write_noisy_tables(
         # Groups between them have no counts, so that those of the rows follow each other.
         offsets = np.append(measured.offsets[rows], measured.offsets[-1])
         values = pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.array(measured.values), type=_COUNTS
+            pa.array(offsets, pa.int32()), pa.array(measured.values), type=INTEGER_LIST
         )
         variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
         columns = [
@@ -147,30 +148,21 @@ def write_noisy_tables(
             pa.array(variance),
             _texts(is_total_only.astype(np.int32), [noise.stage_2.plb, noise.total_only.plb]),
         ]
-        return pa.table(columns, schema=_MEASURED_SCHEMA)
+        yield pa.record_batch(columns, schema=_MEASURED_SCHEMA)
 
-    return _publish(path, table, is_private, recording)
+    return write_parquet_once(
+        path,
+        _MEASURED_SCHEMA,
+        batches(),
+        stamp(is_private=is_private),
+        recording=recording,
+        row_group_size=ROWS_PER_ROW_GROUP,
+    )
 
 
 def read_totals(path: Path) -> np.ndarray:
     """The noisy totals of a shard, in the order of its groups, shape (n,), int64."""
     return pq.read_table(path, columns=["value"])["value"].to_numpy()
-
-
-def _publish(
-    path: Path,
-    table: Callable[[], pa.Table],
-    is_private: bool,
-    recording: Recording | None,
-) -> Path:
-    def write(file: BinaryIO) -> None:
-        rows = table()
-        schema = stamped(rows.schema, stamp(is_private=is_private))
-        with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
-            rows = rows.replace_schema_metadata(schema.metadata)
-            writer.write_table(rows, row_group_size=ROWS_PER_ROW_GROUP)
-
-    return write_once(path, write, recording)
 
 
 def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:

@@ -7,28 +7,18 @@ from pathlib import Path
 import numpy as np
 
 from ...ledger.charging import single_draw
-from ...products.levels import MeasuredLevel
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
-from ...runs.errors import BudgetRefused
 from ..ingest.group_totals import chosen_tables, run_totals
 from ..ingest.household_ingest import run_parameters
 from ..ingest.ingest import run_regions, run_specification, run_universe
-from ..paths import (
-    Shard,
-    counts_file,
-    geography_file,
-    group_totals_file,
-    household_file,
-    parameters_folder,
-    read_shards,
-    shards_file,
-)
+from ..paths import Shard, counts_file, group_totals_file, household_file, read_shards
 from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import curve_of_change
 from ..workload.households import HouseholdParameters, tabulation_plan
 from ..workload.mapping import exact_stability, stability
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
+from .charge import charge_for, refuse_larger_loss
 from .files import write_noisy_tables
 from .measure import named_groups
 from .stages import LevelNoise, StageNoise, measure_known_tables
@@ -63,63 +53,46 @@ def tables_of(
 
 
 def noise_of(
-    run: RunDirectory,
-    settings: DetailedHouseholdsSettings,
-    parameters: HouseholdParameters,
-    name: str,
-    region_type: str,
-    level: int,
+    run: RunDirectory, parameters: HouseholdParameters, name: str, region_type: str, level: int
 ) -> StageNoise:
     """The noise of a level of a tabulation, which spends all of its budget."""
     own = parameters.of[name]
     universe = run_universe(run, region_type, level)
     return StageNoise(
-        None if settings.privacy.infinite else own.budget_of(region_type, level),
+        None if own.infinite else own.budget_of(region_type, level),
         stability(universe, own.max_race_codes),
         own.is_pure,
         f"{name}/{region_type}/{level}",
     )
 
 
-def charge_of(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Charge:
-    """What a run is charged for, once what will be drawn is seen to cost no more.
+def charge_of(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Charge | None:
+    """What a run is charged for, once what will be drawn is seen to cost no more; None without
+    noise.
 
     Raises BudgetRefused before any noise is drawn.
     """
     parameters, specification = run_parameters(run, settings), run_specification(run)
+    if parameters.infinite:
+        return None
     draws = []
     for name, own in parameters.of.items():
-        levels: list[MeasuredLevel] = []
+        tabulation, levels = HOUSEHOLD_TABULATIONS[name], []
         for item in own.budgets:
-            noise = noise_of(run, settings, parameters, name, item.region_type, item.level)
-            if noise.loss is None:
-                continue
+            noise = noise_of(run, parameters, name, item.region_type, item.level)
             universe = run_universe(run, item.region_type, item.level)
-            loss = exact_stability(universe, own.max_race_codes) / (
-                noise.parameter if noise.is_pure else 2 * noise.parameter
-            )
-            if loss > item.budget:
-                raise BudgetRefused(
-                    f"a level of {HOUSEHOLD_TABULATIONS[name].what} would cost {loss} and has a "
-                    f"budget of {item.budget}; no noise was drawn, so report this as an error of "
-                    "the program"
-                )
+            loss = exact_stability(universe, own.max_race_codes) * noise.loss_of_count
+            refuse_larger_loss(loss, item.budget, f"a level of {tabulation.what}")
             n_answers = sum(
-                int(HOUSEHOLD_TABULATIONS[name].tabulation.offsets(table)[-1])
+                int(tabulation.tabulation.offsets(table)[-1])
                 for shard in read_shards(run)
                 if (shard.region_type, shard.level) == (item.region_type, item.level)
                 for table in [tables_of(run, parameters, name, shard)]
             )
-            share = noise.loss / own.total
-            levels.append(MeasuredLevel(noise.part, noise.part, share, noise.noise, n_answers))
-        curve = None if settings.privacy.infinite else curve_of_change(own, specification)
-        draws.append(tabulation_plan(parameters, name, tuple(levels)).draw(curve))
-    kept = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
-    return Charge(
-        draws,
-        decided_by=[geography_file(run), shards_file(run), group_totals_file(run), *kept],
-        truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
-    )
+            levels.append(noise.measured(own.total, n_answers))
+        plan = tabulation_plan(parameters, name, tuple(levels))
+        draws.append(plan.draw(curve_of_change(own, specification)))
+    return charge_for(run, draws, group_totals_file(run))
 
 
 def measure_once(
@@ -131,7 +104,7 @@ def measure_once(
     """
     path = household_file(run, name, shard)
     parameters = run_parameters(run, settings)
-    noise = noise_of(run, settings, parameters, name, shard.region_type, shard.level)
+    noise = noise_of(run, parameters, name, shard.region_type, shard.level)
     table = tables_of(run, parameters, name, shard)
     names, groups = named_groups(run, shard, by_total_only=False)
     tabulation = HOUSEHOLD_TABULATIONS[name]

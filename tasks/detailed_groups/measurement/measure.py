@@ -9,34 +9,13 @@ import numpy as np
 from ...ledger.charging import single_draw
 from ...runs.directory import RunDirectory
 from ..ingest.counts import read_counts
-from ..ingest.ingest import (
-    run_parameters,
-    run_regions,
-    run_universe,
-)
-from ..paths import (
-    Shard,
-    counts_file,
-    measured_file,
-    stage_1_file,
-)
+from ..ingest.ingest import run_parameters, run_regions, run_universe
+from ..paths import Shard, counts_file, measured_file, stage_1_file
 from ..settings import DetailedGroupsSettings
 from ..workload.guarantee import CHARGED_AS
-from .charge import (
-    has_stage_1,
-    noise_of,
-)
-from .files import (
-    GroupNames,
-    read_totals,
-    write_noisy_tables,
-    write_noisy_totals,
-)
-from .stages import (
-    ShardGroups,
-    measure_tables,
-    measure_totals,
-)
+from .charge import has_stage_1, noise_of
+from .files import GroupNames, read_totals, write_noisy_tables, write_noisy_totals
+from .stages import ShardGroups, measure_tables, measure_totals
 
 
 def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:
@@ -46,7 +25,7 @@ def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     """
     path = stage_1_file(run, shard)
     parameters = run_parameters(run, settings)
-    noise = noise_of(run, settings, parameters, shard.region_type, shard.level).stage_1
+    noise = noise_of(run, parameters, shard.region_type, shard.level).stage_1
     names, groups = named_groups(run, shard)
     truth = [counts_file(run, shard.region_type, shard.level)]
     with single_draw(
@@ -70,7 +49,7 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     """
     path = measured_file(run, shard)
     parameters = run_parameters(run, settings)
-    noise = noise_of(run, settings, parameters, shard.region_type, shard.level)
+    noise = noise_of(run, parameters, shard.region_type, shard.level)
     thresholds = parameters.thresholds[shard.region_type, shard.level]
     names, groups = named_groups(run, shard)
     chosen = stage_1_file(run, shard)

@@ -14,14 +14,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from ...noise.distributions import IntegerDistribution
 from ...noise.draws import Noise, NoiseDraws
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...products.levels import MeasuredLevel
 from ..ingest.counts import GroupCounts
-from ..workload.mechanism import (
-    MechanismParameters,
-    choose_table,
-    noise_parameter,
-)
+from ..workload.explorer import noise_parameter
+from ..workload.mechanism import MechanismParameters, choose_table
 from ..workload.tabulations import NOT_MEASURED, SEX_BY_AGE, Tabulation
 
 
@@ -45,16 +44,30 @@ class StageNoise:
         return DISCRETE_LAPLACE if self.is_pure else DISCRETE_GAUSSIAN
 
     @property
+    def distribution(self) -> IntegerDistribution | None:
+        """P(x) proportional to exp(-(loss / s) |x|^power); None for no noise."""
+        if self.loss is None:
+            return None
+        return IntegerDistribution(self.loss / self.stability, power=1 if self.is_pure else 2)
+
+    @property
     def parameter(self) -> Fraction:
         """sigma^2, or the scale; raises ValueError where there is no noise."""
-        if self.loss is None:
+        if self.distribution is None:
             raise ValueError("counts without noise have no noise parameter")
-        return noise_parameter(self.loss, self.stability, is_pure=self.is_pure)
+        return noise_parameter(self.distribution)
 
     @property
     def noise(self) -> Noise:
-        """The distribution; there is none without a loss."""
+        """The distribution, as it is charged and drawn; there is none without a loss."""
         return Noise(self.mechanism, self.parameter)
+
+    @property
+    def loss_of_count(self) -> Fraction:
+        """What a count that moves by one loses, found from the parameter that its noise is drawn
+        with: 1 / (2 sigma^2), or 1 / scale under pure DP.
+        """
+        return 1 / (self.parameter if self.is_pure else 2 * self.parameter)
 
     @property
     def variance(self) -> float:
@@ -65,6 +78,12 @@ class StageNoise:
     def plb(self) -> str:
         """The loss as `p/q`, `inf` for no noise."""
         return "inf" if self.loss is None else str(self.loss)
+
+    def measured(self, total: Fraction, n_answers: int | None = None) -> MeasuredLevel:
+        """What is charged for the stage, of a total loss; raises ValueError without noise."""
+        if self.loss is None:
+            raise ValueError("counts without noise cost nothing")
+        return MeasuredLevel(self.part, self.part, self.loss / total, self.noise, n_answers)
 
     def draw(self, size: int, draws: NoiseDraws) -> np.ndarray:
         """Independent draws, shape (size,), int64."""
@@ -93,12 +112,11 @@ def level_noise(
     stability: int,
     *,
     level: str = "",
-    infinite: bool = False,
 ) -> LevelNoise:
-    """Noise of a level, charged under its name; under `infinite` there is none."""
+    """Noise of a level, charged under its name; none where it is switched off."""
 
     def noise(stage: str, share: Fraction) -> StageNoise:
-        loss = None if infinite else budget * share
+        loss = None if parameters.infinite else budget * share
         return StageNoise(loss, stability, parameters.is_pure, f"{level}/{stage}")
 
     gamma = parameters.stage_1_fraction

@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ..workload.regions import NO_REGION
 from .groups import codes_of, mask_of, with_mask
 
 DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
 """Columns that a group takes over from the donor of its set."""
 
 NO_SET = -1
-NO_REGION = -1
 
 
 @dataclass(frozen=True)

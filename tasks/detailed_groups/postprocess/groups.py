@@ -20,18 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...runs.stamps import write_parquet
+from ...runs.stamps import INTEGER_LIST, write_parquet
+from ..workload.tabulations import KEY
 
 CODE = pa.dictionary(pa.int32(), pa.string())
-COUNTS = pa.list_(pa.field("element", pa.int64(), nullable=False))
-KEY = ("region_type", "region_id", "iteration_code")
 
 MEASURED = pa.schema(
     [
         *(pa.field(name, CODE) for name in KEY),
         ("table", pa.int8()),
         ("total_only", pa.bool_()),
-        ("value", COUNTS),
+        ("value", INTEGER_LIST),
         ("variance", pa.float64()),
     ]
 )
@@ -91,7 +90,9 @@ def counts_of(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 def with_counts(table: pa.Table, flat: np.ndarray) -> pa.Table:
     """The groups with other counts of the same number each."""
     _, offsets = counts_of(table)
-    counts = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat), type=COUNTS)
+    counts = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(flat), type=INTEGER_LIST
+    )
     return table.set_column(table.schema.get_field_index("value"), "value", counts)
 
 

@@ -9,24 +9,15 @@ import pandas as pd
 import pyarrow as pa
 
 from ...census.invariants import inhabitable, read_geography, read_invariants
-from ...noise.distributions import IntegerDistribution
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..measurement.charge import noise_of
-from ..measurement.stages import StageNoise
 from ..paths import MEASURED, geography_file, invariants_file
 from ..settings import DetailedGroupsSettings
 from ..workload.mapping import alone_counterparts
 from ..workload.mechanism import MechanismParameters
-from ..workload.regions import (
-    is_in_pass,
-    region_ids,
-    region_types,
-)
-from .coterminous import (
-    CoterminousSets,
-    coterminous_sets,
-)
+from ..workload.regions import is_in_pass, region_ids, region_types
+from .coterminous import CoterminousSets, coterminous_sets
 from .stages import (
     ALONE,
     COTERMINOUS,
@@ -62,21 +53,12 @@ def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: 
     )
 
 
-def distribution_of(noise: StageNoise) -> IntegerDistribution | None:
-    """The distribution of noise, P(x) proportional to exp(-(loss / s) |x|^power); None for none."""
-    if noise.loss is None:
-        return None
-    return IntegerDistribution(noise.loss / noise.stability, power=1 if noise.is_pure else 2)
-
-
-def thresholds_of(
-    run: RunDirectory, settings: DetailedGroupsSettings, parameters: MechanismParameters
-) -> dict[Level, int | None]:
+def thresholds_of(run: RunDirectory, parameters: MechanismParameters) -> dict[Level, int | None]:
     """The suppression threshold of every measured level; None where nothing is suppressed."""
     found = {}
     for item in parameters.budgets:
         level = item.region_type, item.level
-        noise = distribution_of(noise_of(run, settings, parameters, *level).stage_2)
+        noise = noise_of(run, parameters, *level).stage_2.distribution
         found[level] = threshold_of(item.region_type, noise, parameters.zero_suppression_chance)
     return found
 
@@ -113,7 +95,7 @@ def postprocess(
     parameters = run_parameters(run, settings)
     files = pass_files(run, parameters, region_pass)
     if stage == SUPPRESSED:
-        suppress_levels(files, thresholds_of(run, settings, parameters))
+        suppress_levels(files, thresholds_of(run, parameters))
     elif stage == MARGINALS:
         add_marginals_to_levels(files, allow_negative_counts=parameters.allow_negative_counts)
     elif stage == COTERMINOUS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from ...ledger.accounting import UNBOUNDED
@@ -35,7 +36,7 @@ from ..workload.explorer import (
 from ..workload.guarantee import bounded_epsilons, noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.parameters import read_specification
-from ..workload.regions import COARSE, PR, REGION_TYPES, US
+from ..workload.regions import COARSE, REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.wanted_margins import level_budgets, refuse_missed_margins, shown_percent
 from .noise_comparison import compare_noise
@@ -64,19 +65,16 @@ class LevelFigures:
     margin_target: int | None
     threshold: int | None
 
-    @property
-    def noise(self) -> IntegerDistribution:
-        """Noise of the second stage."""
-        return self.budget.second_stage
-
 
 def level_figures(
     parameters: MechanismParameters, specification: Specification, region_pass: str
 ) -> tuple[LevelFigures, ...]:
-    """Margins of error and thresholds of every measured level of a pass.
+    """Margins of error and thresholds of every measured level of a pass; none without noise.
 
     Raises InputRefused for a budget so small that its noise is too wide to tell them.
     """
+    if parameters.infinite:
+        return ()
     budgets = level_budgets(parameters, specification, region_pass)
     chance, wanted = parameters.zero_suppression_chance, parameters.wanted
     figures = []
@@ -106,14 +104,9 @@ def level_figures(
 
 def figures_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[LevelFigures, ...]:
     """What the budgets of a run's levels buy; none without noise."""
-    if settings.privacy.infinite:
-        return ()
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    return tuple(
-        figure
-        for region_pass in parameters.passes
-        for figure in level_figures(parameters, specification, region_pass)
-    )
+    of_passes = (level_figures(parameters, specification, name) for name in parameters.passes)
+    return tuple(chain.from_iterable(of_passes))
 
 
 def refuse_settings(settings: DetailedGroupsSettings) -> None:
@@ -124,11 +117,10 @@ def refuse_settings(settings: DetailedGroupsSettings) -> None:
     """
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
-    infinite = settings.privacy.infinite
     refuse_idle_settings(settings, parameters)
-    if not infinite:
+    if not parameters.infinite:
         refuse_missed_margins(parameters, specification)
-    budget_report(parameters, specification, settings.explorer, infinite=infinite)
+    budget_report(parameters, specification, settings.explorer)
 
 
 def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
@@ -137,16 +129,15 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
     """
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
-    infinite = settings.privacy.infinite
-    found = budget_report(parameters, specification, settings.explorer, infinite=infinite)
+    found = budget_report(parameters, specification, settings.explorer)
     for region_pass, report in found.items():
-        levels = level_budgets(parameters, specification, region_pass).values()
-        compared = () if infinite else compare_noise(levels, parameters.wanted.coverage)
-        report["noise_comparison"] = list(compared)
+        compared: list[dict[str, Any]] = []
         exact = None
-        if not infinite:
+        if not parameters.infinite:
+            levels = level_budgets(parameters, specification, region_pass).values()
+            compared = list(compare_noise(levels, parameters.wanted.coverage))
             exact = exact_curve(parameters, specification, region_pass, is_bounded=True)
-        found[region_pass] = with_exact(report, exact)
+        found[region_pass] = with_exact(report | {"noise_comparison": compared}, exact)
     return found
 
 
@@ -177,11 +168,7 @@ def curves_of_passes(
 
 
 def budget_report(
-    parameters: MechanismParameters,
-    specification: Specification,
-    explorer: ExplorerSettings,
-    *,
-    infinite: bool = False,
+    parameters: MechanismParameters, specification: Specification, explorer: ExplorerSettings
 ) -> dict[str, Any]:
     """What `spineflow budget --json` prints, by pass; fractions as strings.
 
@@ -193,8 +180,7 @@ def budget_report(
     kind of count, `share` being its part of the pass's total.
     """
     return {
-        name: _pass_report(parameters, specification, explorer, name, infinite=infinite)
-        for name in parameters.passes
+        name: _pass_report(parameters, specification, explorer, name) for name in parameters.passes
     }
 
 
@@ -275,16 +261,11 @@ def _pass_report(
     specification: Specification,
     explorer: ExplorerSettings,
     region_pass: str,
-    *,
-    infinite: bool,
 ) -> dict[str, Any]:
-    plan = noise_plan(parameters, region_pass)
-    figures = () if infinite else level_figures(parameters, specification, region_pass)
-    epsilon = bounded_epsilons(parameters, region_pass)
+    figures = level_figures(parameters, specification, region_pass)
+    total = parameters.total_of(region_pass)
     return {
-        **loss_of_pass(region_pass, plan, epsilon, infinite=infinite),
-        "attributes": {},
-        "block_within": {},
+        **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
         "levels": [
             {
                 "region_type": item.region_type,
@@ -311,25 +292,22 @@ def _pass_report(
             }
             for item in figures
         ],
-        "queries": [query for item in figures for query in _queries(item, plan.promised.parameter)],
+        "queries": [query for item in figures for query in _queries(item, total)],
     }
 
 
-def loss_of_pass(
-    region_pass: str, plan: NoisePlan, epsilon: Mapping[str, Any], *, infinite: bool
-) -> dict[str, Any]:
+def loss_of_pass(region_pass: str, plan: NoisePlan) -> dict[str, Any]:
     """What a pass costs: of one record changed, and of one added or removed."""
     return {
         "universe": region_pass,
         "mechanism": plan.mechanism,
         "neighbors": "bounded",
-        "rho": "inf" if infinite else plan.bounded_rho,
+        "rho": plan.bounded_rho,
         "delta": str(REPORT_DELTA),
-        "epsilon": dict.fromkeys(epsilon, "inf") if infinite else epsilon,
-        "native": {
-            "neighbors": UNBOUNDED,
-            plan.symbol: "inf" if infinite else str(plan.loss),
-        },
+        "epsilon": bounded_epsilons(plan),
+        "native": {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss},
+        "attributes": {},
+        "block_within": {},
     }
 
 
@@ -375,8 +353,7 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
         for region_type in region_types:
             region_pass = REGION_TYPES[region_type].region_pass
             if region_pass not in parameters.passes:
-                switch = {US: "run_us", PR: "run_pr"}[region_pass]
-                refuse_idle(f"mechanism.{key}.{region_type}", f"{switch} = true")
+                refuse_idle(f"mechanism.{key}.{region_type}", f"run_{region_pass} = true")
     for region_type, number in parameters.wanted.by_level:
         if (region_type, number) not in measured:
             refuse_idle(

@@ -14,7 +14,6 @@ from ...noise.sums import margin_of_cut_sum, margin_of_sum
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters
 from ..measurement.charge import noise_of
-from ..postprocess.run import distribution_of
 from ..settings import DetailedGroupsSettings
 
 
@@ -76,8 +75,8 @@ def count_noise_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Count
     total_only, second_stage = {}, {}
     for item in parameters.budgets:
         level = item.region_type, item.level
-        noise = noise_of(run, settings, parameters, *level)
-        total_only[level] = distribution_of(noise.total_only)
-        second_stage[level] = distribution_of(noise.stage_2)
+        noise = noise_of(run, parameters, *level)
+        total_only[level] = noise.total_only.distribution
+        second_stage[level] = noise.stage_2.distribution
     are_cut = not parameters.allow_negative_counts
     return CountNoise(total_only, second_stage, settings.mechanism.coverage, are_cut)

@@ -10,7 +10,7 @@ Parquet metadata has the key `spineflow` with that value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
@@ -62,7 +62,6 @@ def write_release(
         noise: noise of the counts of every level.
     """
     schema = TIDY.with_metadata(stamp(is_private=is_private))
-    first = b"" if is_private else f"# {NOT_PRIVATE}\n".encode()
     with ExitStack() as whole:
         paths = [whole.enter_context(replacing(folder / name)) for name in (T1, T2, TIDY_FILE)]
         with (
@@ -70,8 +69,8 @@ def write_release(
             paths[1].open("wb") as t2,
             pq.ParquetWriter(paths[2], schema, compression="zstd", compression_level=1) as tidy,
         ):
-            t1.write(first + "|".join(T1_COLUMNS).encode() + b"\n")
-            t2.write(first + "|".join(T2_COLUMNS).encode() + b"\n")
+            begin_text(t1, T1_COLUMNS, is_private=is_private)
+            begin_text(t2, T2_COLUMNS, is_private=is_private)
             for part in parts:
                 for groups in slices(released(part)):
                     rows = count_rows(groups)
@@ -84,6 +83,12 @@ def slices(groups: pa.Table) -> Iterator[pa.Table]:
     """Groups in parts of at most `GROUPS_PER_PART`."""
     for start in range(0, groups.num_rows, GROUPS_PER_PART):
         yield groups.slice(start, GROUPS_PER_PART).combine_chunks()
+
+
+def begin_text(file: BinaryIO, columns: Sequence[str], *, is_private: bool) -> None:
+    """Write the header of a text file, below the stamp if it is not private."""
+    lines = ["|".join(columns), ""] if is_private else [f"# {NOT_PRIVATE}", "|".join(columns), ""]
+    file.write("\n".join(lines).encode())
 
 
 def append_rows(file: BinaryIO, rows: pa.Table) -> None:

@@ -51,13 +51,10 @@ def shown_level(region_type: str, level: int) -> str:
 
 
 def _budget(parameters: MechanismParameters) -> Section:
-    title = "The budget"
-    levels = [item for item in parameters.budgets if item.budget is not None]
-    if not levels:
-        return Section(title, ("No noise was drawn.",))
+    levels = () if parameters.infinite else parameters.budgets
     loss = "epsilon" if parameters.is_pure else "rho"
     return bars_panel(
-        title,
+        "The budget",
         "Loss of every population group level; the levels of a pass add up.",
         [shown_level(item.region_type, item.level) for item in levels],
         {loss: [float(item.budget) for item in levels]},
@@ -66,26 +63,22 @@ def _budget(parameters: MechanismParameters) -> Section:
 
 
 def _errors(accuracy: pd.DataFrame) -> Section:
-    title = "How accurate it is"
     used = accuracy[(accuracy["shown"] > 0) & accuracy["mean_absolute_error"].notna()]
-    if used.empty:
-        return Section(title, ("No group is shown.",))
     labels, errors = mean_errors(used, "mean_absolute_error", "shown")
     return bars_panel(
-        title,
+        "How accurate it is",
         "Mean absolute error of the total of a group that is shown, by population group level.",
         labels,
         {"error": errors},
         value_label="mean absolute error (persons)",
+        nothing="No group is shown.",
     )
 
 
 def _implied(figures: Sequence[LevelFigures], parameters: MechanismParameters) -> Section:
-    title, percent = "What the budget implies", shown_percent(parameters.wanted.coverage)
-    if not figures:
-        return Section(title, ("No noise was drawn.",))
+    percent = shown_percent(parameters.wanted.coverage)
     return bars_panel(
-        title,
+        "What the budget implies",
         f"Margin of error of a count: it is within this of the truth in {percent} of 100 cases.",
         [shown_level(item.region_type, item.level) for item in figures],
         {"margin": [float(item.margin) for item in figures]},

@@ -14,7 +14,7 @@ from ..ingest.household_ingest import parameters_of
 from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import household_curve
 from ..workload.explorer import LevelBudget
-from ..workload.households import HouseholdParameters, bounded_epsilons, household_plan
+from ..workload.households import HouseholdParameters, household_plan
 from ..workload.parameters import read_specification
 from ..workload.regions import REGION_TYPES
 from ..workload.specification import Specification
@@ -46,10 +46,13 @@ def household_figures(
     region_pass: str,
     settings: DetailedHouseholdsSettings,
 ) -> tuple[HouseholdFigures, ...]:
-    """Margins of error of every measured level of a pass, tabulation by tabulation.
+    """Margins of error of every measured level of a pass, tabulation by tabulation; none without
+    noise.
 
     Raises InputRefused for a budget so small that its noise is too wide to tell them.
     """
+    if parameters.infinite:
+        return ()
     coverage = settings.mechanism.coverage
     found = []
     for tabulation, own in parameters.tables():
@@ -86,9 +89,8 @@ def refuse_settings(settings: DetailedHouseholdsSettings) -> None:
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
     _refuse_idle(settings, parameters)
-    if not settings.privacy.infinite:
-        for region_pass in parameters.passes:
-            household_figures(parameters, specification, region_pass, settings)
+    for region_pass in parameters.passes:
+        household_figures(parameters, specification, region_pass, settings)
 
 
 def _refuse_idle(settings: DetailedHouseholdsSettings, parameters: HouseholdParameters) -> None:
@@ -115,26 +117,19 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
     """
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
-    infinite = settings.privacy.infinite
     found = {}
     for region_pass in parameters.passes:
-        plan = household_plan(parameters, region_pass)
-        figures = (
-            () if infinite else household_figures(parameters, specification, region_pass, settings)
-        )
-        epsilon = bounded_epsilons(parameters, region_pass)
+        figures = household_figures(parameters, specification, region_pass, settings)
         exact = None
-        if not infinite:
+        if not parameters.infinite:
             tables = parameters.of.values()
             exact = household_curve(tables, specification, region_pass, is_bounded=True)
         report = {
-            **loss_of_pass(region_pass, plan, epsilon, infinite=infinite),
+            **loss_of_pass(region_pass, household_plan(parameters, region_pass)),
             "tabulations": {
-                name: "inf" if infinite else str(own.total_of(region_pass))
+                name: "inf" if own.infinite else str(own.total_of(region_pass))
                 for name, own in parameters.of.items()
             },
-            "attributes": {},
-            "block_within": {},
             "levels": [
                 {
                     "tabulation": item.tabulation.name,

@@ -17,21 +17,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, replacing
+from ...runs.files import replacing
 from ...runs.stamps import stamp
 from ...tables.columns import coded_texts
 from ..ingest.household_ingest import run_parameters
 from ..measurement.households import noise_of
-from ..paths import HOUSEHOLDS
+from ..paths import household_folder
 from ..postprocess.groups import CODE, MEASURED, counts_of, read_groups
-from ..postprocess.run import distribution_of
 from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
-from ..workload.regions import REGION_TYPES
 from ..workload.tabulations import HouseholdTabulation
 from .count_margins import CountNoise
-from .files import append_rows, names_of, slices
-from .tables import NAMED, GroupNames, count_columns, of_group
+from .files import append_rows, begin_text, names_of, slices
+from .tables import NAMED, GroupNames, count_columns, production_keys
 
 TIDY_FILE = "detailed_households.parquet"
 
@@ -66,9 +64,7 @@ def measured_groups(
     tabulation that has any.
     """
     for item in parameters.of[name].budgets:
-        region_pass = REGION_TYPES[item.region_type].region_pass
-        folder = run.root / "measurements" / HOUSEHOLDS / name / region_pass
-        files = sorted((folder / item.region_type / str(item.level)).glob("*.parquet"))
+        files = sorted(household_folder(run, name, item.region_type, item.level).glob("*.parquet"))
         if files:
             yield item.region_type, item.level, read_groups(files, MEASURED)
 
@@ -81,9 +77,9 @@ def count_noise_of(
 ) -> CountNoise:
     """The noise of the released counts of a tabulation, at the confidence of the settings."""
     noise = {
-        (item.region_type, item.level): distribution_of(
-            noise_of(run, settings, parameters, name, item.region_type, item.level)
-        )
+        (item.region_type, item.level): noise_of(
+            run, parameters, name, item.region_type, item.level
+        ).distribution
         for item in parameters.of[name].budgets
     }
     are_cut = not parameters.first.allow_negative_counts
@@ -95,7 +91,6 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
     parameters, names, folder = run_parameters(run, settings), names_of(run), run.unchecked_release
     is_private = settings.is_private
     schema = TIDY.with_metadata(stamp(is_private=is_private))
-    first = b"" if is_private else f"# {NOT_PRIVATE}\n".encode()
     with ExitStack() as whole:
         path = whole.enter_context(replacing(folder / TIDY_FILE))
         tidy = whole.enter_context(
@@ -105,7 +100,7 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
             noise = count_noise_of(run, settings, parameters, tabulation.name)
             columns = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", data_cell(tabulation), "COUNT")
             with replacing(folder / text_file(tabulation)) as part, part.open("wb") as text:
-                text.write(first + "|".join(columns).encode() + b"\n")
+                begin_text(text, columns, is_private=is_private)
                 for _, _, measured in measured_groups(run, parameters, tabulation.name):
                     for groups in slices(measured):
                         rows = category_rows(
@@ -166,10 +161,8 @@ def text_rows(groups: pa.Table, tabulation: HouseholdTabulation, rows: CategoryR
     """Rows of the production program's file: REGION_ID, REGION_TYPE, ITERATION_CODE, the
     tabulation's DATA_CELL, COUNT.
     """
-    keys = ("region_id", "region_type", "iteration_code")
-    columns = {name.upper(): of_group(groups[name], rows.group) for name in keys}
-    columns[data_cell(tabulation)] = pa.array(rows.code)
-    return pa.table({**columns, "COUNT": pa.array(rows.count)})
+    of_rows = {data_cell(tabulation): pa.array(rows.code), "COUNT": pa.array(rows.count)}
+    return pa.table({**production_keys(groups, rows.group), **of_rows})
 
 
 def data_cell(tabulation: HouseholdTabulation) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pandas as pd
 
@@ -112,14 +114,11 @@ def figures_of_run(
     run: RunDirectory, settings: DetailedHouseholdsSettings
 ) -> tuple[HouseholdFigures, ...]:
     """What the budgets of a run's levels buy; none without noise."""
-    if settings.privacy.infinite:
-        return ()
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    return tuple(
-        figure
-        for region_pass in parameters.passes
-        for figure in household_figures(parameters, specification, region_pass, settings)
+    of_passes = (
+        household_figures(parameters, specification, name, settings) for name in parameters.passes
     )
+    return tuple(chain.from_iterable(of_passes))
 
 
 def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
@@ -175,7 +174,7 @@ def report(
     Errors are given, and shown, for input that is not confidential alone.
     """
     parameters, figures = run_parameters(run, settings), figures_of_run(run, settings)
-    sections = [_guarantee(parameters, infinite=settings.privacy.infinite)]
+    sections = [_guarantee(parameters)]
     if figures:
         sections.append(margins_section(figures, settings))
     sections += [exact_section(EXACT), _tables(run, parameters)]
@@ -185,19 +184,19 @@ def report(
         f"Households by detailed race and ethnicity group of the householder of the dataset "
         f"{settings.privacy.dataset}, by the mechanism SafeTab-H",
         in_one_sentence(statement_of(settings, parameters)),
-        (_budget(parameters, infinite=settings.privacy.infinite), _front(figures, accuracy)),
+        (_budget(parameters), _front(figures, accuracy)),
         counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
     )
     return report_document(run, settings, overview, sections)
 
 
-def _guarantee(parameters: HouseholdParameters, *, infinite: bool) -> Section:
+def _guarantee(parameters: HouseholdParameters) -> Section:
     rows = []
     for region_pass in parameters.passes:
         plan = household_plan(parameters, region_pass)
-        own = [str(table.total_of(region_pass)) for table in parameters.of.values()]
-        losses = [*own, str(plan.loss), plan.bounded_rho]
-        rows.append((region_pass, plan.symbol, *("inf" if infinite else loss for loss in losses)))
+        own = (str(table.total_of(region_pass)) for table in parameters.of.values())
+        told = ("inf" if parameters.infinite else loss for loss in own)
+        rows.append((region_pass, plan.symbol, *told, plan.stated_loss, plan.bounded_rho))
     headers = ("pass", "in", *(name.upper() for name in parameters.of), "both", "changing one: rho")
     return Section(
         "What is guaranteed",
@@ -211,12 +210,9 @@ def _guarantee(parameters: HouseholdParameters, *, infinite: bool) -> Section:
     )
 
 
-def _budget(parameters: HouseholdParameters, *, infinite: bool) -> Section:
-    title = "The budget"
-    if infinite:
-        return Section(title, ("No noise was drawn.",))
+def _budget(parameters: HouseholdParameters) -> Section:
     loss = "epsilon" if parameters.is_pure else "rho"
-    levels = parameters.levels()
+    levels = () if parameters.infinite else parameters.levels()
     series = {
         f"{loss} of {name.upper()}": [
             float(own.budget_of(*level)) if parameters.measures(name, *level) else 0.0
@@ -225,7 +221,7 @@ def _budget(parameters: HouseholdParameters, *, infinite: bool) -> Section:
         for name, own in parameters.of.items()
     }
     return bars_panel(
-        title,
+        "The budget",
         "Loss of every population group level; the levels of a pass add up, and both tabulations.",
         [shown_level(*level) for level in levels],
         series,
@@ -235,17 +231,7 @@ def _budget(parameters: HouseholdParameters, *, infinite: bool) -> Section:
 
 def _front(figures: tuple[HouseholdFigures, ...], accuracy: pd.DataFrame | None) -> Section:
     if accuracy is None:
-        title = "What the budget implies"
-        if not figures:
-            return Section(title, ("No noise was drawn.",))
-        shown = {f"{shown_level(f.region_type, f.level)}": float(f.margin) for f in figures}
-        return bars_panel(
-            title,
-            "Margin of error of a count of households.",
-            list(shown),
-            {"margin": list(shown.values())},
-            value_label="margin of error (households)",
-        )
+        return margins_panel(figures)
     labels, errors = mean_errors(accuracy, "mean_absolute_cell_error", "groups")
     return bars_panel(
         "How accurate it is",
@@ -253,6 +239,25 @@ def _front(figures: tuple[HouseholdFigures, ...], accuracy: pd.DataFrame | None)
         labels,
         {"error": errors},
         value_label="mean absolute error (households)",
+    )
+
+
+def margins_panel(figures: tuple[HouseholdFigures, ...]) -> Section:
+    """Margins of error of both tabulations by level, as bars of the front page; 0 where one has
+    none."""
+    levels = dict.fromkeys(shown_level(item.region_type, item.level) for item in figures)
+    series: dict[str, dict[str, float]] = {}
+    for item in figures:
+        own = series.setdefault(
+            f"margin of {item.tabulation.name.upper()}", dict.fromkeys(levels, 0.0)
+        )
+        own[shown_level(item.region_type, item.level)] = float(item.margin)
+    return bars_panel(
+        "What the budget implies",
+        "Margin of error of a count of households.",
+        list(levels),
+        {name: list(own.values()) for name, own in series.items()},
+        value_label="margin of error (households)",
     )
 
 

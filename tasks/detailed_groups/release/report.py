@@ -53,7 +53,7 @@ def report(
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures = figures_of_run(run, settings)
-    sections = [guarantee_section(parameters, infinite=settings.privacy.infinite)]
+    sections = [guarantee_section(parameters)]
     if figures:
         sections += [
             margins_section(figures, parameters.wanted.coverage),
@@ -73,21 +73,14 @@ def report(
     return report_document(run, settings, front, sections)
 
 
-def guarantee_section(parameters: MechanismParameters, *, infinite: bool) -> Section:
+def guarantee_section(parameters: MechanismParameters) -> Section:
     """What the mechanism guarantees, pass by pass."""
     rows = []
     for region_pass in parameters.passes:
         plan = noise_plan(parameters, region_pass)
-        epsilon = bounded_epsilons(parameters, region_pass)
-        rows.append(
-            (
-                region_pass,
-                plan.symbol,
-                "inf" if infinite else str(plan.loss),
-                "inf" if infinite else plan.bounded_rho,
-                "inf" if infinite else f"{epsilon['tight']:.2f}",
-            )
-        )
+        tight = bounded_epsilons(plan)["tight"]
+        epsilon = tight if isinstance(tight, str) else f"{tight:.2f}"
+        rows.append((region_pass, plan.symbol, plan.stated_loss, plan.bounded_rho, epsilon))
     headers = ("pass", "in", "adding or removing a person", "changing one: rho", "its epsilon")
     return Section(
         "What is guaranteed",
@@ -105,10 +98,9 @@ def suppression_section(
     """What suppression does to groups of every size, from the noise alone."""
     levels: dict[tuple[IntegerDistribution, int], str] = {}
     for item in figures:
-        budget = item.budget.budget
-        if item.threshold is not None and budget is not None:
-            label = f"budget {float(budget):.4g}, up to {item.threshold}"
-            levels.setdefault((item.noise, item.threshold), label)
+        if item.threshold is not None:
+            label = f"budget {float(item.budget.budget):.4g}, up to {item.threshold}"
+            levels.setdefault((item.budget.second_stage, item.threshold), label)
     drawn = suppression_figures({label: key for key, label in levels.items()})
     blocks: list[str | Table | Figure] = ["No group is suppressed by its size."]
     if levels and parameters.zero_suppression_chance is not None:

@@ -16,17 +16,12 @@ import pyarrow as pa
 
 from ...census.states import state_of
 from ...tables.columns import coded_texts
-from ..postprocess.groups import (
-    CODE,
-    KEY,
-    codes_of,
-    counts_of,
-    mask_of,
-)
+from ..postprocess.groups import CODE, codes_of, counts_of, mask_of
 from ..workload.iterations import AGE_BINS, OLDEST_AGE
+from ..workload.tabulations import KEY, SEX_BY_AGE
 from .count_margins import CountNoise
 
-TABLE_NAMES = ("T01001", "T02001", "T02002", "T02003")
+TABLE_NAMES = SEX_BY_AGE.names
 """Table of each statistics level; every group has the first."""
 
 ALL_AGES = -1
@@ -144,7 +139,7 @@ def count_rows(groups: pa.Table) -> CountRows:
 def t1_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
     """Rows of the production program's file t1: REGION_ID, REGION_TYPE, ITERATION_CODE, COUNT."""
     totals = rows.take(np.flatnonzero(rows.sex == TOTAL))
-    return pa.table({**_production_keys(groups, totals), "COUNT": pa.array(totals.count)})
+    return pa.table({**production_keys(groups, totals.group), "COUNT": pa.array(totals.count)})
 
 
 def t2_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
@@ -153,7 +148,7 @@ def t2_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
     ages = ["*", *map(str, range(OLDEST_AGE + 1))]
     return pa.table(
         {
-            **_production_keys(groups, cells),
+            **production_keys(groups, cells.group),
             "AGESTART": coded_texts(cells.age_start - ALL_AGES, ages),
             "AGEEND": coded_texts(cells.age_end - ALL_AGES, ages),
             "SEX": coded_texts(cells.sex, ["", "1", "2"]),
@@ -213,9 +208,10 @@ def count_columns(
     }
 
 
-def _production_keys(groups: pa.Table, rows: CountRows) -> dict[str, pa.Array]:
+def production_keys(groups: pa.Table, group: np.ndarray) -> dict[str, pa.Array]:
+    """The first columns of the production program's files, given each row's group (n,)."""
     columns = ("region_id", "region_type", "iteration_code")
-    return {name.upper(): of_group(groups[name], rows.group) for name in columns}
+    return {name.upper(): of_group(groups[name], group) for name in columns}
 
 
 def of_group(column: pa.ChunkedArray | pa.Array, group: np.ndarray) -> pa.DictionaryArray:

@@ -22,9 +22,9 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from ...noise.distributions import IntegerDistribution
+from ...noise.margins import COVERAGE
 from ...noise.quantiles import inverse_cdf, margin
 
-COVERAGE = Fraction(95, 100)
 NORMAL_QUANTILE = Fraction(196, 100)
 """The paper's factor between sigma and its 95 % margin of error."""
 
@@ -103,7 +103,7 @@ def budget_by_formula(level: LevelBudget, margin_of_error: int) -> Fraction:
     return second / (1 - level.stage_1_fraction)
 
 
-def target_of(level: LevelBudget, decimals: int = DECIMALS) -> int | None:
+def target_of(level: LevelBudget) -> int | None:
     """The margin that a budget was set for: the largest whose formula budget rounds to it.
 
     None under pure DP, or if no whole margin has this budget. The margins of the paper's Table 7
@@ -114,12 +114,12 @@ def target_of(level: LevelBudget, decimals: int = DECIMALS) -> int | None:
     """
     if level.is_pure or level.budget <= 0:
         return None
-    smallest = level.budget - Fraction(1, 2 * 10**decimals)
+    smallest = level.budget - Fraction(1, 2 * 10**DECIMALS)
     if smallest <= 0:
         return None
     square = budget_by_formula(level, 1) / smallest
     target = math.isqrt(square.numerator // square.denominator)
-    if target == 0 or round(budget_by_formula(level, target), decimals) != level.budget:
+    if target == 0 or round(budget_by_formula(level, target), DECIMALS) != level.budget:
         return None
     return target
 

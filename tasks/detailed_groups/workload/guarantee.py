@@ -28,17 +28,29 @@ def noise_plan(
         name, total = CHARGED_AS, parameters.total
     else:
         name, total = f"{region_pass.upper()} pass", parameters.total_of(region_pass)
+    return plan_of(name, total, parameters, UNBOUNDED, SAFETAB_P, levels)
+
+
+def plan_of(
+    name: str,
+    total: Fraction,
+    parameters: MechanismParameters,
+    neighbors: str,
+    bounded_factor: Fraction,
+    levels: tuple[MeasuredLevel, ...] = (),
+) -> NoisePlan:
+    """The plan of noise of the parameters' kind that costs `total` between some neighbours."""
     definition, mechanism = ZCDP, DISCRETE_GAUSSIAN
     if parameters.is_pure:
         definition, mechanism = PURE_DP, DISCRETE_LAPLACE
-    guarantee = Guarantee(definition, total, UNBOUNDED, bounded_factor=SAFETAB_P)
+    if parameters.infinite:
+        return NoisePlan(name, mechanism, None, None, levels)
+    guarantee = Guarantee(definition, total, neighbors, bounded_factor=bounded_factor)
     return NoisePlan(name, mechanism, total, guarantee, levels)
 
 
-def bounded_epsilons(parameters: MechanismParameters, region_pass: str) -> dict[str, float | str]:
-    """Epsilon of changing one person within a pass, by both conversions of the rho that this costs;
-    twice the native one under pure DP.
+def bounded_epsilons(plan: NoisePlan) -> dict[str, float | str]:
+    """Epsilon of changing one record within a pass, by both conversions of the rho that this costs;
+    twice the native one under pure DP, too.
     """
-    plan = noise_plan(parameters, region_pass)
-    share = Fraction(2) if parameters.is_pure else Fraction(SAFETAB_P)
-    return plan.epsilons(share)
+    return plan.epsilons(SAFETAB_P)

@@ -19,16 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ...ledger.accounting import (
-    GROUP_OF_TWO,
-    PURE_DP,
-    SAFETAB_P,
-    UNBOUNDED_OF_SEVERAL,
-    ZCDP,
-    Guarantee,
-)
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...ledger.accounting import GROUP_OF_TWO, UNBOUNDED_OF_SEVERAL
 from ...products.levels import MeasuredLevel, NoisePlan
+from .guarantee import plan_of
 from .iterations import LEVELS
 from .mechanism import MechanismParameters
 from .regions import REGION_TYPES
@@ -53,6 +46,11 @@ class HouseholdParameters:
     def is_pure(self) -> bool:
         """Whether the guarantee is pure epsilon-DP."""
         return self.first.is_pure
+
+    @property
+    def infinite(self) -> bool:
+        """Whether noise is switched off."""
+        return self.first.infinite
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -88,10 +86,10 @@ class HouseholdParameters:
 
 def household_plan(parameters: HouseholdParameters, region_pass: str | None = None) -> NoisePlan:
     """What both tabulations are measured with in a pass, or in the whole run."""
-    if region_pass is None:
-        return _plan("households", parameters.total, parameters)
-    name = f"{region_pass.upper()} pass"
-    return _plan(name, parameters.total_of(region_pass), parameters)
+    name, total = "households", parameters.total
+    if region_pass is not None:
+        name, total = f"{region_pass.upper()} pass", parameters.total_of(region_pass)
+    return plan_of(name, total, parameters.first, *_OF_HOUSEHOLDS)
 
 
 def tabulation_plan(
@@ -100,26 +98,9 @@ def tabulation_plan(
     levels: tuple[MeasuredLevel, ...] = (),
 ) -> NoisePlan:
     """What one tabulation is measured with in the whole run, which is charged as one draw."""
-    what = HOUSEHOLD_TABULATIONS[name].what
-    return _plan(what, parameters.of[name].total, parameters, levels)
+    what, own = HOUSEHOLD_TABULATIONS[name].what, parameters.of[name]
+    return plan_of(what, own.total, own, *_OF_HOUSEHOLDS, levels)
 
 
-def bounded_epsilons(parameters: HouseholdParameters, region_pass: str) -> dict[str, float | str]:
-    """Epsilon of changing one household within a pass, by both conversions of the rho that this
-    costs; twice the native one under pure DP.
-    """
-    share = Fraction(2) if parameters.is_pure else Fraction(SAFETAB_P)
-    return household_plan(parameters, region_pass).epsilons(share)
-
-
-def _plan(
-    name: str,
-    total: Fraction,
-    parameters: HouseholdParameters,
-    levels: tuple[MeasuredLevel, ...] = (),
-) -> NoisePlan:
-    definition, mechanism = ZCDP, DISCRETE_GAUSSIAN
-    if parameters.is_pure:
-        definition, mechanism = PURE_DP, DISCRETE_LAPLACE
-    guarantee = Guarantee(definition, total, UNBOUNDED_OF_SEVERAL, bounded_factor=GROUP_OF_TWO)
-    return NoisePlan(name, mechanism, total, guarantee, levels)
+_OF_HOUSEHOLDS = (UNBOUNDED_OF_SEVERAL, GROUP_OF_TWO)
+"""The neighbours of a guarantee for households, and what all of a person's move amounts to."""

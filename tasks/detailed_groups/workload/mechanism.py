@@ -15,14 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ...noise.margins import COVERAGE
 from .iterations import AGE_BINS, LEVELS
-from .regions import (
-    PR,
-    PUERTO_RICO,
-    REGION_TYPES,
-    US,
-    region_types,
-)
+from .regions import PR, PUERTO_RICO, REGION_TYPES, US, region_types
 from .specification import SpecificationError
 
 CONFIG_FILE = "config.json"
@@ -34,9 +29,6 @@ STATES = frozenset(f"{n:02d}" for n in range(1, 57)) - {"03", "07", "14", "43", 
 """FIPS codes that the pass of the United States may have."""
 
 SMALLEST_BUDGET, LARGEST_BUDGET = Fraction("1e-12"), Fraction("1e12")
-COVERAGE = Fraction(95, 100)
-"""Probability with which margins of error hold where none is asked for."""
-
 NEVER = 2**63 - 1
 """A threshold that no noisy total reaches."""
 
@@ -95,12 +87,13 @@ class MechanismParameters:
     max_race_codes : race codes of a person that count, from QRACE1 on.
     stage_1_fraction : gamma, the part of a level's budget that chooses each group's table; 0 where
         tables are chosen by totals that are known before.
-    budgets : of the levels that are measured, highest summary level first; none is zero. An
-        infinite budget, for testing, is None.
+    budgets : of the levels that are measured, highest summary level first; none is zero.
     thresholds : of the noisy total, by region type and level: from each on, the next larger table.
     zero_suppression_chance : probability that a group of nobody is suppressed; None for none.
     states : FIPS codes of the United States pass; empty if it is not run.
     wanted : margins that the budgets were set for.
+    infinite : whether noise is switched off; budgets then tell nothing but which levels are
+        measured.
     """
 
     definition: str
@@ -114,6 +107,7 @@ class MechanismParameters:
     run_pr: bool
     states: tuple[str, ...]
     wanted: WantedMargins = NOTHING_WANTED
+    infinite: bool = False
 
     @property
     def is_pure(self) -> bool:
@@ -153,22 +147,13 @@ class MechanismParameters:
         return max((self.total_of(name) for name in self.passes), default=Fraction(0))
 
 
-def noise_parameter(loss: Fraction, stability: int, *, is_pure: bool) -> Fraction:
-    """sigma^2 = s / (2 rho) of the discrete Gaussian, or the scale s / epsilon of the geometric.
-
-    >>> noise_parameter(Fraction("0.008"), 9, is_pure=False)
-    Fraction(1125, 2)
-    """
-    return stability / loss if is_pure else stability / (2 * loss)
-
-
 def choose_table(noisy_total: np.ndarray, thresholds: tuple[int, ...]) -> np.ndarray:
     """Table of each group: the number of thresholds that its noisy total reaches; int8."""
     bounds = np.array(thresholds, dtype=np.int64)
     return np.searchsorted(bounds, noisy_total, side="right").astype(np.int8)
 
 
-def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
+def read_config(text: str) -> dict[str, Any]:
     """The keys of a `config.json`, decimals as exact fractions.
 
     Raises SpecificationError for text that is not a JSON object, a key that stands twice, or NaN.
@@ -178,12 +163,12 @@ def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         for key in keys:
             if keys.count(key) > 1:
-                raise SpecificationError(f"{name}: the key {key!r} stands twice; keep one")
+                raise SpecificationError(f"{CONFIG_FILE}: the key {key!r} stands twice; keep one")
         return dict(pairs)
 
     def constant(text: str) -> float:
         if text != "Infinity":
-            raise SpecificationError(f"{name}: {text} is no number to use; correct it")
+            raise SpecificationError(f"{CONFIG_FILE}: {text} is no number to use; correct it")
         return math.inf
 
     try:
@@ -192,12 +177,14 @@ def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
         )
     except json.JSONDecodeError as error:
         raise SpecificationError(
-            f"{name}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
+            f"{CONFIG_FILE}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
         ) from None
     except RecursionError:
-        raise SpecificationError(f"{name}: values stand too deep within each other") from None
+        raise SpecificationError(
+            f"{CONFIG_FILE}: values stand too deep within each other"
+        ) from None
     if not isinstance(config, dict):
-        raise SpecificationError(f"{name}: the file must hold one JSON object; correct it")
+        raise SpecificationError(f"{CONFIG_FILE}: the file must hold one JSON object; correct it")
     return config
 
 
@@ -267,6 +254,7 @@ def mechanism_parameters(
         run_pr=run_pr,
         states=check.states("state_filter_us") if run_us else (),
         wanted=wanted,
+        infinite=infinite,
     )
 
 

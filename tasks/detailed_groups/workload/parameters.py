@@ -12,8 +12,7 @@ from typing import Any
 
 from ...runs.errors import InputRefused
 from ...runs.files import sha256_of_file, write_text
-from ...tables.findings import UnreadableInput, refusal
-from ...tables.sources import InputFile, TextStream, is_url, open_binary
+from ...tables.sources import InputFile, is_url, read_public_text
 from .mechanism import (
     CONFIG_FILE,
     NOTHING_WANTED,
@@ -104,10 +103,4 @@ def _has_config(directory: str) -> bool:
 
 
 def _read(directory: str, name: str) -> str:
-    file = InputFile("parameters", f"{directory.rstrip('/')}/{name}", name)
-    try:
-        with open_binary(file) as stream:
-            text = TextStream(file, stream)
-            return b"".join(iter(text.read, b"")).decode("utf-8")
-    except UnreadableInput as error:
-        raise refusal([error.finding], with_counts=True) from None
+    return read_public_text(InputFile("parameters", f"{directory.rstrip('/')}/{name}", name))

@@ -18,6 +18,9 @@ import numpy as np
 from .iterations import N_CELLS, cells_of_table
 from .mechanism import ConfigKeys
 
+KEY = ("region_type", "region_id", "iteration_code")
+"""The columns that name a group."""
+
 NOT_MEASURED = -1
 """The table of a group that is not measured: it has no counts."""
 

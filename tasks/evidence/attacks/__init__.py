@@ -8,7 +8,7 @@ schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
     found = reconstruct(system, lower, upper, seed=0, effort=Effort())
     found.histograms(system.n_cells), found.status, found.certain, found.solution_variability()
 
-    likely = reconstruct_likeliest(system, published, costs)    # costs(row, figure) -> RowCosts
+    likely = reconstruct_likeliest(system, published, costs)    # costs(figure) -> RowCosts
     perturbation_costs(figure, chance, reach)
 
 Blocks are independent, so that pieces of them may be rebuilt in other processes and `joined`.

@@ -3,14 +3,15 @@
 A published figure makes every true total of its row so likely: by a perturbation table under cell
 keys, by the variance under Gaussian noise. The sum of the costs -log p over all rows is least at
 the likeliest block. A row's cost is linear between whole totals: weights z_t >= 0 that add to one,
-with sum t z_t = (A x)_r and cost sum c_t z_t. Where c is convex, that is c itself; else it is the
-convex hull of c unless the weights are whole.
+with sum t z_t = (A x)_r and cost sum c_t z_t. That is the convex hull of c, and c itself where c is
+convex.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -19,8 +20,8 @@ from ...solvers.highs import LinearProgram, solve
 from .reconstruction import BlockStatus, Effort, Reconstruction, joined
 from .systems import UNBOUNDED, TableSystem, tighten
 
-Figure = float | tuple[float, ...]
-"""What is published of a row."""
+Figure = tuple[float, ...]
+"""What is published of a row: numbers, such as a value and its bounds."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,6 @@ class RowCosts:
     @property
     def highest(self) -> int:
         return self.lowest + len(self.costs) - 1
-
-    @property
-    def is_convex(self) -> bool:
-        return bool((np.diff(self.costs, 2) >= -1e-12).all())
 
 
 def perturbation_costs(
@@ -71,13 +68,12 @@ def likeliest(
     system: TableSystem,
     costs: Sequence[RowCosts | None],
     *,
-    exact: bool = False,
     effort: Effort | None = None,
 ) -> Likeliest:
     """The histogram of one block whose rows cost least together; rows with None cost nothing.
 
-    Without `exact`, costs that are not convex are replaced by their convex hulls in the search
-    (`cost` is the true one, `bound` still holds). Raises ValueError without one entry a row.
+    Costs that are not convex are replaced by their convex hulls in the search (`cost` is the true
+    one, `bound` still holds). Raises ValueError without one entry a row.
     """
     effort = effort or Effort()
     if len(costs) != system.n_rows:
@@ -91,7 +87,7 @@ def likeliest(
     matrix = sparse.csr_array(sparse.csc_array(system.matrix)[:, used])
     priced = [row for row, cost in enumerate(costs) if cost is not None and cost.costs.any()]
     of_rows = [costs[row] for row in priced]
-    program, objective, integral = _program(matrix, priced, of_rows, row_lower, row_upper, exact)
+    program, objective = _program(matrix, priced, of_rows, row_lower, row_upper)
     n_weights = program.n_columns - len(used)
     bounds = program.bounds()
     most = np.where(upper[used] >= UNBOUNDED // 2, np.inf, upper[used].astype(float))
@@ -101,7 +97,7 @@ def likeliest(
         *bounds,
         column_lower=np.concatenate([lower[used].astype(float), np.zeros(n_weights)]),
         column_upper=np.concatenate([most, np.ones(n_weights)]),
-        integral=integral,
+        integral=np.arange(program.n_columns) < len(used),
         node_limit=effort.solver_nodes,
         time_limit=effort.seconds,
     )
@@ -131,9 +127,8 @@ def _program(
     costs: Sequence[RowCosts | None],
     row_lower: np.ndarray,
     row_upper: np.ndarray,
-    exact: bool,
-) -> tuple[LinearProgram, np.ndarray, np.ndarray]:
-    """Cells, then the weights of every priced row; its objective and which columns are whole."""
+) -> tuple[LinearProgram, np.ndarray]:
+    """Cells, then the weights of every priced row; and the objective."""
     of_rows = [cost for cost in costs if cost is not None]
     lengths = np.array([len(cost.costs) for cost in of_rows], dtype=np.int64)
     n_cells = matrix.shape[1]
@@ -157,40 +152,31 @@ def _program(
         zeros,
     )
     program.add_rows(row, weights, 1.0, ones, ones)
-    objective = np.concatenate([np.zeros(n_cells), *(cost.costs for cost in of_rows)])
-    whole = np.repeat([exact and not cost.is_convex for cost in of_rows], lengths).astype(bool)
-    return program, objective, np.concatenate([np.ones(n_cells, dtype=bool), whole])
+    return program, np.concatenate([np.zeros(n_cells), *(cost.costs for cost in of_rows)])
 
 
 def reconstruct_likeliest(
     system: TableSystem,
     published: np.ndarray,
-    costs: Callable[[int, Figure], RowCosts | None],
+    costs: Callable[[Figure], RowCosts | None],
     *,
-    exact: bool = False,
     effort: Effort | None = None,
 ) -> Reconstruction:
-    """The likeliest histogram of every block, from `published` figures `(blocks, rows)`.
+    """The likeliest histogram of every block, from `published` numbers `(blocks, rows, numbers)`.
 
-    `costs(row, figure)` prices the totals of a row; where several numbers tell of a row, such as a
-    value and its bounds, the figures have shape `(blocks, rows, numbers)`, and each is a tuple.
-    What is found is OPEN: another histogram may be as likely, and nothing is proven of the distance
-    to it; UNSOLVED where none was found.
+    `costs(figure)` prices the totals of a row by its numbers. What is found is OPEN: another
+    histogram may be as likely, and nothing is proven of the distance to it; UNSOLVED where none was
+    found.
     """
     effort = effort or Effort()
-    known: dict[tuple[int, Figure], RowCosts | None] = {}
+    costs = lru_cache(maxsize=None)(costs)
     parts = []
     for block, is_in_time in effort.in_time(range(len(published))):
         if not is_in_time:
             parts.append(_found(None, system))
             continue
-        figures = published[block]
-        told = figures.tolist() if figures.ndim == 1 else map(tuple, figures.tolist())
-        keys = list(enumerate(told))
-        for key in keys:
-            if key not in known:
-                known[key] = costs(*key)
-        found = likeliest(system, [known[key] for key in keys], exact=exact, effort=effort)
+        told = [costs(tuple(figure)) for figure in published[block].tolist()]
+        found = likeliest(system, told, effort=effort)
         parts.append(_found(found.histogram, system))
     return joined(parts)
 

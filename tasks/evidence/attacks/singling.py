@@ -119,11 +119,11 @@ class Detection:
     recall: Rate
 
 
-def graded(found: Linked, truth: np.ndarray, *, alpha: float = 0.05) -> Detection:
+def graded(found: Linked, truth: np.ndarray) -> Detection:
     """Grades links by which known households were swapped, with Clopper-Pearson intervals."""
     right = int((found.is_moved & truth).sum())
     return Detection(
-        clopper_pearson(int(found.is_linked.sum()), len(truth), alpha),
-        clopper_pearson(right, int(found.is_moved.sum()), alpha),
-        clopper_pearson(right, int(truth.sum()), alpha),
+        clopper_pearson(int(found.is_linked.sum()), len(truth)),
+        clopper_pearson(right, int(found.is_moved.sum())),
+        clopper_pearson(right, int(truth.sum())),
     )

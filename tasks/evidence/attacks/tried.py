@@ -53,7 +53,6 @@ def rebuild_piece(run: RunDirectory, settings: EvidenceSettings, draw: Draw, pie
         for name, values in own.items()
     }
     path = piece_file(run, draw, piece)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, unfinished.open("wb") as file:
         np.savez(file, **arrays)
     return path

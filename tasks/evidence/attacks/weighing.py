@@ -72,7 +72,7 @@ def most_likely(
     values = np.nan_to_num(release.values()[chosen], nan=-1.0)
     told = np.stack([values, lower[chosen], upper[chosen]], axis=2)
     likely = reconstruct_likeliest(
-        release.system, told, lambda _, figure: _costs(figure, chance), effort=effort
+        release.system, told, lambda figure: _costs(figure, chance), effort=effort
     )
     solved = likely.status != BlockStatus.UNSOLVED
     return _replaced(found, chosen, solved, likely)
@@ -80,7 +80,7 @@ def most_likely(
 
 def _costs(figure: Figure, chance: tuple[Chance, int] | None) -> RowCosts | None:
     """Costs of the counts that a value may stand for, within its bounds."""
-    value, low, high = figure if isinstance(figure, tuple) else (figure, figure, figure)
+    value, low, high = figure
     if high >= UNBOUNDED // 2:
         return None
     n_counts = int(high - low) + 1

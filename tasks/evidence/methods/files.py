@@ -126,7 +126,6 @@ def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> Non
         arrays[f"value {number}"] = own.value
         if own.low is not own.value:
             arrays[f"low {number}"], arrays[f"high {number}"] = own.low, own.high
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
@@ -147,7 +146,6 @@ def read_tables(path: Path, asked: Sequence[AskedTable]) -> Tables:
 
 def write_figures(path: Path, rows: Iterable[Sequence[str | float]]) -> None:
     """Keep rows of figures: level, measure, group, value, and low and high where there are any."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps([list(row) for row in rows]) + "\n")
 
 

@@ -38,7 +38,6 @@ def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     table = _with_references(table, settings)
     path = evidence_file(run)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part:
         table.to_csv(part, index=False)
     return path

@@ -21,7 +21,7 @@ from ..methods.files import draws_of
 from ..paths import evidence_file
 from ..settings import EvidenceSettings
 from .figures import BASELINE, CEILING, read_evidence
-from .pictures import column_name, first_that_differs, in_words, pictures
+from .pictures import column_name, first_that_differs, in_words, pictures, with_range
 
 STAMP = f"{NOT_PRIVATE}: releases of data that may be disclosed, graded by the truth"
 ORDER = (
@@ -86,7 +86,6 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
 
 def release_figures(run: RunDirectory) -> None:
     """Put the figures, which are all that a comparison releases, into the release."""
-    run.unchecked_release.mkdir(exist_ok=True)
     with replacing(run.unchecked_release / evidence_file(run).name) as part:
         shutil.copyfile(evidence_file(run), part)
     release_unchecked(run)
@@ -95,7 +94,6 @@ def release_figures(run: RunDirectory) -> None:
 def restore_figures(run: RunDirectory) -> None:
     """Put the figures that were released beside the page again."""
     path = evidence_file(run)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part:
         shutil.copyfile(run.release / path.name, part)
 
@@ -116,12 +114,7 @@ def _releases(settings: EvidenceSettings) -> list[tuple[str, str]]:
 def _shown(rows: pd.DataFrame) -> str:
     """The mean of some values, and their range where there are several."""
     values = rows["value"].dropna()
-    if values.empty:
-        return NONE
-    mean = f"{values.mean():.3g}"
-    if len(values) == 1 or values.min() == values.max():
-        return mean
-    return f"{mean} ({values.min():.3g} to {values.max():.3g})"
+    return NONE if values.empty else with_range(values.mean(), values.min(), values.max())
 
 
 def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:

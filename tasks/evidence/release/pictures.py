@@ -120,9 +120,11 @@ def at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
 
 
 def _told(figure: tuple[float, float, float] | None) -> str:
-    if figure is None:
-        return NONE
-    value, low, high = figure
+    return NONE if figure is None else with_range(*figure)
+
+
+def with_range(value: float, low: float, high: float) -> str:
+    """A figure, and its bounds where they differ."""
     return f"{value:.3g}" if low == high else f"{value:.3g} ({low:.3g} to {high:.3g})"
 
 

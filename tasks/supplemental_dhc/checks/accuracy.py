@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -18,7 +20,6 @@ from ..release.report import loss_text
 from ..release.tables import released_rows
 from ..settings import SupplementalDhcSettings
 from ..workload.measures import ITERATION_NAMES
-from ..workload.plan import Plan
 from ..workload.rows import ROWS
 
 KEYS = ("table", "level", "iteration")
@@ -67,7 +68,7 @@ def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
     for level, regions in areas.regions.items():
         counts = true_counts(run, areas, level)
         values = {q.query_name: counts[:, q.columns] for q in plan.of_level(level)}
-        without_noise = _without_noise(plan, level)
+        without_noise = tuple(replace(query, sigma_squared=None) for query in plan.of_level(level))
         for place, region in enumerate(regions):
             for code in ITERATION_NAMES:
                 own = noisy_counts(without_noise, values, place, code)
@@ -78,12 +79,6 @@ def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
                         found[key] = np.nan if value is None else value
     keys = rows[["table", "level", "region", "iteration", "cell"]].itertuples(index=False)
     return np.array([found[tuple(key)] for key in keys], dtype=float)
-
-
-def _without_noise(plan: Plan, level: str) -> tuple:
-    from dataclasses import replace
-
-    return tuple(replace(query, sigma_squared=None) for query in plan.of_level(level))
 
 
 def _averages() -> set[str]:

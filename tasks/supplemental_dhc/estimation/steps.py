@@ -17,6 +17,5 @@ def estimate(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -
     path = estimates_file(run, level)
     if path.exists():
         return found(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_parquet(path, estimate_level(run, level))
     return made(path)

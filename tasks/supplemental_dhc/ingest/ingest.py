@@ -24,8 +24,6 @@ def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> N
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     accepted = check.accepted(with_counts=not settings.input.confidential)
     store_identity(run, settings, accepted.digests)
-    run.histogram(UNIVERSE).parent.mkdir(parents=True, exist_ok=True)
     write_histogram(run.histogram(UNIVERSE), accepted.counts, accepted.areas.names)
-    areas_file(run).parent.mkdir(parents=True, exist_ok=True)
     write_areas(areas_file(run), accepted.areas)
     write_plan(run, plan_of(settings, accepted.areas))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...pages.document import NONE, Cell, Section, Table
+from ...pages.document import NONE, Section, Table
 from ..workload.costs import margin_at
 from ..workload.plan import Plan
 
@@ -12,22 +12,20 @@ from ..workload.plan import Plan
 def noise_table(plan: Plan) -> Table:
     """rho, stability and noise of every query, with its margin of error of 90 %."""
     headers = ("counts", "level", "iterations", "regions", "rho", "moved by a person")
-    rows: list[tuple[Cell, ...]] = []
-    for query in plan.queries:
-        noise, margin = query.noise, margin_at(query)
-        rows.append(
-            (
-                query.measure,
-                query.level,
-                query.iterations,
-                query.n_regions,
-                float(query.rho),
-                query.stability,
-                NONE if noise is None else math.sqrt(noise.variance),
-                NONE if margin is None else margin,
-            )
+    rows = tuple(
+        (
+            query.measure,
+            query.level,
+            query.iterations,
+            query.n_regions,
+            float(query.rho),
+            query.stability,
+            NONE if query.noise is None else math.sqrt(query.noise.variance),
+            NONE if (margin := margin_at(query)) is None else margin,
         )
-    return Table((*headers, "noise s.d.", "90 % margin"), tuple(rows))
+        for query in plan.queries
+    )
+    return Table((*headers, "noise s.d.", "90 % margin"), rows)
 
 
 def noise_section(plan: Plan) -> Section:

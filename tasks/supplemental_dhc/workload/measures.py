@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 EVERYBODY, RACES, ORIGINS = "*", "A-G", "H,I"
 ITERATIONS: Mapping[str, tuple[str, ...]] = {
@@ -103,18 +104,11 @@ TRUNCATION: Mapping[str, int] = {
 """tau of the counts of persons, as in production."""
 
 
-def first_columns() -> dict[str, int]:
-    """The first column of every measure, in a row with the counts of all."""
-    found, first = {}, 0
-    for name, measure in MEASURES.items():
-        found[name] = first
-        first += measure.n_columns
-    return found
-
-
-FIRST_COLUMNS: Mapping[str, int] = first_columns()
-N_COLUMNS = sum(measure.n_columns for measure in MEASURES.values())
+*_FIRST, N_COLUMNS = accumulate((item.n_columns for item in MEASURES.values()), initial=0)
 """Counts of an area in all measures."""
+
+FIRST_COLUMNS: Mapping[str, int] = dict(zip(MEASURES, _FIRST, strict=True))
+"""The first column of every measure, in a row with the counts of all."""
 
 
 def columns_of(name: str, iterations: str) -> slice:

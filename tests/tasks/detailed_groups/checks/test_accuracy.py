@@ -16,6 +16,7 @@ from spineflow.tasks.detailed_groups.checks.accuracy import (
     write_accuracy,
 )
 from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
+from spineflow.tasks.detailed_groups.measurement.stages import ShardGroups
 from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
@@ -92,10 +93,10 @@ def test_errors_of_a_small_level() -> None:
         cell=np.array([0, 0, 23, 45]),
         count=np.array([12, 5, 3, 4]),
     )
-    order = np.array([2, 0, 3, 1])
+    order, none = np.array([2, 0, 3, 1]), np.zeros(2, dtype=bool)
     rows = {
         row["table"]: row
-        for row in level_errors(groups.take(order), order, np.zeros(2, dtype=bool), truth)
+        for row in level_errors(groups.take(order), order, ShardGroups(0, 2, none, truth))
     }
     total = rows["T01001"]
     assert (total["groups"], total["shown"]) == (3, 2)

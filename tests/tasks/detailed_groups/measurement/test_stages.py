@@ -23,6 +23,7 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
     MechanismParameters,
     PopulationGroupBudget,
 )
+from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 
@@ -32,7 +33,7 @@ BUDGET = Fraction("0.159")
 EMPTY = GroupCounts(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
 
 
-def parameters(definition: str) -> MechanismParameters:
+def parameters(definition: str, *, infinite: bool = False) -> MechanismParameters:
     return MechanismParameters(
         definition=definition,
         max_race_codes=8,
@@ -44,11 +45,37 @@ def parameters(definition: str) -> MechanismParameters:
         run_us=True,
         run_pr=False,
         states=("44",),
+        infinite=infinite,
     )
 
 
 def noise_of(definition: str, *, infinite: bool = False) -> LevelNoise:
-    return level_noise(parameters(definition), BUDGET, STABILITY, infinite=infinite)
+    return level_noise(parameters(definition, infinite=infinite), BUDGET, STABILITY)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("0.008", 562.5),
+        ("0.0008", 5625),
+        ("0.0072", 625),
+        ("2.134", 2.10872),
+        ("0.159", 28.3019),
+        ("0.1431", 31.4465),
+    ],
+)
+def test_noise_of_the_production_budgets(loss: str, expected: float) -> None:
+    gaussian = StageNoise(Fraction(loss), 9, is_pure=False)
+    assert float(gaussian.parameter) == pytest.approx(expected, 1e-4)
+    assert StageNoise(Fraction(loss), 9, is_pure=True).parameter == 9 / Fraction(loss)
+
+
+def test_distributions_have_the_parameters_of_the_noise() -> None:
+    gaussian = StageNoise(Fraction("0.0072"), 9, is_pure=False)
+    assert gaussian.distribution == IntegerDistribution(Fraction(1, 1250), 2)
+    laplace = StageNoise(Fraction("0.45"), 9, is_pure=True)
+    assert laplace.distribution == IntegerDistribution(Fraction(1, 20), 1)
+    assert StageNoise(None, 9, is_pure=False).distribution is None
 
 
 def empty_groups(n_regions: int, total_only: list[bool]) -> ShardGroups:

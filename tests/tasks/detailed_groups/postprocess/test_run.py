@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, inhabitable
 from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
-from spineflow.tasks.detailed_groups.measurement.stages import StageNoise
 from spineflow.tasks.detailed_groups.postprocess.run import (
     coterminous_of,
-    distribution_of,
     groups_to_release,
     pass_files,
     postprocess,
@@ -20,7 +16,6 @@ from spineflow.tasks.detailed_groups.postprocess.run import (
     thresholds_of,
 )
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.noise.distributions import IntegerDistribution
 
 
 @pytest.mark.parametrize(
@@ -42,23 +37,15 @@ def test_stages_that_are_asked_for(mechanism: dict, stages: tuple[str, ...]) -> 
     assert stages_of(settings) == stages
 
 
-def test_distributions_have_the_parameters_of_the_noise() -> None:
-    gaussian = distribution_of(StageNoise(Fraction("0.0072"), 9, is_pure=False))
-    assert gaussian == IntegerDistribution(Fraction(1, 1250), 2)
-    laplace = distribution_of(StageNoise(Fraction("0.45"), 9, is_pure=True))
-    assert laplace == IntegerDistribution(Fraction(1, 20), 1)
-    assert distribution_of(StageNoise(None, 9, is_pure=False)) is None
-
-
 def test_thresholds_of_a_run(measured_groups) -> None:
     run, settings = measured_groups()
-    thresholds = thresholds_of(run, settings, run_parameters(run, settings))
+    thresholds = thresholds_of(run, run_parameters(run, settings))
     assert {thresholds[kind, 2] for kind in ("USA", "STATE", "PR-STATE")} == {None}
     assert all(
         threshold > 0 for (kind, _), threshold in thresholds.items() if "STATE" not in kind != "USA"
     )
     run, settings = measured_groups("privacy.infinite=true")
-    thresholds = thresholds_of(run, settings, run_parameters(run, settings))
+    thresholds = thresholds_of(run, run_parameters(run, settings))
     assert set(thresholds.values()) == {None, 0}
 
 

@@ -20,12 +20,8 @@ def production(shared) -> str:
 
 
 def report(folder: str, explorer: ExplorerSettings = NOTHING, *, infinite=False, **overrides):
-    return budget_report(
-        read_parameters(folder, overrides, infinite=infinite),
-        read_specification(folder),
-        explorer,
-        infinite=infinite,
-    )
+    parameters = read_parameters(folder, overrides, infinite=infinite)
+    return budget_report(parameters, read_specification(folder), explorer)
 
 
 @pytest.mark.slow

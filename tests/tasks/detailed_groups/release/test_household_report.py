@@ -1,4 +1,5 @@
-"""What a certificate of households states is what the ledger is charged, under either noise."""
+"""What a certificate of households states is what the ledger is charged, under either noise; and
+what the front page shows of it."""
 
 from __future__ import annotations
 
@@ -8,10 +9,26 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.ingest.household_ingest import parameters_of
-from spineflow.tasks.detailed_groups.release.household_report import statement_of
+from spineflow.tasks.detailed_groups.release.household_budget import household_figures
+from spineflow.tasks.detailed_groups.release.household_report import margins_panel, statement_of
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
 from spineflow.tasks.detailed_groups.workload.households import tabulation_plan
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.regions import US
+from spineflow.tasks.pages.document import Figure
 from spineflow.tasks.products.statement import charged, combined
+
+
+def settings_of(folder: Path, **mechanism: object) -> DetailedHouseholdsSettings:
+    generate_specification(folder, run_pr=True, households=True)
+    tables = dict.fromkeys(("persons", "units", "geography", "groups"), "t")
+    return DetailedHouseholdsSettings.model_validate(
+        {
+            "input": {"parameters": str(folder), **tables},
+            "privacy": {"dataset": "d"},
+            "mechanism": mechanism,
+        }
+    )
 
 
 @pytest.mark.parametrize("passes", [(True, False), (False, True), (True, True)])
@@ -19,18 +36,21 @@ from spineflow.tasks.products.statement import charged, combined
 def test_the_statement_is_covered_by_the_charge(
     tmp_path: Path, definition: str, passes: tuple[bool, bool]
 ) -> None:
-    generate_specification(tmp_path, run_pr=True, households=True)
-    tables = dict.fromkeys(("persons", "units", "geography", "groups"), "t")
-    settings = DetailedHouseholdsSettings.model_validate(
-        {
-            "input": {"parameters": str(tmp_path), **tables},
-            "privacy": {"dataset": "d"},
-            "mechanism": {"definition": definition, "run_us": passes[0], "run_pr": passes[1]},
-        }
-    )
+    settings = settings_of(tmp_path, definition=definition, run_us=passes[0], run_pr=passes[1])
     parameters = parameters_of(settings)
     statement = statement_of(settings, parameters)
     drawn = [tabulation_plan(parameters, name).promised.bounded_rho for name in parameters.of]
     assert charged(statement).parameter == sum(drawn)
     assert combined(statement).guarantee.parameter == parameters.total
     assert parameters.total == (Fraction(17, 2) if passes[0] else 6)
+
+
+def test_the_front_page_has_the_margins_of_both_tabulations(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    specification = read_specification(str(tmp_path))
+    figures = household_figures(parameters_of(settings), specification, US, settings)
+    (chart,) = margins_panel(figures).blocks
+    assert isinstance(chart, Figure)
+    for item in figures:
+        assert f"margin of {item.tabulation.name.upper()}" in chart.svg
+    assert {item.tabulation.name for item in figures} == {"t3", "t4"}

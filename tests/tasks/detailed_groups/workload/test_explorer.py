@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppression_threshold
 from spineflow.tasks.detailed_groups.workload.explorer import (
-    COVERAGE,
     LevelBudget,
     budget_by_formula,
     budget_for_margin,
@@ -21,6 +20,7 @@ from spineflow.tasks.detailed_groups.workload.explorer import (
     target_of,
 )
 from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.margins import COVERAGE
 from spineflow.tasks.noise.quantiles import inverse_cdf, margin
 
 GAMMA = Fraction(1, 10)

@@ -15,7 +15,6 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
     budget_key,
     choose_table,
     mechanism_parameters,
-    noise_parameter,
     read_config,
     thresholds_key,
 )
@@ -166,19 +165,3 @@ def test_tables_are_the_number_of_thresholds_reached(totals, thresholds) -> None
     found = choose_table(np.array(totals), tuple(thresholds))
     assert found.tolist() == [sum(bound <= total for bound in thresholds) for total in totals]
     assert found.tolist() == np.digitize(totals, thresholds).tolist()
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        ("0.008", 562.5),
-        ("0.0008", 5625),
-        ("0.0072", 625),
-        ("2.134", 2.10872),
-        ("0.159", 28.3019),
-        ("0.1431", 31.4465),
-    ],
-)
-def test_noise_of_the_production_budgets(loss: str, expected: float) -> None:
-    assert float(noise_parameter(Fraction(loss), 9, is_pure=False)) == pytest.approx(expected, 1e-4)
-    assert noise_parameter(Fraction(loss), 9, is_pure=True) == 9 / Fraction(loss)

@@ -64,21 +64,19 @@ def spiked(totals: np.ndarray, published: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_costs_that_are_not_convex_are_searched_whole() -> None:
+def test_costs_that_are_not_convex_are_bounded_by_their_hulls() -> None:
     draws = np.random.default_rng(4)
-    improved = 0
+    misled = 0
     for _ in range(25):
         published = np.maximum(np.rint(noisy(draws)), 0).astype(int).tolist()
         costs = [perturbation_costs(figure, spiked, 2) for figure in published]
-        hull, whole = (likeliest(SYSTEM, costs, exact=exact) for exact in (False, True))
-        least = least_cost(costs)
+        hull, least = likeliest(SYSTEM, costs), least_cost(costs)
         if np.isinf(least):
-            assert hull.histogram is whole.histogram is None
+            assert hull.histogram is None
             continue
-        assert whole.cost == pytest.approx(least, abs=1e-3)
         assert hull.bound <= least + 1e-6 <= hull.cost + 2e-6
-        improved += hull.cost > least + 1e-3
-    assert improved, "a case in which the hull misleads"
+        misled += hull.cost > least + 1e-3
+    assert misled, "a case in which the hull misleads"
 
 
 def test_rows_that_are_not_published_cost_nothing() -> None:
@@ -99,7 +97,7 @@ def test_rows_that_are_not_published_cost_nothing() -> None:
 def test_blocks_are_rebuilt_one_after_the_other() -> None:
     people = np.array([[1, 0, 0, 2, 0, 0], [0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 4]])
     found = reconstruct_likeliest(
-        SYSTEM, SYSTEM.totals(people), lambda row, figure: gaussian_costs(figure, 0.5)
+        SYSTEM, SYSTEM.totals(people)[..., None], lambda figure: gaussian_costs(figure[0], 0.5)
     )
     assert found.persons.tolist() == [3, 0, 5]
     assert set(found.status) == {BlockStatus.OPEN}
@@ -107,6 +105,6 @@ def test_blocks_are_rebuilt_one_after_the_other() -> None:
     assert np.isinf(found.distance_bound).all()
     several = np.stack([SYSTEM.totals(people), SYSTEM.totals(people) + 1], axis=2)
     again = reconstruct_likeliest(
-        SYSTEM, several, lambda row, figure: RowCosts(int(figure[0]), np.zeros(1))
+        SYSTEM, several, lambda figure: RowCosts(int(figure[0]), np.zeros(1))
     )
     assert again.persons.tolist() == [3, 0, 5]
