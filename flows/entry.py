@@ -109,7 +109,6 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
     """Submit a product's order, and show what it has to show when some stages have ended."""
     if product.order is None:
         raise ValueError(f"{product.name} decides on the way what comes next")
-    _show(product, run, settings, ())
     notes = notes_of(product, run, settings)
     waves: Iterable[Wave] = announced(run, settings, product.order(run, settings), notes)
 

@@ -63,7 +63,7 @@ def submitted(
     An `Aside` is yielded when it has begun. What was made is entered in the manifest, and in the
     record of work that a tracker keeps. Raises the error of the first step of a wave that failed.
     What a wave that has ended has to `show`, and the digests of what no step has handed on, follow
-    while workers are at the next.
+    while workers are at the next; what there is to show from the start is that of an empty wave.
 
     Where earlier attempts have made more than `MOST_FOUND_BY_TASKS` files of a wave, no tasks are
     started to find them: Prefect takes a tenth of a second for each. Where they have measured that
@@ -75,10 +75,10 @@ def submitted(
     made_by: dict[Call, Artifact] = {}
     calls_of: dict[PrefectFuture, list[Call]] = {}
     stage_of_ended: dict[Call, str] = {}
-    to_show: list[Wave] = []
+    to_show: list[Wave] = [{}]
 
     def catch_up() -> None:
-        if to_show:
+        if any(to_show):
             record_files(run)
         while to_show:
             show(to_show.pop(0))

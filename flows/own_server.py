@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import uvicorn
 from fastapi import APIRouter
@@ -43,7 +44,9 @@ def main(socket_number: int) -> None:
     from prefect.server.api import server  # Takes seconds, and nothing of it is ever garbage.
 
     gc.freeze()
-    server.API_ROUTERS = tuple(sorted(server.API_ROUTERS, key=_place))
+    if hasattr(server, "API_ROUTERS"):
+        routers: Any = sorted(server.API_ROUTERS, key=_place)
+        server.API_ROUTERS = tuple(routers)
     collect_garbage_aside()
     begin_writing_at_once()
     threading.Thread(target=_end_with_the_command, daemon=True).start()

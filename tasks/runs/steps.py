@@ -155,8 +155,10 @@ def _perform_together(
     the calls in words. Returns their artifacts."""
     module, _, name = of.partition(":")
     perform = getattr(import_module(module), name).fn
-    made = [perform(run_root, *own) for own in keys]
-    artifacts = [one.data if isinstance(one, State) else one for one in made]
+    artifacts: list[Artifact] = []
+    for own in keys:
+        made: Any = perform(run_root, *own)
+        artifacts.append(made.data if isinstance(made, State) else made)
     if all(artifact.reused for artifact in artifacts):
         return Completed(name="Reused", message="made by an earlier attempt", data=artifacts)
     return artifacts
@@ -166,7 +168,7 @@ def submit_together(
     step: Task, run_root: str, keys: Sequence[tuple[Any, ...]], wait_for: Sequence[PrefectFuture]
 ) -> PrefectFuture:
     """Submit small calls of a step as one task, which is tried again as the step is."""
-    as_task = task(
+    as_task: Any = task(
         name=step.name,
         task_run_name="{what}",
         cache_policy=NO_CACHE,
@@ -177,7 +179,8 @@ def submit_together(
     )(_perform_together)
     of = f"{step.fn.__module__}:{step.fn.__name__}"
     what = f"{step.name} {', '.join(' '.join(map(str, own)) for own in keys)}"
-    return as_task.submit(run_root, of, list(keys), what, wait_for=wait_for)
+    submitted: PrefectFuture = as_task.submit(run_root, of, list(keys), what, wait_for=wait_for)
+    return submitted
 
 
 def made_before(step: Task, run_root: str, keys: Sequence[tuple[Any, ...]]) -> list[Path | None]:
