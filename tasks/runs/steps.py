@@ -155,10 +155,8 @@ def _perform_together(
     the calls in words. Returns their artifacts."""
     module, _, name = of.partition(":")
     perform = getattr(import_module(module), name).fn
-    artifacts: list[Artifact] = []
-    for own in keys:
-        made: Any = perform(run_root, *own)
-        artifacts.append(made.data if isinstance(made, State) else made)
+    ends = [perform(run_root, *own) for own in keys]
+    artifacts: list[Any] = [end.data if isinstance(end, State) else end for end in ends]
     if all(artifact.reused for artifact in artifacts):
         return Completed(name="Reused", message="made by an earlier attempt", data=artifacts)
     return artifacts

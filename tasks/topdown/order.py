@@ -130,8 +130,11 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for number in range(of)
     ]
     compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
-    beside, later = predictions | loss | posterior, losses | {"accuracy": [*pieces, compared]}
-    released = yield from release_of(run, settings, estimated, beside, later)
+    beside, until_checked = (
+        predictions | loss | posterior,
+        losses | {"accuracy": [*pieces, compared]},
+    )
+    released = yield from release_of(run, settings, estimated, beside, until_checked)
     last = [released, *chain(*summaries.values())]
     yield {**summaries, "report": [call(report_run, after=last)]}
 
