@@ -10,7 +10,7 @@ from prefect import Flow
 from prefect.runtime import flow_run
 from pydantic import Field
 
-from ..tasks.products.order import LEDGER, Aside, Wave
+from ..tasks.products.order import LEDGER, Wave
 from ..tasks.products.product import END, Product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
@@ -109,16 +109,17 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
     """Submit a product's order, and show what it has to show when some stages have ended."""
     if product.order is None:
         raise ValueError(f"{product.name} decides on the way what comes next")
-    _show(product, run, settings, ())
     notes = notes_of(product, run, settings)
     waves: Iterable[Wave] = announced(run, settings, product.order(run, settings), notes)
-    for wave in submitted(run, waves, tracker_of(product, run, settings)):
+
+    def show(wave: Wave) -> None:
+        _show(product, run, settings, tuple(wave))
+
+    for wave in submitted(run, waves, tracker_of(product, run, settings), show):
         if LEDGER in wave:
             about = "What is about to be spent without gain"
             show_notes(notes(), key="redundant-spending", description=about)
             tell_near_cap(run, settings)
-        if not isinstance(wave, Aside):
-            _show(product, run, settings, tuple(wave))
     _show(product, run, settings, END)
     show_outcome(run, settings)
 

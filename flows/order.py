@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from prefect.futures import PrefectFuture
 
 from ..tasks.ledger.charging import warnings_of
-from ..tasks.products.order import INGEST, LEDGER, Aside, Call, Wave
+from ..tasks.products.order import INGEST, LEDGER, Aside, Call, Wave, shared
 from ..tasks.runs.damage import record_files
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, found
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.runs.steps import artifact_of, made_before
+from ..tasks.runs.steps import artifact_of, made_before, submit_together
 from .log_lines import say
 from .progress import finish_stage, unknown
 from .tracking import Described, Tracker, name_of
@@ -52,25 +53,44 @@ def announced(
 
 
 def submitted(
-    run: RunDirectory, order: Iterable[Wave], tracker: Tracker | None = None
+    run: RunDirectory,
+    order: Iterable[Wave],
+    tracker: Tracker | None = None,
+    show: Callable[[Wave], None] = lambda wave: None,
 ) -> Iterator[Wave]:
     """Submit the steps of every wave inside a flow; yields each wave as soon as it has ended.
 
     An `Aside` is yielded when it has begun. What was made is entered in the manifest, and in the
     record of work that a tracker keeps. Raises the error of the first step of a wave that failed.
+    What a wave that has ended has to `show`, and the digests of what no step has handed on, follow
+    while workers are at the next; what there is to show from the start is that of an empty wave.
 
     Where earlier attempts have made more than `MOST_FOUND_BY_TASKS` files of a wave, no tasks are
     started to find them: Prefect takes a tenth of a second for each. Where they have measured that
-    many, the ledger is asked in this process, which has begun to hash them.
+    many, the ledger is asked in this process, which has begun to hash them. Nor does every small
+    call get a task of its own; see `shared`.
     """
     futures: dict[Call, PrefectFuture] = {}
     there: dict[Call, Artifact] = {}
-    names: dict[PrefectFuture, str] = {}
+    made_by: dict[Call, Artifact] = {}
+    calls_of: dict[PrefectFuture, list[Call]] = {}
     stage_of_ended: dict[Call, str] = {}
+    to_show: list[Wave] = [{}]
+
+    def catch_up() -> None:
+        if any(to_show):
+            record_files(run)
+        while to_show:
+            show(to_show.pop(0))
 
     def ended(future: PrefectFuture, outcome: object) -> None:
-        if tracker is not None and isinstance(outcome, Artifact):
-            tracker.ended(names[future], outcome)
+        if isinstance(outcome, BaseException):
+            return
+        made = outcome if isinstance(outcome, list) else [outcome]
+        for one, artifact in zip(calls_of[future], made, strict=True):
+            made_by[one] = artifact
+            if tracker is not None:
+                tracker.ended(name_of(one.step.name, one.keys), artifact)
 
     for wave in order:
         if tracker is not None:
@@ -84,22 +104,37 @@ def submitted(
         for one, artifact in found_now.items():
             if tracker is not None:
                 tracker.ended(name_of(one.step.name, one.keys), artifact)
-        for one in (one for one in new if one not in there):
-            needed = (before for before in one.after if before not in there)
-            wait_for = [futures[before] for before in awaited(needed, stage_of_ended)]
-            futures[one] = one.step.submit(str(run.root), *one.keys, wait_for=wait_for)
-            names[futures[one]] = name_of(one.step.name, one.keys)
+        for some in shared([one for one in new if one not in there]):
+            before = dict.fromkeys(chain.from_iterable(one.after for one in some))
+            needed = (one for one in before if one not in there and one not in some)
+            wait_for = [futures[one] for one in awaited(needed, stage_of_ended)]
+            future = _submitted(run, some, list(dict.fromkeys(wait_for)))
+            futures |= dict.fromkeys(some, future)
+            calls_of[future] = some
         if not isinstance(wave, Aside):
+            catch_up()
             finish_stage(
                 {s: [futures[one] for one in calls if one in futures] for s, calls in wave.items()},
                 ended,
                 tracker.left if tracker is not None else unknown,
                 {stage: sum(one in there for one in calls) for stage, calls in wave.items()},
             )
-            made = {one: there[one] if one in there else futures[one].result() for one in every}
-            record(run, {stage: [made[one] for one in calls] for stage, calls in wave.items()})
+            made = made_by | there
+            enter(run, {stage: [made[one] for one in calls] for stage, calls in wave.items()})
             stage_of_ended |= {one: stage for stage, calls in wave.items() for one in calls}
+            to_show.append(wave)
         yield wave
+    catch_up()
+
+
+def _submitted(
+    run: RunDirectory, calls: Sequence[Call], wait_for: Sequence[PrefectFuture]
+) -> PrefectFuture:
+    """Submit calls of one step as one task."""
+    first, *others = calls
+    if others:
+        return submit_together(first.step, str(run.root), [one.keys for one in calls], wait_for)
+    return first.step.submit(str(run.root), *first.keys, wait_for=wait_for)
 
 
 def found_here(run: RunDirectory, calls: Sequence[Call]) -> dict[Call, Artifact]:
@@ -207,9 +242,14 @@ def finish(run: RunDirectory, stages: Mapping[str, Sequence[PrefectFuture]]) -> 
 
 
 def record(run: RunDirectory, stages: Mapping[str, Sequence[Artifact]]) -> None:
+    """Enter finished stages in the manifest, and the digests of what they have not handed on."""
+    enter(run, stages)
+    record_files(run)
+
+
+def enter(run: RunDirectory, stages: Mapping[str, Sequence[Artifact]]) -> None:
     """Enter finished stages in the manifest, with the digests of an input that was read."""
     run.record_stages(stages)
-    record_files(run)
     for artifact in stages.get(INGEST, ()):
         if artifact.facts:
             run.update_manifest(input_digests=dict(artifact.facts))

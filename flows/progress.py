@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -94,7 +95,7 @@ def finish_stage(
     before: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Wait until every task of the named stages has ended, telling the listeners as they do; of a
-    stage that has failed they hear no more.
+    stage that has failed they hear no more. A task that calls share stands once for each.
 
     `ended` is called with every future as it ends, and what it returned or raised; `left` gives the
     seconds that are left of the whole run; `before` counts what stages need no task for, since it
@@ -102,7 +103,10 @@ def finish_stage(
 
     Raises the error of the first task that failed, in order of submission.
     """
-    owner = {future: stage for stage, futures in stages.items() for future in futures}
+    owners: dict[PrefectFuture, list[str]] = {}
+    for stage, futures in stages.items():
+        for future in futures:
+            owners.setdefault(future, []).append(stage)
     done = {stage: before.get(stage, 0) for stage in stages}
     all_of = {stage: done[stage] + len(futures) for stage, futures in stages.items()}
     failed: set[str] = set()
@@ -114,21 +118,21 @@ def finish_stage(
         if done[stage] == planned:
             _log(stage, planned, 0.0)
     with stopwatch() as elapsed, _noted(done, all_of):
-        for future in _completed(list(owner), picture.look_ahead):
-            stage = owner[future]
-            done[stage] += 1
+        for future in _completed(list(owners), picture.look_ahead):
             outcome = _outcome(future)
             ended(future, outcome)
-            planned = all_of[stage]
-            picture.draw(stage, done[stage], planned, elapsed())
-            failed |= {stage} if isinstance(outcome, BaseException) else set()
-            if stage in failed:
-                continue
-            _tell(stage, done[stage], planned)
-            if done[stage] == planned:
-                _log(stage, planned, elapsed())
+            for stage, n_calls in Counter(owners[future]).items():
+                done[stage] += n_calls
+                planned = all_of[stage]
+                picture.draw(stage, done[stage], planned, elapsed())
+                failed |= {stage} if isinstance(outcome, BaseException) else set()
+                if stage in failed:
+                    continue
+                _tell(stage, done[stage], planned)
+                if done[stage] == planned:
+                    _log(stage, planned, elapsed())
     picture.show()
-    raise_first_error(list(owner))
+    raise_first_error(list(owners))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 
+import fastapi  # noqa: F401  # Prefect needs it here and in its server, which is forked from here.
 import httpx
 import prefect
 from prefect.context import refresh_global_settings_context
@@ -27,6 +28,7 @@ from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_HOME,
+    PREFECT_LOGGING_TO_API_BATCH_INTERVAL,
     PREFECT_SERVER_API_HOST,
     PREFECT_SERVER_API_PORT,
     PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
@@ -59,6 +61,10 @@ has automations on it, or sees its feed of events. Nor does it register types of
 whether these have changed, for which it would import all of Prefect's collections, Dask among them:
 who shows its database does so at its start. States of tasks are written together every five
 seconds, and at its end: left alone, each is a transaction of its own."""
+
+SECONDS_BETWEEN_LOGS = 10.0
+"""Between batches of log records that a run sends to a server of its own, which nobody can watch;
+the last one is sent when the flow ends. Left alone, Prefect sends one every two seconds."""
 
 LEAST_ROOM = 1 << 20
 """Bytes that a server of our own needs at least for what it keeps of a small run."""
@@ -118,7 +124,7 @@ class Server:
             self._is_waited_for = True
             atexit.register(self._end)
         patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
-        with httpx.Client(trust_env=False, timeout=patience) as client:
+        with httpx.Client(trust_env=False, verify=False, timeout=patience) as client:
             client.get(f"{self.address}/health").raise_for_status()
 
     def stop(self) -> None:
@@ -188,19 +194,20 @@ def server_for_runs() -> Iterator[Server]:
         return
     found = local_server()
     server = _own_server() if found is None else Server(found)
+    settings = {PREFECT_API_URL: server.address, **(_patience() if found else _seldom())}
+    environment = {setting.name: str(value) for setting, value in settings.items()}
     if found is None:
-        os.environ[OWN_SERVER] = server.address
-    os.environ[PREFECT_API_URL.name] = server.address
+        environment[OWN_SERVER] = server.address
+    os.environ.update(environment)
     # For threads that Prefect starts without the settings that hold here, such as the one that
     # forwards what worker processes say: they would start a server of their own.
     refresh_global_settings_context()
     try:
-        patience = {} if found is None else _patience()
-        with temporary_settings({PREFECT_API_URL: server.address, **patience}):
+        with temporary_settings(settings):
             yield server
     finally:
-        os.environ.pop(OWN_SERVER, None)
-        os.environ.pop(PREFECT_API_URL.name, None)
+        for name in environment:
+            os.environ.pop(name, None)
         refresh_global_settings_context()
         server.stop()
 
@@ -209,6 +216,12 @@ def _patience() -> dict[Any, int]:
     """Settings with which Prefect waits for a server of the office; none where they are set."""
     is_set = "max_retries" in get_current_settings().client.model_fields_set
     return {} if is_set else {PREFECT_CLIENT_MAX_RETRIES: RETRIES}
+
+
+def _seldom() -> dict[Any, float]:
+    """Settings with which Prefect tells a server of our own of logs; none where they are set."""
+    is_set = "batch_interval" in get_current_settings().logging.to_api.model_fields_set
+    return {} if is_set else {PREFECT_LOGGING_TO_API_BATCH_INTERVAL: SECONDS_BETWEEN_LOGS}
 
 
 def _own_server() -> Server:
@@ -227,7 +240,7 @@ def local_server() -> str | None:
     here = "127.0.0.1" if host in ("0.0.0.0", "localhost") else host
     address = f"http://{here}:{PREFECT_SERVER_API_PORT.value()}/api"
     try:
-        with httpx.Client(trust_env=False, timeout=SECONDS_TO_ANSWER) as client:
+        with httpx.Client(trust_env=False, verify=False, timeout=SECONDS_TO_ANSWER) as client:
             version = client.get(f"{address}/admin/version").raise_for_status().json()
     except (httpx.HTTPError, ValueError):
         return None

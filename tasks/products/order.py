@@ -29,11 +29,13 @@ class Call:
 
     keys : what names its piece of work: universe, level, shard.
     after : the calls that it waits for, besides those of earlier waves.
+    is_small : it takes no longer than Prefect takes for a task, which it may share with others.
     """
 
     step: Step
     keys: tuple[Any, ...]
     after: tuple[Call, ...]
+    is_small: bool = False
 
 
 Wave = Mapping[str, Sequence[Call]]
@@ -47,9 +49,25 @@ class Aside(dict[str, Sequence[Call]]):
     """A wave that is begun and left to itself; yielded again as a plain wave, it is waited for."""
 
 
-def call(step: Step, *keys: Any, after: Iterable[Call] = ()) -> Call:
+def call(step: Step, *keys: Any, after: Iterable[Call] = (), is_small: bool = False) -> Call:
     """The call of a step with these keys, once the calls of `after` have ended."""
-    return Call(step, keys, tuple(after))
+    return Call(step, keys, tuple(after), is_small)
+
+
+def shared(calls: Sequence[Call]) -> list[list[Call]]:
+    """New calls of a wave, those together that can share a task: small ones of one step that wait
+    for no others of the wave but each other."""
+    new, of_step = set(calls), dict[Step, list[Call]]()
+    found: list[list[Call]] = []
+    for one in calls:
+        own = of_step.get(one.step, [])
+        if one.is_small and (set(one.after) & new).issubset(own):
+            if not own:
+                found.append(of_step.setdefault(one.step, own))
+            own.append(one)
+        else:
+            found.append([one])
+    return found
 
 
 def one_by_one(stages: Mapping[str, Step], after: Iterable[Call] = ()) -> Order:

@@ -6,12 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.futures import PrefectFuture
 from prefect.states import Completed
 
 from .conditions import refuse_altered
@@ -144,6 +146,39 @@ def step(
         return as_task(run_step)
 
     return decorate
+
+
+def _perform_together(
+    run_root: str, of: str, keys: Sequence[tuple[Any, ...]], what: str
+) -> list[Artifact] | State:
+    """Perform small calls of a step one after the other; `of` is its module and name, `what` are
+    the calls in words. Returns their artifacts."""
+    module, _, name = of.partition(":")
+    perform = getattr(import_module(module), name).fn
+    ends = [perform(run_root, *own) for own in keys]
+    artifacts: list[Any] = [end.data if isinstance(end, State) else end for end in ends]
+    if all(artifact.reused for artifact in artifacts):
+        return Completed(name="Reused", message="made by an earlier attempt", data=artifacts)
+    return artifacts
+
+
+def submit_together(
+    step: Task, run_root: str, keys: Sequence[tuple[Any, ...]], wait_for: Sequence[PrefectFuture]
+) -> PrefectFuture:
+    """Submit small calls of a step as one task, which is tried again as the step is."""
+    as_task: Any = task(
+        name=step.name,
+        task_run_name="{what}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=step.retries,
+        retry_delay_seconds=step.retry_delay_seconds,
+        retry_condition_fn=step.retry_condition_fn,
+    )(_perform_together)
+    of = f"{step.fn.__module__}:{step.fn.__name__}"
+    what = f"{step.name} {', '.join(' '.join(map(str, own)) for own in keys)}"
+    submitted: PrefectFuture = as_task.submit(run_root, of, list(keys), what, wait_for=wait_for)
+    return submitted
 
 
 def made_before(step: Task, run_root: str, keys: Sequence[tuple[Any, ...]]) -> list[Path | None]:

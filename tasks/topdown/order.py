@@ -1,7 +1,7 @@
 """The order of the steps of topdown and estimate runs.
 
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
-           -> microdata, tables, margins and accuracy side by side -> checks -> release -> report
+           -> microdata, tables and margins side by side -> checks, accuracy -> release -> report
 
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
 measurements are combined from the blocks up before they are estimated. At the side, while estimates
@@ -57,6 +57,7 @@ from .release.steps import (
 from .release.tabulations.run import has_tables, tables_of_run
 from .settings import TopdownSettings, universe_waves
 from .spine.shards import shards_by_geolevel
+from .spine.sizes import is_small
 from .spine.steps import build_spine, summarise_spine
 
 POSTERIOR = "margins posterior"
@@ -85,7 +86,15 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     }
     measured = {
         (universe, geolevel): [
-            call(measure, universe, geolevel, shard.name, after=[charged]) for shard in of_geolevel
+            call(
+                measure,
+                universe,
+                geolevel,
+                shard.name,
+                after=[charged],
+                is_small=is_small(settings, measure.name, universe, own, shard),
+            )
+            for shard in of_geolevel
         ]
         for universe, own in shards.items()
         for geolevel, of_geolevel in own.items()
@@ -121,10 +130,13 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for number in range(of)
     ]
     compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
-    beside = predictions | loss | posterior | {"accuracy": [*pieces, compared]}
-    released = yield from release_of(run, settings, estimated, beside, losses)
-    yield summaries
-    yield {"report": [call(report_run, after=[released])]}
+    beside, until_checked = (
+        predictions | loss | posterior,
+        losses | {"accuracy": [*pieces, compared]},
+    )
+    released = yield from release_of(run, settings, estimated, beside, until_checked)
+    last = [released, *chain(*summaries.values())]
+    yield {**summaries, "report": [call(report_run, after=last)]}
 
 
 def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
@@ -145,7 +157,7 @@ def losses_of(
     settings: TopdownSettings, spines: Mapping[str, Call]
 ) -> tuple[dict[str, Sequence[Call]], dict[str, Sequence[Call]]]:
     """The stages that work out what the noise guarantees exactly, if it protects: one that goes
-    beside the estimates, and those that are begun when these have ended.
+    beside the estimates, and those that go beside the checks.
 
     Only the certificate waits for them. Two at once would hold up what others wait for.
     """
@@ -195,8 +207,9 @@ def estimates(
     }
     orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
     last: dict[str, list[Call]] = {universe: [] for universe in shards}
+    small: dict[str, Sequence[Call]] = {}
     for place in range(max(map(len, orders.values()))):
-        wave = {}
+        wave: dict[str, Sequence[Call]] = {}
         for universe in (name for name, own in orders.items() if place < len(own)):
             stage, geolevel = orders[universe][place]
             after = [*constrained.get(universe, ()), *last[universe]]
@@ -207,9 +220,27 @@ def estimates(
                 ]
             after = [*measured.get((universe, geolevel), ()), *after]
             last[universe] = wave[f"{universe} {stage} {geolevel}"] = [
-                call(steps[stage], universe, geolevel, shard.name, after=after) for shard in own
+                call(
+                    steps[stage],
+                    universe,
+                    geolevel,
+                    shard.name,
+                    after=after,
+                    is_small=not settings.is_on_demand(universe)
+                    and is_small(settings, stage, universe, shards[universe], shard),
+                )
+                for shard in own
             ]
+        # Of what is small, one task is enough for several geolevels.
+        if all(one.is_small for calls in wave.values() for one in calls):
+            small |= wave
+            continue
+        if small:
+            yield small
         yield wave
+        small = {}
+    if small:
+        yield small
     return last
 
 
@@ -222,22 +253,23 @@ def release_of(
 ) -> Generator[Wave, None, Call]:
     """Microdata and tables, the checks of them and of everything before, and the release.
 
-    `beside` are stages that go side by side with the former, and are begun before them; for
-    `until_checked`, which are begun before all of these, only the end of the checks waits.
+    `beside` are stages that go side by side with the former, and are begun before them;
+    `until_checked` go side by side with the checks, so that both workers have some to the end.
     """
     described = {u: settings.compiled_census.universes[u].described_by for u in estimated}
     written = {
         u: call(write_microdata, u, after=[*last, *estimated.get(described[u] or "", ())])
         for u, last in estimated.items()
     }
-    wave: dict[str, Sequence[Call]] = {
-        f"{universe} microdata": [made] for universe, made in written.items()
-    }
+    # Others take less than the first, and fill up what is left beside the tables.
+    first, *others = written
+    wave: dict[str, Sequence[Call]] = {f"{first} microdata": [written[first]]}
     if has_tables(settings):
         wave["tables"] = [
             call(write_redistricting_tables, piece, after=chain(*estimated.values()))
             for piece in tables_of_run(run, settings).pieces()
         ]
+    wave |= {f"{universe} microdata": [written[universe]] for universe in others}
     if has_margins(settings):
         after = [*beside.get(POSTERIOR, ()), *chain(*estimated.values())]
         apart = [
@@ -251,8 +283,6 @@ def release_of(
         # The last one waits for the others: no task that could go on stands behind it.
         wave[MARGINS] = [*apart, call(write_release_margins, after=[*after, *apart])]
     made = [one for calls in wave.values() for one in calls]
-    if until_checked:
-        yield Aside(until_checked)
     yield {**beside, **wave}
     pieces = [
         call(check_piece, piece.kind, piece.subject, piece.number, piece.of, after=made)
@@ -294,5 +324,5 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, universes)
     released = yield from release_of(run, settings, estimated, loss | posterior, losses)
-    yield summaries
-    yield {"report": [call(report_run, after=[released])]}
+    last = [released, *chain(*summaries.values())]
+    yield {**summaries, "report": [call(report_run, after=last)]}

@@ -10,7 +10,7 @@ from uuid import uuid4
 from prefect.futures import PrefectConcurrentFuture
 from spineflow.flows.order import awaited
 from spineflow.flows.runners import InOrder
-from spineflow.tasks.products.order import call
+from spineflow.tasks.products.order import call, shared
 
 STEP = cast(Any, "a step")
 
@@ -54,3 +54,22 @@ def test_tasks_that_wait_hold_up_none_behind_them() -> None:
         assert sorted(begun[32:]) == list(range(8))
     finally:
         threads.shutdown()
+
+
+def test_small_calls_of_a_step_share_a_task() -> None:
+    """But none that waits for what is not among them, which would wait for them in turn."""
+    above = call(STEP, "estimate", "US", is_small=True)
+    large = call(STEP, "estimate", "Block", after=[above])
+    below = call(STEP, "estimate", "State", after=[above], is_small=True)
+    later = call(STEP, "estimate", "County", after=[large, below], is_small=True)
+    other = call(cast(Any, "another step"), "measure", is_small=True)
+    assert shared([above, large, below, other, later]) == [
+        [above, below],
+        [large],
+        [other],
+        [later],
+    ]
+    assert shared([large, later]) == [[large], [later]]
+    ended = call(STEP, "constrain")
+    waiting = call(STEP, "estimate", "US", after=[ended], is_small=True)
+    assert shared([waiting, above]) == [[waiting, above]], "what is not new has been submitted"

@@ -42,6 +42,11 @@ class BlockCounts:
         """Add what is counted in some blocks to `counts` (blocks, all variables)."""
         counts[:, self.columns] += self.rows[blocks] @ self.counted
 
+    def add_sums_to(self, sums: np.ndarray, within: sparse.csr_array, blocks: slice) -> None:
+        """Add what is counted in some blocks, those that are `within` (areas, blocks) each area, to
+        `sums` (areas, all variables): kind by kind, of which there are few in an area."""
+        sums[:, self.columns] += (within @ self.rows[blocks]) @ self.counted
+
 
 def count_rows(
     path: Path,

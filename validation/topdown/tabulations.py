@@ -241,11 +241,12 @@ def _check_state(
             failures.add(_other_entities(release, finest))
             return
         counts = np.zeros((batch.num_rows, len(names)), dtype=np.int64)
+        blocks = slice(first + here.start, first + here.stop)
         for of_universe in counted:
-            of_universe.add_to(counts, slice(first + here.start, first + here.stop))
+            of_universe.add_to(counts, blocks)
+            for _, total, within in upper.values():
+                of_universe.add_sums_to(total, within[:, here], blocks)
         _check_blocks(release, code[here], counts, _values(batch, names), failures)
-        for _, total, within in upper.values():
-            total += within[:, here] @ counts
     if n_seen != len(code):
         failures.add(_other_entities(release, finest))
         return

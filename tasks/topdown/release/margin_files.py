@@ -70,9 +70,12 @@ def write_table_margins(
         name: kinds_of_answers(posterior, counted[name]) for name, (posterior, _) in found.items()
     }
     variables = [name for _, schema in found.values() for name in variables_of(schema)]
-    blocks = pd.Index(geography["block_geocode"])
     # Blocks that cannot hold anybody are on no spine.
-    rows = {n: blocks.get_indexer(own.spine.block_geocode) for n, (own, _) in found.items()}
+    blocks = pd.Index(geography["block_geocode"])
+    row_of = {
+        name: blocks.get_indexer(posterior.spine.block_geocode)
+        for name, (posterior, _) in found.items()
+    }
     files = list[Path]()
     (directory / TABLES).mkdir(parents=True, exist_ok=True)
     for level in levels:
@@ -82,7 +85,7 @@ def write_table_margins(
         kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
         answers = []
         for name, (posterior, _) in found.items():
-            areas = _areas(of_level.block_entity[rows[name]], len(of_level))
+            areas = _areas(of_level.block_entity[row_of[name]], len(of_level))
             answers.append(cell_answers(posterior, counted[name], areas, kinds_of[name]))
         batches = _joined(_table_batches(columns, variables, answers))
         stem = directory / TABLES / f"{level.stem}{SUFFIX}"

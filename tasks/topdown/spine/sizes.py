@@ -15,6 +15,24 @@ ANSWERS_PER_BLOCK = 30
 """Noisy answers that take as long to draw as a block takes to be added to a geounit."""
 
 
+SMALL = {"measure": 1 << 20, "combine": 5_000, "estimate": 5_000}
+"""Sizes of shards, by step, below which their work takes a fifth of a second or less: starting a
+task takes nearly as long."""
+
+
+def is_small(
+    settings: TopdownSettings,
+    step: str,
+    universe: str,
+    shards: Mapping[str, list[Shard]],
+    shard: Shard,
+) -> bool:
+    """Whether a shard's work is not worth a task of its own; `shards` are those of its spine."""
+    weigh = _answers if step == "measure" else _estimates
+    size = (shard.stop - shard.start) * weigh(settings, universe, shard.geolevel, shards)
+    return size <= SMALL[step]
+
+
 def sizes_of_calls(
     run: RunDirectory, settings: TopdownSettings, step: str, keys: Sequence[tuple[Any, ...]]
 ) -> list[float] | None:

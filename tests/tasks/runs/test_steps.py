@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import pytest
+from prefect import Task
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import Failed, State
 from spineflow.tasks.runs.confinement import MemoryFailed, StorageFailed, WorkLost
@@ -15,7 +18,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import Artifact, Made, found, made
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
-from spineflow.tasks.runs.steps import artifact_of, step
+from spineflow.tasks.runs.steps import artifact_of, step, submit_together
 from spineflow.tasks.runs.stores import StoreSilent
 from spineflow.tasks.trips.settings import TripsSettings
 
@@ -111,6 +114,27 @@ def test_tasks_travel_to_other_processes(tmp_path: Path) -> None:
     copy = cloudpickle.loads(cloudpickle.dumps(write))
     assert copy.fn(str(tmp_path), "a.txt").path == "a.txt"
     assert list(inspect.signature(copy.fn).parameters) == ["run_root", "name"]
+
+
+@pytest.mark.parametrize(("of", "retries"), [(write, 6), (fail, 0)])
+def test_small_calls_are_one_task_that_is_tried_again_as_their_step_is(
+    of: Task, retries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[tuple[Task, Sequence[Any]]] = []
+    monkeypatch.setattr(Task, "submit", lambda task, *own, **_: submitted.append((task, own)))
+    submit_together(of, str(tmp_path), [("a.txt",), ("b.txt",)], [])
+    ((task, own),) = submitted
+    assert (task.name, task.retries) == (of.name, retries)
+    assert own[-1] == f"{of.name} a.txt, b.txt"
+    task = cloudpickle.loads(cloudpickle.dumps(task))
+    if of is fail:
+        with pytest.raises(WorkLost):
+            task.fn(*own)
+        return
+    write.fn(str(tmp_path), "a.txt")
+    assert [(one.path, one.reused) for one in task.fn(*own)] == [("a.txt", True), ("b.txt", False)]
+    again = task.fn(*own)
+    assert isinstance(again, State) and again.name == "Reused" and len(again.data) == 2
 
 
 @pytest.mark.parametrize(("task", "retries"), [(write, 6), (refuse, 6), (fail, 0)])
