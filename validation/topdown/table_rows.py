@@ -41,7 +41,7 @@ def batches_of(
 
 @lru_cache(maxsize=N_KEPT)
 def _kept(path: Path, _state: tuple[int, int, int]) -> pa.Table:
-    return pq.read_table(path)
+    return pq.read_table(path, use_threads=False)
 
 
 def state_ranges(path: Path) -> dict[str, range]:
