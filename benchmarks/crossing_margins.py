@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.estimation import least_squares, rounder
 from spineflow.tasks.topdown.estimation.exchange import exchanged
 from spineflow.tasks.topdown.estimation.problem import (
@@ -40,11 +39,10 @@ from spineflow.tasks.topdown.estimation.rounder import (
     round_by_flow,
     round_by_highs,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.product import TOPDOWN
 
 from benchmarks import natural_census
 
-PRESETS = Path(__file__).resolve().parents[1] / "flows" / "settings"
 VARIANCE = 3.0
 """Of the noise of an answer: 1 / (2 rho) for a fifth of a third of rho 5/2."""
 
@@ -124,7 +122,7 @@ class NaturalCensus:
             natural_census.write_census(
                 folder, n_cells, natural_census.PERSONS, natural_census.SECTIONS
             )
-            settings = load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS)
+            settings = TOPDOWN.load(folder / "settings.toml")
             persons = pq.read_table(folder / "persons.parquet").to_pandas()
         schema = settings.schema_of("persons")
         attributes = ["sex", "age", "nationality", "education", *further]

@@ -22,10 +22,15 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
+import numpy as np
+import pandas as pd
 
-from benchmarks.public_persons import PRESETS, add_choice, settings_text  # noqa: E402
+from benchmarks.public_persons import (
+    add_choice,
+    chosen,
+    root_of_mean,
+    settings_of,
+)
 
 LEVELS = ("tract", "block group", "county subdivision")
 LEVELS_OF_STATE = (*LEVELS, "place")
@@ -36,6 +41,7 @@ NORMAL_95 = 1.959963984540054
 def main() -> None:
     """Print the table; see the module's docstring."""
     from spineflow.tasks.pages.figures import bar_chart
+    from spineflow.tasks.products.presets import PRESETS
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study
     from spineflow.tasks.topdown.design.design import design_universe, designed_settings
@@ -50,13 +56,16 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        text = settings_text(asked, folder, estimator="full_information")
-        text += "[design.persons.targets]\n"
-        for level in LEVELS_OF_STATE if asked.state else LEVELS:
-            for query in asked.queries:
-                text += f'"{level}, {query}" = {{ query = "{query}", level = "{level}" }}\n'
-        (folder / "settings.toml").write_text(text)
-        settings = load_settings(DesignSettings, folder / "settings.toml", presets=PRESETS)
+        targets = {
+            f"{level}, {query}": {"query": query, "level": level}
+            for level in (LEVELS_OF_STATE if asked.state else LEVELS)
+            for query in asked.queries
+        }
+        tables = settings_of(
+            chosen(asked, folder), universes=["persons"], estimator="full_information"
+        )
+        tables["design"] = {"persons": {"targets": targets}}
+        settings = load_settings(DesignSettings, tables, presets=PRESETS)
         started = time.perf_counter()
         design = design_universe(settings, "persons", *public_tables(settings))
         print(f"designed in {time.perf_counter() - started:.0f} s; {design.certificate}")
@@ -67,15 +76,8 @@ def main() -> None:
         }
         started = time.perf_counter()
         seeds = range(1, asked.replicates + 1)
-        frames = (
-            []
-            if not asked.replicates
-            else list(
-                study(
-                    choices, seeds, folder / "study", partial(squared_errors, queries=asked.queries)
-                )
-            )
-        )
+        measure = partial(squared_errors, queries=asked.queries)
+        frames = list(study(choices, seeds, folder / "study", measure))
         seconds = time.perf_counter() - started
     print("| query | areas | | production | designed | ratio |")
     print("|---|---|---|---|---|---|")
@@ -89,7 +91,7 @@ def main() -> None:
             frame = pd.concat(frames)
             of_target = frame[(frame["query"] == target.query) & (frame["level"] == target.where)]
             of_choice = of_target.groupby("choice")["mean_squared_error"]
-            realised = {choice: _root(of_choice.get_group(choice)) for choice in choices}
+            realised = {choice: root_of_mean(of_choice.get_group(choice)) for choice in choices}
             shown = " | ".join(f"{mean:.3g} ± {error:.1g}" for mean, error in realised.values())
             ratio = realised["designed"][0] / realised["production"][0]
             print(f"| | | realised | {shown} | {ratio:.2f} |")
@@ -110,11 +112,7 @@ def main() -> None:
 def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
     """query, level, mean_squared_error of a replicate, over the areas of each level."""
     from spineflow.tasks.census.histograms import read_histogram
-    from spineflow.tasks.census.invariants import (
-        inhabitable,
-        read_geography,
-        read_invariants,
-    )
+    from spineflow.tasks.census.invariants import inhabitable, read_geography, read_invariants
     from spineflow.tasks.census.queries import marginal_query
     from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
     from spineflow.tasks.topdown.measurement.public_answers import released_counts
@@ -142,12 +140,6 @@ def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
             squared = float((error[: level.n_entities] ** 2).mean())
             rows.append({"query": name, "level": level.name, "mean_squared_error": squared})
     return pd.DataFrame(rows)
-
-
-def _root(squared: pd.Series) -> tuple[float, float]:
-    """Root of a mean over replicates, and its standard error."""
-    root = float(np.sqrt(squared.mean()))
-    return root, float(squared.std(ddof=1) / np.sqrt(len(squared)) / (2 * root))
 
 
 if __name__ == "__main__":

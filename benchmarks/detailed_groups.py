@@ -18,8 +18,6 @@ import tempfile
 import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-
 
 def settings_text(parameters: Path, data: Path, census: bool, states: list[str]) -> str:
     if census:

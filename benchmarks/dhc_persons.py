@@ -32,9 +32,9 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 
+from benchmarks.public_persons import STATE
 from tests.tasks.topdown.dhc_input import write_edited
 
-STATE = Path("../shared/data/ri2010")
 PERSONS_OF_THE_NATION, BLOCKS_OF_THE_NATION = 331_449_281, 5_892_698
 QUERY = "age_38_groups * sex"
 LEVELS = {"County": "County", "Tract": "Tract_Subset", "Block_Group": "Block_Group"}

@@ -19,32 +19,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
+import numpy as np
+import pandas as pd
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from benchmarks.public_persons import generated, settings_of
+
+Choice = tuple[int | None, str]
+"""A multiple of production's rho, None being no noise; and an ablation."""
+
 TIMES = (1, 3, 10, 30, 100, 300, 1000)
 PRODUCTION = Fraction(293764, 114921)
 QUERIES = ("total", "hispanic * cenrace", "detailed")
-SETTINGS = """
-preset = "pl94_2020_us"
-[input]
-persons = "{folder}/persons.parquet"
-units = "{folder}/units.parquet"
-geography = "{folder}/grfc.txt"
-confidential = false
-[privacy]
-dataset = "benchmark"
-infinite = {infinite}
-[run]
-universes = ["persons"]
-estimator = "{estimator}"
-[budget.persons]
-rho = "{rho}"
-"""
 
 TOTAL_FIRST = [["total"], ["all but total"]]
 CHAIN = ["hhgq", "hhgq * hispanic", "hhgq * hispanic * cenrace", "detailed"]
@@ -60,48 +49,34 @@ ABLATIONS: Mapping[str, tuple[list[list[str]], list[list[str]]] | None] = {
 blocks have the rounder's queries too, in one pass as in production."""
 
 
-def passes_of(ablation: str) -> str:
+def passes_of(ablation: str) -> dict[str, Any]:
     """The settings of an ablation's passes; nothing for those of production."""
-    chosen = ABLATIONS[ablation]
-    if chosen is None:
-        return ""
-    least_squares, rounder = chosen
+    passes = ABLATIONS[ablation]
+    if passes is None:
+        return {}
+    least_squares, rounder = passes
     once = [["all"]], [[query for queries in rounder for query in queries]]
     sections = {"US": once, "Block": once, "other": (least_squares, rounder)}
-    return "".join(
-        f"[workload.persons.passes.{geolevel}]\nleast_squares = {ls}\nrounder = {r}\n"
-        for geolevel, (ls, r) in sections.items()
-    )
+    return {geolevel: {"least_squares": ls, "rounder": r} for geolevel, (ls, r) in sections.items()}
 
 
-def errors_of(choices: Mapping[str, str], replicates: int, persons: int) -> pd.DataFrame:
-    """Errors of every replicate of settings, whose texts lack the folder of the input."""
-    from spineflow.tasks.runs.settings_files import load_settings
+def errors_of(asked: argparse.Namespace, choices: Mapping[str, Choice]) -> pd.DataFrame:
+    """Errors of every replicate of choices."""
     from spineflow.tasks.topdown.checks.replicate import study
-    from spineflow.tasks.topdown.ingest.generate import generate_county
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.product import TOPDOWN
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        generate_county(folder / "county", persons=persons, seed=1)
+        tables = generated(asked.persons, folder)
         settings = {}
-        for number, (choice, text) in enumerate(choices.items()):
-            path = folder / f"{number}.toml"
-            path.write_text(text.replace("{folder}", str(folder / "county")))
-            presets = REPOSITORY / "flows" / "settings"
-            settings[choice] = load_settings(TopdownSettings, path, presets=presets)
-        return pd.concat(study(settings, range(replicates), folder / "study"))
-
-
-def settings_text(times: int | None, estimator: str, ablation: str = "production") -> str:
-    """Settings of a multiple of production's rho; None is no noise."""
-    own = SETTINGS.format(
-        folder="{folder}",
-        estimator=estimator,
-        rho=PRODUCTION * (times or 1),
-        infinite="false" if times else "true",
-    )
-    return own + passes_of(ablation)
+        for choice, (times, ablation) in choices.items():
+            own = settings_of(tables, universes=["persons"], estimator=asked.estimator)
+            own["privacy"]["infinite"] = times is None
+            own["budget"] = {"persons": {"rho": str(PRODUCTION * (times or 1))}}
+            if passes := passes_of(ablation):
+                own["workload"] = {"persons": {"passes": passes}}
+            settings[choice] = TOPDOWN.load(own)
+        return pd.concat(study(settings, range(asked.replicates), folder / "study"))
 
 
 def table(
@@ -123,9 +98,10 @@ def table(
 
 def by_rho(asked: argparse.Namespace) -> None:
     """Tables by multiples of production's rho, and how often an error rose with it."""
-    names = {f"{times} times" if times else "no noise": times for times in (*TIMES, None)}
-    choices = {name: settings_text(times, asked.estimator) for name, times in names.items()}
-    frame = errors_of(choices, asked.replicates, asked.persons)
+    choices: dict[str, Choice] = {
+        f"{times} times" if times else "no noise": (times, "production") for times in (*TIMES, None)
+    }
+    frame = errors_of(asked, choices)
     rises = 0
     for query in QUERIES:
         before = None
@@ -139,12 +115,12 @@ def by_rho(asked: argparse.Namespace) -> None:
 
 def by_ablation(asked: argparse.Namespace) -> None:
     """Tables by what is left out, at every multiple of production's rho."""
-    choices = {
-        f"{times} times, {ablation}": settings_text(times, asked.estimator, ablation)
+    choices: dict[str, Choice] = {
+        f"{times} times, {ablation}": (times, ablation)
         for times in asked.times
         for ablation in ABLATIONS
     }
-    frame = errors_of(choices, asked.replicates, asked.persons)
+    frame = errors_of(asked, choices)
     for query in QUERIES:
         list(table(frame, query, list(choices), "rho and passes"))
 

@@ -31,24 +31,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from benchmarks.estimation_peers import GEOLEVELS, QP_PEERS, ROUNDER_PEERS
+from benchmarks.public_persons import settings_of, state
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-SHARED = REPOSITORY / ".." / "shared" / "data" / "ri2010"
 PEERS = Path(__file__).with_name("estimation_peers.py")
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
 )
-SETTINGS = """
-preset = "pl94_2020_us"
-[input]
-persons = "{folder}/persons.parquet"
-units = "{folder}/units.parquet"
-geography = "{folder}/grfc.txt"
-confidential = false
-[privacy]
-dataset = "benchmark"
-seed = 1
-"""
 
 
 def nodes(n_blocks: int, n_others: int):
@@ -61,20 +49,16 @@ def nodes(n_blocks: int, n_others: int):
     from spineflow.tasks.census.queries import marginal_query
     from spineflow.tasks.noise.draws import UnchargedNoise
     from spineflow.tasks.noise.randomness import SeededRandom
-    from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.estimation.parent import Passes
     from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, SiblingProblem
     from spineflow.tasks.topdown.ingest.ingest import check_input_of
     from spineflow.tasks.topdown.measurement.constraints import bound_values
     from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, noisy_answers
     from spineflow.tasks.topdown.measurement.public_answers import frame_multiples
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.product import TOPDOWN
     from spineflow.tasks.topdown.spine.build import spines_of
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "settings.toml"
-        path.write_text(SETTINGS.format(folder=SHARED.resolve()))
-        settings = load_settings(TopdownSettings, path, presets=REPOSITORY / "flows" / "settings")
+    settings = TOPDOWN.load(settings_of(state(), universes=["persons"]))
     result = check_input_of(settings).accepted()
     spine: Spine = spines_of(settings).spine("persons", result.geography, result.invariants)
     schema, budget = settings.schema_of("persons"), settings.budget_of("persons")

@@ -19,10 +19,10 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
+import numpy as np
+import pandas as pd
 
-from benchmarks.public_persons import PRESETS, add_choice, settings_text  # noqa: E402
+from benchmarks.public_persons import add_choice, chosen, settings_of
 
 ESTIMATORS = ("block_by_block", "topdown", "full_information")
 QUERIES = (
@@ -39,9 +39,8 @@ QUERIES = (
 
 def main() -> None:
     """Print the tables; see the module's docstring."""
-    from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.product import TOPDOWN
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=30)
@@ -52,11 +51,10 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        file = folder / "settings.toml"
-        file.write_text(settings_text(asked, folder, estimator="topdown", preset=asked.preset))
+        tables = chosen(asked, folder)
         choices = {
-            name: load_settings(
-                TopdownSettings, file, presets=PRESETS, overrides=[f"run.estimator={name}"]
+            name: TOPDOWN.load(
+                settings_of(tables, preset=asked.preset, universes=["persons"], estimator=name)
             )
             for name in asked.estimators
         }

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from spineflow.tasks.ledger.accounting import epsilon_tight
+from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -38,6 +39,12 @@ def budgets_of(preset: str) -> Iterator[Budget]:
         yield settings.budget_of(universe)
 
 
+def bounds(curve: PrivacyCurve, delta: Fraction) -> tuple[float, float]:
+    """The exact epsilon at the most and at the least, rounded outwards to four decimals."""
+    upper, lower = curve.epsilon_upper(delta), curve.epsilon_lower(delta)
+    return math.ceil(1e4 * upper) / 1e4, math.floor(1e4 * lower) / 1e4
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     known = ["pl94_2020_us", "pl94_2020_pr", "dhc_persons_2020_us", "dhc_persons_2020_pr"]
@@ -52,8 +59,7 @@ def main() -> None:
         for budget in budgets_of(preset):
             for delta in DELTAS:
                 told, curve = epsilon_tight(budget.total, delta), exact_curve(budget)
-                upper, lower = curve.epsilon_upper(delta), curve.epsilon_lower(delta)
-                most, least = math.ceil(1e4 * upper) / 1e4, math.floor(1e4 * lower) / 1e4
+                most, least = bounds(curve, delta)
                 saved = 1 - budget.total / exact_rho(budget, Fraction(told), delta)
                 print(
                     f"| `{preset}` | {budget.universe} | {float(budget.total):.5g} "

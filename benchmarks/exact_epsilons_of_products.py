@@ -11,7 +11,6 @@ The folder has the parameters of detailed groups, `config.json` among them. Noth
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -28,6 +27,8 @@ from spineflow.tasks.trips.workload import exact_loss as trips
 from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
 from spineflow.tasks.trips.workload.plan import make_plan as make_trips_plan
 from spineflow.tasks.trips.workload.tree import od_tree
+
+from benchmarks.exact_epsilons import bounds
 
 DELTA = Fraction(1, 10**10)
 HALVINGS = 18
@@ -128,9 +129,7 @@ def main() -> None:
     print("|---|---|---:|---:|---:|---:|")
     for what, kind, charged, curve in rows(options.parameters):
         told = epsilon_tight(charged, DELTA) if kind == "rho" else float(charged)
-        own = curve(charged)
-        upper, lower = own.epsilon_upper(DELTA), own.epsilon_lower(DELTA)
-        most, least = math.ceil(1e4 * upper) / 1e4, math.floor(1e4 * lower) / 1e4
+        most, least = bounds(curve(charged), DELTA)
         print(
             f"| {what} | {kind} {float(charged):g} | {told:.4g} | {most:.4f} | {least:.4f} "
             f"| {100 * saved(curve, kind, charged, told):.2f} % |",

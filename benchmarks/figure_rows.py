@@ -7,8 +7,9 @@ charts are drawn from all rows that are there.
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +24,21 @@ SMALLEST = 1e-4
 
 PAPER = '<rect width="100%" height="100%" fill="white"/>'
 """Behind a chart that stands alone, where a reader's page may be dark."""
+
+
+def measure_and_draw(
+    parser: argparse.ArgumentParser,
+    measure: Callable[[Rows, argparse.Namespace], object],
+    draw: Callable[[Rows, Path], object],
+) -> None:
+    """Run a command: measure what the rows of its folder lack, and draw what there is."""
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--replicates", type=int, default=0)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    rows = Rows(options.folder / "rows.csv")
+    measure(rows, options)
+    draw(rows, options.folder)
 
 
 class Rows:
@@ -83,13 +99,15 @@ def write_charts(
     charts: Mapping[str, Mapping[str, str]],
     tables: Mapping[str, Table],
 ) -> None:
-    """One page of all charts and tables, `figures.html`, and every chart as an SVG file.
+    """One page of all charts and tables, `figures.html`, and every chart as an SVG file; tables are
+    printed too.
 
     `charts` has the charts by data and title, `tables` the numbers by data.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     sections = []
     for data, own in charts.items():
+        print(f"\n{data}\n")
+        print_table(tables[data].headers, tables[data].rows)
         figures = [Figure(svg, f"{name}.") for name, svg in own.items()]
         sections.append(Section(data, (*figures, tables[data])))
         for name, svg in own.items():

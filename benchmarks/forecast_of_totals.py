@@ -24,17 +24,20 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
+import pandas as pd
 
-from benchmarks.public_persons import PRESETS, add_choice, settings_text  # noqa: E402
+from benchmarks.public_persons import (
+    add_choice,
+    chosen,
+    root_of_mean,
+    settings_of,
+)
 
 LEVELS = ("county", "tract", "block group", "county subdivision", "place")
 
 
 def main() -> None:
     """Print the table; see the module's docstring."""
-    from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.expected import expected_errors
     from spineflow.tasks.topdown.checks.replicate import (
         estimate,
@@ -44,7 +47,7 @@ def main() -> None:
         study,
         with_seed,
     )
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.product import TOPDOWN
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=20)
@@ -58,9 +61,9 @@ def main() -> None:
     for estimator in asked.estimators:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            text = settings_text(asked, folder, estimator=estimator)
-            (folder / "settings.toml").write_text(text)
-            settings = load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS)
+            settings = TOPDOWN.load(
+                settings_of(chosen(asked, folder), universes=["persons"], estimator=estimator)
+            )
             forecast, realised = (
                 pd.concat(study({"": settings}, seeds, folder / what, totals))
                 for what, seeds in (
@@ -82,10 +85,10 @@ def main() -> None:
             own = realised[realised["level"] == level]
             if own.empty or not own["root_mean_square_error"].any():
                 continue
-            true, error = _root(own["root_mean_square_error"] ** 2)
+            true, error = root_of_mean(own["root_mean_square_error"] ** 2)
             of_level = forecast[forecast["level"] == level]
-            public, _ = _root(of_level["root_mean_square_error"] ** 2)
-            analytic, _ = _root(of_level["predicted_standard_deviation"] ** 2)
+            public, _ = root_of_mean(of_level["root_mean_square_error"] ** 2)
+            analytic, _ = root_of_mean(of_level["predicted_standard_deviation"] ** 2)
             ratios = ", ".join(f"{x / true:.2f}" for x in (analytic, public, of_release[level]))
             print(
                 f"| {estimator} | {level} | {own['entities'].iloc[0]} | {analytic:.3g} "
@@ -102,12 +105,6 @@ def totals(run, settings) -> pd.DataFrame:
     errors = compute_figures(run, settings).errors
     chosen = (errors["quantity"] == "total population") & (errors["answer"] == "all")
     return errors[chosen & (errors["size_class"] == "all")]
-
-
-def _root(squared: pd.Series) -> tuple[float, float]:
-    """Root of a mean over replicates, and its standard error."""
-    root = float(np.sqrt(squared.mean()))
-    return root, float(squared.std(ddof=1) / np.sqrt(len(squared)) / (2 * root))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.pages.document import Table
 
-from benchmarks.figure_rows import KEYS, Rows, chart, print_table, with_range, write_charts
+from benchmarks.figure_rows import KEYS, Rows, chart, measure_and_draw, with_range, write_charts
 from benchmarks.group_size_mechanisms import (
     FAST,
     MECHANISMS,
@@ -121,10 +121,7 @@ def draw(rows: Rows, folder: Path) -> None:
         }
         levels = own["level"].unique()
         headers = ("epsilon", "mechanism", *levels, "violated", "seconds", "replicates")
-        cells = tuple(cells_of(str(data), own))
-        tables[str(data)] = Table(headers, cells)
-        print(f"\n{data}\n")
-        print_table(headers, cells)
+        tables[str(data)] = Table(headers, tuple(cells_of(str(data), own)))
     about = "Means over replicates; errors are L1 distances to the truth, in thousands."
     write_charts(folder, "Group sizes: error and time against epsilon", about, charts, tables)
 
@@ -162,16 +159,10 @@ def cells_of(data: str, means: pd.DataFrame) -> Iterator[tuple[object, ...]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
     parser.add_argument("--data", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--epsilons", nargs="+", default=list(EPSILONS))
     parser.add_argument("--mechanisms", nargs="+", default=None)
-    parser.add_argument("--replicates", type=int, default=0)
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    rows = Rows(options.folder / "rows.csv")
-    measure(rows, options)
-    draw(rows, options.folder)
+    measure_and_draw(parser, measure, draw)
 
 
 if __name__ == "__main__":

@@ -30,26 +30,23 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-
-REPOSITORY = Path(__file__).resolve().parents[1]
-
-from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan  # noqa: E402
-from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT  # noqa: E402
-from spineflow.tasks.group_sizes.ingest.generate import (  # noqa: E402
+from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
+from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT
+from spineflow.tasks.group_sizes.ingest.generate import (
     GroupDataset,
     census_like,
     taxi_like,
 )
-from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows  # noqa: E402
-from spineflow.tasks.group_sizes.measurement.measure import noisy_vector  # noqa: E402
-from spineflow.tasks.group_sizes.release.tables import write_tables  # noqa: E402
-from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, RELAXED  # noqa: E402
-from spineflow.tasks.group_sizes.workload.plan import LevelPlan, Plan, make_plan  # noqa: E402
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy  # noqa: E402
-from spineflow.tasks.noise.draws import UnchargedNoise  # noqa: E402
-from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom  # noqa: E402
-from spineflow.tasks.runs.errors import SolveFailed  # noqa: E402
-from spineflow.tasks.tables.tally import RuleTally  # noqa: E402
+from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
+from spineflow.tasks.group_sizes.measurement.measure import noisy_vector
+from spineflow.tasks.group_sizes.release.tables import write_tables
+from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, RELAXED
+from spineflow.tasks.group_sizes.workload.plan import LevelPlan, Plan, make_plan
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
+from spineflow.tasks.runs.errors import SolveFailed
+from spineflow.tasks.tables.tally import RuleTally
 
 EPSILONS = (Fraction("0.1"), Fraction("0.5"), Fraction(1))
 MECHANISMS = (

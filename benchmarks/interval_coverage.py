@@ -16,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import pandas as pd  # noqa: E402
+import pandas as pd
 
 
 def main() -> None:

@@ -19,14 +19,13 @@ import numpy as np
 from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.solvers.level_split import NORMAL_95
-from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.costs import needed_split
 from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.truth import TrueTree
 
 from benchmarks.generated_trees import generate_tree
-from benchmarks.trips_replicates import replicate
+from benchmarks.trips_replicates import replicate, true_tree
 
 
 def margins(
@@ -55,8 +54,7 @@ def main() -> None:
         file = generate_tree(Path(folder), "random", "complete")
         text = file.read_text().replace('epsilon = "1"\ndelta = "1e-8"', 'rho = "1"')
         file.write_text(text)
-        check = check_input(load_settings(TripsSettings, file, presets=file.parent)).accepted()
-        truth = TrueTree(check.shape.tree, check.leaves)
+        truth = true_tree(load_settings(TripsSettings, file, presets=file.parent))
         print(f"| mechanism | shares | rho | {' | '.join(f'level {name}' for name in wanted)} |")
         print(f"| --- | --- | ---: | {' | '.join('---:' for _ in wanted)} |")
         for name in ("inftda", "inftda_full_information"):

@@ -135,7 +135,7 @@ def print_stages(samples: list[Sample], ended: dict[str, tuple[float, float]]) -
     waves: dict[str, list[tuple[float, float]]] = {}
     for end in sorted({end for end, _ in ended.values()}):
         names = [name for name, (own, _) in ended.items() if own == end]
-        told = ", ".join(dict.fromkeys(_without_geolevel(name) for name in names))
+        told = ", ".join(dict.fromkeys(without_geolevel(name) for name in names))
         waves.setdefault(told, []).append((end, sum(ended[name][1] for name in names)))
     print("| stages | wall s | s of tasks | CPU s | peak MiB | anonymous MiB |")
     print("|---|---:|---:|---:|---:|---:|")
@@ -148,7 +148,8 @@ def print_stages(samples: list[Sample], ended: dict[str, tuple[float, float]]) -
     _print_line("run", samples, 0, samples[-1].seconds, total)
 
 
-def _without_geolevel(stage: str) -> str:
+def without_geolevel(stage: str) -> str:
+    """What stages of a kind are called at all geolevels, such as `persons measure`."""
     words = stage.split()
     return " ".join(words[:2]) if words[1:2] in (["measure"], ["estimate"]) else stage
 

@@ -22,12 +22,12 @@ from pathlib import Path
 
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
-from prefect.testing.utilities import prefect_test_harness  # noqa: E402
-from spineflow.flows.order import call_here  # noqa: E402
-from spineflow.flows.running import prepare, run_stages  # noqa: E402
-from spineflow.tasks.products.order import Aside, Call, Wave  # noqa: E402
-from spineflow.tasks.products.registry import product  # noqa: E402
-from spineflow.tasks.runs.directory import RunDirectory  # noqa: E402
+from prefect.testing.utilities import prefect_test_harness
+from spineflow.flows.order import call_here
+from spineflow.flows.running import prepare, run_stages
+from spineflow.tasks.products.order import Aside, Call, Wave
+from spineflow.tasks.products.registry import product
+from spineflow.tasks.runs.directory import RunDirectory
 
 MOST = 0.10
 """The share of the wall time that orchestration may cost."""

@@ -39,7 +39,6 @@ import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
 
 from benchmarks.declared_rows import Sizes, write_census
-from benchmarks.public_persons import PRESETS
 
 ENGINES = ("arrays", "duckdb", "duckdb spilling", "polars", "acero")
 RACES, BINS = 63, (0, 5, 15, 18, 25, 40, 65, 80)
@@ -362,12 +361,11 @@ def arrays_rows(tables: Tables) -> Found:
     from spineflow.tasks.census.areas import load_areas
     from spineflow.tasks.census.evidence import EvidenceTally
     from spineflow.tasks.census.records import count_universe
-    from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.tables.sources import input_files
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.product import TOPDOWN
 
     source = tables.paths["areas"].with_name("settings.toml")
-    settings = load_settings(TopdownSettings, source, presets=PRESETS)
+    settings = TOPDOWN.load(source)
     files = {name: input_files(name, str(path)) for name, path in tables.paths.items()}
     universe, evidence = settings.compiled_census.universes["people"], EvidenceTally()
     areas = load_areas(files["areas"], settings.compiled_census.geography, evidence)

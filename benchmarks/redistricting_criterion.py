@@ -21,27 +21,15 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
+import numpy as np
+import pandas as pd
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-STATE = REPOSITORY.parent / "shared" / "data" / "ri2010"
+from benchmarks.public_persons import settings_of, state
+
 PRODUCTION = Fraction(293764, 114921)
 SHARE = 0.95
 BISECTIONS = 4
-SETTINGS = f"""
-preset = "pl94_2020_us"
-[input]
-persons = "{STATE}/persons.parquet"
-units = "{STATE}/units.parquet"
-geography = "{STATE}/grfc.txt"
-confidential = false
-[privacy]
-dataset = "benchmark"
-[run]
-universes = ["persons"]
-"""
 
 
 def criterion(run, settings) -> pd.DataFrame:
@@ -89,9 +77,8 @@ def is_geounit(spine, entity: np.ndarray, n_entities: int) -> np.ndarray:
 
 def main() -> None:
     """Print the criterion by level for every rho tried; see the module's docstring."""
-    from spineflow.tasks.runs.settings_files import load_settings
-    from spineflow.tasks.topdown.checks.replicate import study, with_estimator
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.checks.replicate import study
+    from spineflow.tasks.topdown.product import TOPDOWN
     from spineflow.tasks.topdown.workload.sections import ESTIMATORS
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -99,44 +86,37 @@ def main() -> None:
     parser.add_argument("--estimator", choices=ESTIMATORS, default="topdown")
     asked = parser.parse_args()
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        path = folder / "settings.toml"
-        path.write_text(SETTINGS)
-        presets = REPOSITORY / "flows" / "settings"
-        settings = with_estimator(
-            load_settings(TopdownSettings, path, presets=presets), asked.estimator
+    settings = TOPDOWN.load(settings_of(state(), universes=["persons"], estimator=asked.estimator))
+    print("| times production | rho | all off-spine entities | by level: within 5 points |")
+    print("|---|---|---|---|")
+
+    def holds(times: Fraction) -> bool:
+        started = time.perf_counter()
+        persons = settings.budget["persons"].model_copy(update={"rho": PRODUCTION * times})
+        tried = settings.model_copy(update={"budget": {**settings.budget, "persons": persons}})
+        with tempfile.TemporaryDirectory() as made:
+            seeds = range(asked.replicates)
+            rows = pd.concat(study({"": tried}, seeds, Path(made), criterion))
+        share = np.average(rows["share_within"], weights=rows["entities"])
+        of_levels = "; ".join(
+            f"{level} {of_level['share_within'].mean():.1%} of {of_level['entities'].iloc[0]}"
+            for level, of_level in rows.groupby("level", sort=False)
         )
-        print("| times production | rho | all off-spine entities | by level: within 5 points |")
-        print("|---|---|---|---|")
+        print(
+            f"| {float(times):.4g} | {float(PRODUCTION * times):.4g} | {share:.2%} of "
+            f"{rows['entities'].sum() // asked.replicates} | {of_levels} |",
+            flush=True,
+        )
+        print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
+        return share >= SHARE
 
-        def holds(times: Fraction) -> bool:
-            started = time.perf_counter()
-            persons = settings.budget["persons"].model_copy(update={"rho": PRODUCTION * times})
-            tried = settings.model_copy(update={"budget": {**settings.budget, "persons": persons}})
-            with tempfile.TemporaryDirectory() as made:
-                seeds = range(asked.replicates)
-                rows = pd.concat(study({"": tried}, seeds, Path(made), criterion))
-            share = np.average(rows["share_within"], weights=rows["entities"])
-            of_levels = "; ".join(
-                f"{level} {of_level['share_within'].mean():.1%} of {of_level['entities'].iloc[0]}"
-                for level, of_level in rows.groupby("level", sort=False)
-            )
-            print(
-                f"| {float(times):.4g} | {float(PRODUCTION * times):.4g} | {share:.2%} of "
-                f"{rows['entities'].sum() // asked.replicates} | {of_levels} |",
-                flush=True,
-            )
-            print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
-            return share >= SHARE
-
-        times = Fraction(1)
-        while holds(times):
-            times /= 2
-        low, high = times, 2 * times
-        for _ in range(BISECTIONS):
-            middle = Fraction(round((low * high) ** 0.5 * 2**40), 2**40)
-            low, high = (low, middle) if holds(middle) else (middle, high)
+    times = Fraction(1)
+    while holds(times):
+        times /= 2
+    low, high = times, 2 * times
+    for _ in range(BISECTIONS):
+        middle = Fraction(round((low * high) ** 0.5 * 2**40), 2**40)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     print(f"\nsmallest rho tried at which it holds: {float(PRODUCTION * high):.3g}")
 
 

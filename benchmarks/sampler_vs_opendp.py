@@ -14,11 +14,9 @@ import os
 import time
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 SIGMA_SQUARED = (1, 10, 400)
 REQUIRED_RATIO = 200
 OURS_ROUNDS = 50

@@ -29,14 +29,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-
-from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county  # noqa: E402
+from benchmarks.nation_run import COMMAND, REPOSITORY, without_geolevel
 
 MOST_EXPONENT = 1.05
 FITTED_FROM = 4
-COMMAND = "import sys; from flows.cli import main; sys.exit(main())"
 SETTINGS = """\
 preset = "pl94_2020_us"
 [input]
@@ -89,8 +87,8 @@ def run(folder: Path, *, persons: int, n_counties: int, workers: int) -> Run:
     import pyarrow.parquet as pq
 
     folder.mkdir()
-    generate = [sys.executable, __file__, "--generate", str(folder), str(persons), str(n_counties)]
-    subprocess.run(generate, check=True)
+    generate = [sys.executable, "-m", "benchmarks.scaling", "--generate", str(folder)]
+    subprocess.run([*generate, str(persons), str(n_counties)], check=True, cwd=REPOSITORY)
     (folder / "settings.toml").write_text(SETTINGS.format(workers=workers), encoding="utf-8")
     command = [sys.executable, "-c", COMMAND, "run", "topdown", str(folder / "settings.toml")]
     environment = os.environ | {
@@ -160,19 +158,13 @@ def print_stages(runs: Sequence[Run]) -> None:
     """Seconds of work by group of stages for each size."""
     print("\n| stage | " + " | ".join(f"{one.n_counties} counties" for one in runs) + " |")
     print("|---|" + "---:|" * len(runs))
-    groups = dict.fromkeys(group_of(name) for one in runs for name in one.stages)
+    groups = dict.fromkeys(without_geolevel(name) for one in runs for name in one.stages)
     for group in groups:
         seconds = [
-            sum(value for name, value in one.stages.items() if group_of(name) == group)
+            sum(value for name, value in one.stages.items() if without_geolevel(name) == group)
             for one in runs
         ]
         print(f"| {group} | " + " | ".join(f"{value:.2f}" for value in seconds) + " |")
-
-
-def group_of(stage: str) -> str:
-    """The stage without its geolevel."""
-    words = stage.split()
-    return " ".join(words[:2]) if len(words) > 2 and words[1] in ("measure", "estimate") else stage
 
 
 PER_BLOCK = ("spine", "constraints", "summary")
@@ -209,7 +201,7 @@ def print_country(one: Run, empty: Run) -> None:
     other = {
         stage: value * (blocks if stage.rpartition(" ")[2] in PER_BLOCK else persons)
         for stage, value in net.items()
-        if group_of(stage) == stage and stage not in CONSTANT
+        if without_geolevel(stage) == stage and stage not in CONSTANT
     }
     # A universe's own stages stand beside the other's; the rest follow each other.
     alone = sum(empty.stages.values())

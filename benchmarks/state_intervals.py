@@ -22,22 +22,12 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
-from scipy import sparse  # noqa: E402
+import numpy as np
+import pandas as pd
+from scipy import sparse
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-STATE = REPOSITORY.parent / "shared" / "data" / "ri2010"
-SETTINGS = """
-preset = "pl94_2020_us"
-[input]
-persons = "{data}/persons.parquet"
-units = "{data}/units.parquet"
-geography = "{data}/grfc.txt"
-confidential = false
-[privacy]
-dataset = "benchmark"
-"""
+from benchmarks.public_persons import STATE, settings_of, state
+
 QUERIES = ("total", "hispanic * cenrace")
 
 
@@ -56,8 +46,8 @@ def main() -> None:
 
 def _study(folder: Path, asked: argparse.Namespace) -> None:
     from spineflow.tasks.census.invariants import read_geography
+    from spineflow.tasks.census.queries import marginal_query
     from spineflow.tasks.runs.directory import RunDirectory
-    from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import (
         estimate,
         lay_out,
@@ -79,15 +69,12 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
     from spineflow.tasks.topdown.intervals.cells import cell_answers
     from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
     from spineflow.tasks.topdown.paths import geography_file
+    from spineflow.tasks.topdown.product import TOPDOWN
     from spineflow.tasks.topdown.release.margins import write_margins
     from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
     from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix
-    from spineflow.tasks.topdown.settings import TopdownSettings
 
-    path = folder / "settings.toml"
-    path.write_text(SETTINGS.format(data=asked.data))
-    presets = REPOSITORY / "flows" / "settings"
-    settings = with_seed(load_settings(TopdownSettings, path, presets=presets), 1)
+    settings = with_seed(TOPDOWN.load(settings_of(state(asked.data))), 1)
     layout = lay_out(read_dataset(settings, folder / "dataset"), settings, folder / "layout")
     run = measure(layout, settings, folder / "measured")
     found: dict[str, RunPosterior] = {}
@@ -130,8 +117,6 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
         areas = BlockAreas.of_pairs(asked.districts, np.arange(n_blocks), number)
         schema = settings.schema_of("persons")
         for name in QUERIES:
-            from spineflow.tasks.census.queries import marginal_query
-
             answers = ProductAnswers.of_query(
                 posterior.posterior.algebra, marginal_query(schema, name)
             )

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 N_GEOUNITS = {
     "US": 1,
     "State": 1,

@@ -22,8 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-TRIPS = REPOSITORY.parent / "shared" / "data" / "trips"
+from benchmarks.public_persons import TRIPS
 
 VARIANTS: dict[str, dict[str, str]] = {
     "inftda, rho/2": {"name": "inftda"},
@@ -84,13 +83,11 @@ def studies(
 ) -> Iterator[tuple[str, dict[str, np.ndarray], float]]:
     """Mean errors of each variant by name, and its seconds a replicate."""
     from spineflow.tasks.noise.randomness import SystemRandom
-    from spineflow.tasks.trips.ingest.ingest import check_input
     from spineflow.tasks.trips.release.error_bound import error_bounds
     from spineflow.tasks.trips.settings import TripsSettings
     from spineflow.tasks.trips.workload.plan import make_plan
-    from spineflow.tasks.trips.workload.truth import TrueTree
 
-    from benchmarks.trips_replicates import replicate_errors
+    from benchmarks.trips_replicates import replicate_errors, true_tree
 
     own = input_of(data, folder, has_root=has_root)
     privacy = {"dataset": data, "epsilon": epsilon, "delta": "1e-8"}
@@ -99,9 +96,7 @@ def studies(
         settings = TripsSettings.model_validate(
             {"input": own, "privacy": privacy, "mechanism": VARIANTS[name]}
         )
-        if truth is None:
-            check = check_input(settings).accepted()
-            truth = TrueTree(check.shape.tree, check.leaves)
+        truth = truth or true_tree(settings)
         if name.endswith("rho/2"):
             half = {"dataset": data, "rho": settings.rho * Fraction(1, 2)}
             settings = settings.model_copy(

@@ -13,16 +13,15 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from spineflow.flows.order import run_in_process
-from spineflow.tasks.runs.directory import RunDirectory, start_run
-from spineflow.tasks.runs.settings_files import dump_settings
+from spineflow.flows.searched import run_under_seed
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.checks.accuracy import level_errors
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
 from spineflow.tasks.trips.product import TRIPS as PRODUCT
 from spineflow.tasks.trips.release.false_cells import false_cells
 from spineflow.tasks.trips.release.table import released_level
 
-TRIPS = Path(__file__).resolve().parents[2] / "shared" / "data" / "trips"
+from benchmarks.public_persons import TRIPS
 
 SETTINGS = """\
 [input]
@@ -36,7 +35,6 @@ confidential = false
 dataset = "{data}"
 epsilon = "{epsilon}"
 delta = "1e-8"
-seed = 1
 [mechanism]
 name = "{mechanism}"
 """
@@ -59,11 +57,8 @@ def main() -> None:
                         )
                     )
                     settings = PRODUCT.load(file)
+                    run_under_seed(PRODUCT, settings, 1, folder / "run")
                     run = RunDirectory(folder / "run")
-                    run.root.mkdir()
-                    text = dump_settings(settings)
-                    start_run(run, product="trips", settings_text=text, stamp=settings.stamp)
-                    run_in_process(run, PRODUCT.order(run, settings))
                     plan, truth = plan_of(run, settings), read_truth(run)
                     found = false_cells(run, plan)
                     cells = released_level(run.release, plan.tree, plan.tree.depth)

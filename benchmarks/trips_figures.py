@@ -26,16 +26,22 @@ from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.release.error_bound import BOUND_OF, error_bounds
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.plan import make_plan
-from spineflow.tasks.trips.workload.truth import TrueTree
 
-from benchmarks.figure_rows import KEYS, Rows, chart, number, print_table, with_range, write_charts
+from benchmarks.figure_rows import (
+    KEYS,
+    Rows,
+    chart,
+    measure_and_draw,
+    number,
+    with_range,
+    write_charts,
+)
 from benchmarks.generated_trees import DENSITIES, PARTITIONS, generate_tree
 from benchmarks.published_figures import FALSE_DISCOVERIES
-from benchmarks.trips_replicates import replicate_errors
+from benchmarks.trips_replicates import replicate_errors, true_tree
 
 MECHANISMS = (
     "inftda",
@@ -86,8 +92,7 @@ def measure(rows: Rows, options: argparse.Namespace) -> None:
 
 def replicates_of(file: Path, wanted: list[tuple[str, str]]) -> Iterator[pd.DataFrame]:
     """One replicate each of mechanisms at some epsilon, on the table of a settings file."""
-    check = check_input(load_settings(TripsSettings, file, presets=file.parent)).accepted()
-    truth = TrueTree(check.shape.tree, check.leaves)
+    truth = true_tree(load_settings(TripsSettings, file, presets=file.parent))
     for name, epsilon in wanted:
         overrides = (f"mechanism.name={name}", f'privacy.epsilon="{epsilon}"')
         settings = load_settings(TripsSettings, file, presets=file.parent, overrides=overrides)
@@ -133,19 +138,9 @@ def draw(rows: Rows, folder: Path) -> None:
             ),
         }
         levels = (str(level) for level in sorted(own["level"].unique()))
-        headers = (
-            "epsilon",
-            "mechanism",
-            *levels,
-            "false, %",
-            "published",
-            "seconds",
-            "replicates",
-        )
-        cells = tuple(cells_of(str(data), own))
-        tables[str(data)] = Table(headers, cells)
-        print(f"\n{data}\n")
-        print_table(headers, cells)
+        figures = ("false, %", "published", "seconds", "replicates")
+        headers = ("epsilon", "mechanism", *levels, *figures)
+        tables[str(data)] = Table(headers, tuple(cells_of(str(data), own)))
     about = "Means over replicates of generated tables, delta 1e-8."
     write_charts(folder, "Trips: errors, false discoveries and time", about, charts, tables)
 
@@ -180,16 +175,10 @@ def cells_of(data: str, means: pd.DataFrame) -> Iterator[tuple[object, ...]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--epsilons", nargs="+", default=["0.1", "1", "10"])
     parser.add_argument("--mechanisms", nargs="+", choices=MECHANISMS, default=list(MECHANISMS))
-    parser.add_argument("--replicates", type=int, default=0)
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    rows = Rows(options.folder / "rows.csv")
-    measure(rows, options)
-    draw(rows, options.folder)
+    measure_and_draw(parser, measure, draw)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,19 @@ from spineflow.tasks.trips.estimation.top_down import (
     positive,
     step_down,
 )
+from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.measurement.files import NodeValues
 from spineflow.tasks.trips.measurement.measure import all_nodes, with_noise
 from spineflow.tasks.trips.release.table import signed_sums
-from spineflow.tasks.trips.settings import TripsMechanism
+from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
 from spineflow.tasks.trips.workload.plan import Plan
 from spineflow.tasks.trips.workload.truth import TrueTree
+
+
+def true_tree(settings: TripsSettings) -> TrueTree:
+    """The counts of the settings' input; raises InputRefused for input that breaks a rule."""
+    check = check_input(settings).accepted()
+    return TrueTree(check.shape.tree, check.leaves)
 
 
 def replicate(

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-TRIPS = REPOSITORY.parent / "shared" / "data" / "trips"
+from benchmarks.public_persons import TRIPS
+
 TARGET_SECONDS = {"complete": 3.0, "sparse": 1.0, "country": 60.0}
 MOST_GIB = 4.0
 

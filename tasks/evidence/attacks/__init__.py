@@ -31,8 +31,7 @@ The ceiling is `reidentify` on the records of the truth, a baseline on the peopl
     exposed(slivers, zoning, found, truth, threshold)
     proven(slivers, zoning, slivers.bounds((lower, upper), (lower, upper)), truth, threshold)
 
-    estimates = best_estimates(system, published, variance of every row)
-    recovered(estimates.counts(), truth)
+    recovered(np.rint(least_squares(system, published)), truth)
 
     found = linked(known key, known place, released key, released place)
     graded(found, truth)

@@ -295,38 +295,37 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
         yield level, f"baseline of {measure}", group, float(mode[inside].mean())
 
 
-def _shares_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -> np.ndarray:
-    """(m, features) how common each attribute is among the others of the area, and as if there were
-    one person more of the whole's composition.
-    """
+def _compositions(
+    release: Release, canaries: Canaries, learned: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """People by area and attribute `(areas, attributes)`, and of all areas `(1, attributes)`."""
     people, places = canaries.population.people, release.smallest
     feature, n_learned = learned[people.cell], int(learned.max()) + 1
     entity = places.entity[people.area]
     inside = entity >= 0
-    whole = np.bincount(feature, minlength=n_learned) + 1.0
     of_area = composition(entity[inside], feature[inside], (len(places), n_learned))
-    others = of_area[places.entity[canaries.area]].astype(float)
-    others[np.arange(len(others)), feature[canaries.person]] -= 1
-    others += whole / whole.sum()
+    return of_area, np.bincount(feature, minlength=n_learned)[None, :]
+
+
+def _shares_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -> np.ndarray:
+    """(m, features) how common each attribute is among the others of the area, and as if there were
+    one person more of the whole's composition.
+    """
+    of_area, whole = _compositions(release, canaries, learned)
+    others = of_area[release.smallest.entity[canaries.area]].astype(float)
+    others[np.arange(len(others)), learned[canaries.cell]] -= 1
+    others += (whole + 1.0) / (whole.sum() + whole.size)
     return others / others.sum(axis=1, keepdims=True)
 
 
 def _mode_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -> np.ndarray:
     """(m,) chances that the most common attribute of the others of the area is the person's."""
-    people, places = canaries.population.people, release.smallest
-    entity, n_learned = places.entity[people.area], int(learned.max()) + 1
-    inside = entity >= 0
-    feature = learned[people.cell]
-    counts = [
-        composition(entity[inside], feature[inside], (len(places), n_learned)),
-        np.bincount(feature, minlength=n_learned)[None, :],
-    ]
-    areas = [np.arange(len(places)), np.zeros(len(places), dtype=np.int64)]
+    places = release.smallest
     mode, _ = guessed(
         places.entity[canaries.area],
         learned[canaries.cell],
-        counts,
-        areas,
+        _compositions(release, canaries, learned),
+        [np.arange(len(places)), np.zeros(len(places), dtype=np.int64)],
         leave_one_out=True,
     )
     return mode.right

@@ -9,7 +9,6 @@ out: (2 z)^2 V independent answers of variance V, which for 95 % are 15.4 V.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -119,9 +118,9 @@ def average(release: Release) -> Iterator[Row]:
         return
     level = release.smallest.level
     truth, own = release.true_values()[is_whole].astype(np.int64), published[is_whole]
-    estimates = best_estimates(release.system, own, np.ones(release.system.n_rows))
+    counts = np.maximum(np.rint(least_squares(release.system, own)), 0)
     by_class = {
-        "by all tables": recovered(estimates.counts(), truth),
+        "by all tables": recovered(counts, truth),
         "as published": recovered(np.rint(own), truth),
     }
     for how, classes in by_class.items():
@@ -136,42 +135,16 @@ def average(release: Release) -> Iterator[Row]:
             yield level, measure, group, 1.0 if group == "0" else 0.0
 
 
-@dataclass(frozen=True)
-class Estimates:
-    """`values` has shape `(blocks, figures)`, `variance` is one a figure; NaN if none follows."""
+def least_squares(system: TableSystem, published: np.ndarray) -> np.ndarray:
+    """Least squares of all rows together from what is published of each, `(blocks, rows)`.
 
-    values: np.ndarray
-    variance: np.ndarray
-
-    def counts(self) -> np.ndarray:
-        """The nearest counts, none below 0."""
-        return np.maximum(np.rint(self.values), 0)
-
-
-def best_estimates(
-    system: TableSystem,
-    published: np.ndarray,
-    variance: np.ndarray,
-    wanted: sparse.csr_array | None = None,
-) -> Estimates:
-    """Weighted least squares of `wanted @ x` from `published`, the rows of `system.matrix @ x`.
-
-    With W the inverse of the variances and B = W^1/2 A, x = B^+ W^1/2 y, whose covariance is
-    B^+ B^+' (the least there is without bias). `published` has shape `(blocks, rows)`, `variance`
-    `(rows,)`, all above 0; wanted figures are the published ones unless others are given. One that
-    no combination of rows gives has NaN. Raises ValueError if a variance is not above 0.
+    A A^+ y, the nearest figures that one histogram has: of all that are linear and without bias,
+    those of least variance where the rows are independent and vary alike.
     """
-    if not (np.asarray(variance) > 0).all():
-        raise ValueError("every row must have a variance above 0")
-    weight = 1 / np.sqrt(np.asarray(variance, dtype=float))
-    weighted = sparse.csr_array(sparse.diags_array(weight) @ system.matrix)
-    asked = sparse.csr_array(system.matrix if wanted is None else wanted, dtype=float)
-    gram = (weighted @ weighted.T).toarray()
-    gain = (asked @ weighted.T).toarray() @ np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
-    lacking = np.abs(gain @ weighted - asked.toarray()).max(axis=1, initial=0) > 1e-6
-    values = np.asarray(published, dtype=float) @ (gain * weight).T
-    spread = (gain**2).sum(axis=1)
-    return Estimates(np.where(lacking, np.nan, values), np.where(lacking, np.nan, spread))
+    matrix = sparse.csr_array(system.matrix, dtype=float)
+    gram = (matrix @ matrix.T).toarray()
+    gain = gram @ np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+    return np.asarray(published, dtype=float) @ gain.T
 
 
 def recovered(estimates: np.ndarray, truth: np.ndarray) -> dict[str, tuple[int, float]]:

@@ -99,13 +99,10 @@ def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:
             key = atoms.tobytes()
             rows.setdefault(key, (*(signs[::-1] if swapped else signs), atoms))
     shape = zoning.overlap.shape
-    firsts, seconds, atom_rows = [], [], []
-    for first, second, atoms in rows.values():
-        firsts.append(first)
-        seconds.append(second)
-        atom_rows.append(dict.fromkeys(atoms.tolist(), 1))
     return Differences(
-        _signs(firsts, shape[0]), _signs(seconds, shape[1]), _signs(atom_rows, zoning.n_atoms)
+        _signs([first for first, _, _ in rows.values()], shape[0]),
+        _signs([second for _, second, _ in rows.values()], shape[1]),
+        _signs([dict.fromkeys(atoms.tolist(), 1) for _, _, atoms in rows.values()], zoning.n_atoms),
     )
 
 
@@ -122,21 +119,10 @@ def _slivers(
 ) -> Iterator[tuple[list[int], list[int], int, np.ndarray]]:
     """Groups of zones, zones of the other side, the group's sign, and the atoms between them."""
     other = sparse.csc_array(overlap)
-    touched = [
-        overlap.indices[overlap.indptr[zone] : overlap.indptr[zone + 1]]
-        for zone in range(overlap.shape[0])
-    ]
-    touching = [
-        other.indices[other.indptr[zone] : other.indptr[zone + 1]] for zone in range(other.shape[1])
-    ]
-    by_zone = [
-        overlap.data[overlap.indptr[zone] : overlap.indptr[zone + 1]] - 1
-        for zone in range(overlap.shape[0])
-    ]
-    by_other = [
-        other.data[other.indptr[zone] : other.indptr[zone + 1]] - 1
-        for zone in range(other.shape[1])
-    ]
+    (touched, by_zone), (touching, by_other) = (
+        [np.split(part, by.indptr[1:-1]) for part in (by.indices, by.data - 1)]
+        for by in (overlap, other)
+    )
     for group in _groups(touched, touching, largest_group):
         members = set(group)
         cover = sorted({int(zone) for member in group for zone in touched[member]})

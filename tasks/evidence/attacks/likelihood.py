@@ -196,5 +196,4 @@ def _found(histogram: np.ndarray | None, system: TableSystem) -> Reconstruction:
         distance_found=np.zeros(1),
         distance_bound=np.full(1, np.inf),
         certain=np.zeros(1, dtype=np.int64),
-        by_solver=np.ones(1, dtype=np.int64),
     )

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta, norm, rankdata
+from scipy.stats import beta, mannwhitneyu, norm
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,12 @@ def measured_test(
     threshold = np.quantile(learned[1], 1 - false_positive_rate)
     even = _best_threshold(*learned)
     right = int((tested[0] > even).sum() + (tested[1] <= even).sum())
-    ranks = rankdata(np.concatenate([inside, outside]))[: len(inside)].sum()
-    pairs = len(inside) * len(outside)
+    pairs_told = mannwhitneyu(inside, outside, method="asymptotic").statistic
     return MeasuredTest(
         clopper_pearson(int((tested[0] > threshold).sum()), len(tested[0]), alpha),
         clopper_pearson(int((tested[1] > threshold).sum()), len(tested[1]), alpha),
         clopper_pearson(right, len(tested[0]) + len(tested[1]), alpha),
-        float((ranks - len(inside) * (len(inside) + 1) / 2) / pairs),
+        float(pairs_told / (len(inside) * len(outside))),
     )
 
 

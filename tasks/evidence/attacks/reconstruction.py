@@ -64,8 +64,7 @@ class Reconstruction:
     is their sum, `status` a `BlockStatus`, and the L1 distance ||x - x'|| from the solution x to
     the farthest one x' is at least `distance_found` (an x' was found) and at most `distance_bound`
     (proven; infinite where nothing is). `certain` are the people that all solutions have, of those
-    components whose solutions are all known [GenerateVerify2025]. `by_solver` counts components
-    that HiGHS had to solve.
+    components whose solutions are all known [GenerateVerify2025].
     """
 
     block: np.ndarray
@@ -76,7 +75,6 @@ class Reconstruction:
     distance_found: np.ndarray
     distance_bound: np.ndarray
     certain: np.ndarray
-    by_solver: np.ndarray
 
     @property
     def n_blocks(self) -> int:
@@ -145,17 +143,15 @@ def reconstruct(
     n_blocks = len(lower)
     status = np.zeros(n_blocks, dtype=np.int8)
     found, bound = np.zeros(n_blocks), np.zeros(n_blocks)
-    persons, certain, by_solver = np.zeros((3, n_blocks), np.int64)
+    persons, certain = np.zeros((2, n_blocks), np.int64)
     cells, counts = [], []
     for block, is_in_time in effort.in_time(range(n_blocks)):
         if not is_in_time:
             status[block], bound[block] = BlockStatus.UNSOLVED, np.inf
             continue
-        solved_before = rebuild.by_solver
         histogram, status[block], found[block], bound[block], certain[block] = rebuild.block(
             lower[block].astype(np.int64), upper[block].astype(np.int64)
         )
-        by_solver[block] = rebuild.by_solver - solved_before
         cells.append(np.flatnonzero(histogram))
         counts.append(histogram[cells[-1]])
         persons[block] = counts[-1].sum()
@@ -171,7 +167,6 @@ def reconstruct(
         found,
         bound,
         certain,
-        by_solver,
     )
 
 
@@ -181,7 +176,6 @@ class _Rebuilding:
     def __init__(self, system: TableSystem, draws: np.random.Generator, effort: Effort) -> None:
         self.system, self.draws, self.effort = system, draws, effort
         self.known: dict[tuple, _Solved] = {}
-        self.by_solver = 0
         self.rises, self.gaps = system.matrix.maximum(0), (-system.matrix).maximum(0)
 
     def block(
@@ -274,7 +268,6 @@ class _Rebuilding:
         )
         if complete:
             return _Solved(solutions, True, np.inf)
-        self.by_solver += 1
         first = _any_solution(part, lower, upper, widths, self.draws, self.effort)
         if first is None:
             return _Solved(solutions[:0], False, np.inf)

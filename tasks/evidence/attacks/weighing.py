@@ -112,5 +112,4 @@ def _replaced(
         found.distance_found,
         found.distance_bound,
         found.certain,
-        found.by_solver,
     )
