@@ -124,7 +124,7 @@ class Server:
             self._is_waited_for = True
             atexit.register(self._end)
         patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
-        with httpx.Client(trust_env=False, verify=False, timeout=patience) as client:
+        with _plain_client(patience) as client:
             client.get(f"{self.address}/health").raise_for_status()
 
     def stop(self) -> None:
@@ -224,6 +224,12 @@ def _seldom() -> dict[Any, float]:
     return {} if is_set else {PREFECT_LOGGING_TO_API_BATCH_INTERVAL: SECONDS_BETWEEN_LOGS}
 
 
+def _plain_client(patience: float) -> httpx.Client:
+    """A client of servers on this machine, which speak plain HTTP: it loads no certificates, which
+    would take longer than to ask."""
+    return httpx.Client(trust_env=False, verify=False, timeout=patience)
+
+
 def _own_server() -> Server:
     listening = socket.create_server(("127.0.0.1", 0))
     return Server(f"http://127.0.0.1:{listening.getsockname()[1]}/api", listening)
@@ -240,7 +246,7 @@ def local_server() -> str | None:
     here = "127.0.0.1" if host in ("0.0.0.0", "localhost") else host
     address = f"http://{here}:{PREFECT_SERVER_API_PORT.value()}/api"
     try:
-        with httpx.Client(trust_env=False, verify=False, timeout=SECONDS_TO_ANSWER) as client:
+        with _plain_client(SECONDS_TO_ANSWER) as client:
             version = client.get(f"{address}/admin/version").raise_for_status().json()
     except (httpx.HTTPError, ValueError):
         return None
