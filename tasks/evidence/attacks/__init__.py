@@ -18,8 +18,7 @@ Blocks are independent, so that pieces of them may be rebuilt in other processes
     mode, proportional = guessed(block, truth, counts, areas, leave_one_out=True)
     guesses.rates(group).precision, guesses.rates_by_group({"nonmodal": ~is_modal(...)})
 
-The ceiling is `reidentify` on the records of the truth, a baseline on the people of an attack
-`mode.among(guesses.is_putative)`.
+The ceiling is `reidentify` on the records of the truth.
 
     inside, outside = (optimal_statistic(answers, difference, variance) for answers in ...)
     measured_test(inside, outside, false_positive_rate)

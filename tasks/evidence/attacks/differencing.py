@@ -184,12 +184,10 @@ def exposed(
 
 @dataclass(frozen=True)
 class Proof:
-    """Slivers under a threshold, persons in them, and what the bounds of a release prove of them:
-    the shares whose count is pinned to one number, and that are shown to be under the threshold.
+    """What the bounds of a release prove of slivers under a threshold: the shares whose count is
+    pinned to one number, and that are shown to be under the threshold; NaN if there are none.
     """
 
-    slivers: int
-    persons: int
     pinned: float
     shown_small: float
 
@@ -202,14 +200,15 @@ def proven(
     threshold: int,
 ) -> Proof:
     """Grades bounds of the slivers' counts (`Differences.bounds`): rounding, bounded noise."""
-    counts, small, persons = _small(slivers, zoning, truth, threshold)
+    counts, small, _ = _small(slivers, zoning, truth, threshold)
     lower, upper = (np.asarray(end)[small] for end in bounds)
     holds = (lower <= counts[small]) & (counts[small] <= upper)
-    shares = [
-        float((holds & claimed).mean()) if small.any() else np.nan
-        for claimed in (lower == upper, upper < threshold)
-    ]
-    return Proof(int(small.sum()), persons, *shares)
+    return Proof(
+        *(
+            float((holds & claimed).mean()) if small.any() else np.nan
+            for claimed in (lower == upper, upper < threshold)
+        )
+    )
 
 
 def _small(

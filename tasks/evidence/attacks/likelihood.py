@@ -55,25 +55,17 @@ def perturbation_costs(
     return RowCosts(int(totals[possible[0]]), -np.log(np.maximum(chances[part], 1e-30)))
 
 
-@dataclass(frozen=True)
-class Likeliest:
-    """A histogram, its cost, and a bound below which no histogram's cost is; None: none found."""
-
-    histogram: np.ndarray | None
-    cost: float
-    bound: float
-
-
 def likeliest(
     system: TableSystem,
     costs: Sequence[RowCosts | None],
     *,
     effort: Effort | None = None,
-) -> Likeliest:
-    """The histogram of one block whose rows cost least together; rows with None cost nothing.
+) -> np.ndarray | None:
+    """The histogram of one block whose rows cost least together, if one was found; rows with None
+    cost nothing.
 
-    Costs that are not convex are replaced by their convex hulls in the search (`cost` is the true
-    one, `bound` still holds). Raises ValueError without one entry a row.
+    Costs that are not convex are replaced by their convex hulls. Raises ValueError without one
+    entry a row.
     """
     effort = effort or Effort()
     if len(costs) != system.n_rows:
@@ -82,7 +74,7 @@ def likeliest(
     row_lower, row_upper = np.array(ends, dtype=np.int64).T
     lower, upper = np.zeros(system.n_cells, np.int64), np.full(system.n_cells, UNBOUNDED)
     if not tighten(*system.indices, row_lower.copy(), row_upper.copy(), lower, upper):
-        return Likeliest(None, np.inf, np.inf)
+        return None
     used = np.flatnonzero(upper > 0)
     matrix = sparse.csr_array(sparse.csc_array(system.matrix)[:, used])
     priced = [row for row, cost in enumerate(costs) if cost is not None and cost.costs.any()]
@@ -102,23 +94,10 @@ def likeliest(
         time_limit=effort.seconds,
     )
     if result.incumbent is None:
-        return Likeliest(None, np.inf, result.bound)
+        return None
     histogram = np.zeros(system.n_cells, dtype=np.int64)
     histogram[used] = np.rint(result.incumbent[: len(used)]).astype(np.int64)
-    return Likeliest(histogram, cost_of(system, histogram, costs), result.bound)
-
-
-def cost_of(system: TableSystem, histogram: np.ndarray, costs: Sequence[RowCosts | None]) -> float:
-    """The sum of the costs of a histogram's rows; infinite if one of them cannot be."""
-    totals = system.matrix @ histogram
-    found = 0.0
-    for total, cost in zip(totals, costs, strict=True):
-        if cost is None:
-            continue
-        if not cost.lowest <= total <= cost.highest:
-            return float("inf")
-        found += float(cost.costs[total - cost.lowest])
-    return found
+    return histogram
 
 
 def _program(
@@ -176,8 +155,7 @@ def reconstruct_likeliest(
             parts.append(_found(None, system))
             continue
         told = [costs(tuple(figure)) for figure in published[block].tolist()]
-        found = likeliest(system, told, effort=effort)
-        parts.append(_found(found.histogram, system))
+        parts.append(_found(likeliest(system, told, effort=effort), system))
     return joined(parts)
 
 

@@ -52,10 +52,6 @@ class Guesses:
     def rates_by_group(self, groups: Mapping[str, np.ndarray]) -> dict[str, Rates]:
         return {name: self.rates(group) for name, group in groups.items()}
 
-    def among(self, group: np.ndarray) -> Guesses:
-        """Guesses about a group alone, as a baseline about those for whom an attack has a guess."""
-        return Guesses(self.is_putative & group, self.right)
-
 
 def reidentify(
     known: Sequence[np.ndarray],

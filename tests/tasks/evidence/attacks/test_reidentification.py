@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from spineflow.tasks.evidence.attacks.agreement import agreement, matched
 from spineflow.tasks.evidence.attacks.reidentification import (
-    Guesses,
     composition,
     guessed,
     is_modal,
@@ -104,10 +103,6 @@ def test_ties_of_the_mode_go_to_the_block_group_and_then_to_the_nation() -> None
     assert mode.right.tolist() == [0, 1, 1]
     assert proportional.right.tolist() == [0, 1, 1]
 
-
-def test_a_baseline_can_be_graded_on_the_people_of_an_attack() -> None:
-    guesses = Guesses(np.array([True, True, False]), np.array([0.5, 1, 1]))
-    assert guesses.among(np.array([True, False, True])).rates().putative == 1
     assert is_unique(np.array([3, 3, 4])).tolist() == [False, False, True]
 
 
