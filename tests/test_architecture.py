@@ -85,6 +85,7 @@ class Facts:
     calls_of_later: tuple[ast.Call, ...]
     names: frozenset[str]
     attributes: frozenset[str]
+    keywords: frozenset[str | None]
 
 
 @cache
@@ -99,6 +100,7 @@ def facts_of(path: Path) -> Facts:
         tuple(call for call in calls if call.func.id == "later"),
         frozenset(node.id for node in nodes if isinstance(node, ast.Name)),
         frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute)),
+        frozenset(node.arg for node in nodes if isinstance(node, ast.keyword)),
     )
 
 
@@ -353,6 +355,21 @@ def test_noise_is_drawn_through_charges_alone() -> None:
             assert not drawn, f"{place} draws noise by itself"
             uses_system = "SystemRandom" in names and place != "tasks/ledger/charging.py"
             assert not uses_system, f"{place} takes the system's randomness by itself"
+
+
+UNSAFE = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml"}
+"""Modules whose readers run code that a file holds."""
+
+
+def test_no_code_is_read_from_files() -> None:
+    """No source reads pickles, or arrays that may hold them."""
+    for path in sources():
+        facts = facts_of(path)
+        for node in facts.imports:
+            names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
+            assert not {name.partition(".")[0] for name in names} & UNSAFE, path
+        assert "allow_pickle" not in facts.keywords, path
+        assert not facts.names & {"eval", "exec"}, path
 
 
 def test_release_stages_never_name_the_confidential_folder() -> None:

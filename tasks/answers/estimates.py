@@ -40,7 +40,8 @@ def read_estimates(paths: Iterable[Path], geocode: np.ndarray, n_cells: int) -> 
     wanted = pa.array(geocode, pa.string())
     rows, cells, counts = [], [], []
     for path in paths:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:  # In a third of the time of `read_table`.
+            table = file.read()
         row = pc.index_in(table["geocode"], value_set=wanted)
         table = table.append_column("row", row).filter(pc.is_valid(row))
         rows.append(table["row"].to_numpy())

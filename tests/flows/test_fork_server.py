@@ -104,6 +104,7 @@ def all_end(processes: set[int]) -> bool:
     return not any(map(is_running, processes))
 
 
+@pytest.mark.slow
 def test_workers_have_what_was_made_ready_and_nothing_of_the_command_s(tmp_path: Path) -> None:
     program, workers = begun("whole", tmp_path)
     assert program.wait(PATIENCE) == 0
@@ -117,6 +118,7 @@ def test_workers_have_what_was_made_ready_and_nothing_of_the_command_s(tmp_path:
     assert all_end({one["process"], other["process"], one["server"]})
 
 
+@pytest.mark.slow
 def test_workers_and_their_server_end_with_a_killed_command(tmp_path: Path) -> None:
     program, workers = begun("command killed", tmp_path)
     program.kill()
@@ -132,6 +134,7 @@ def test_a_worker_that_is_lost_is_told_of(tmp_path: Path) -> None:
     assert all_end({workers[0]["server"], *(worker["process"] for worker in workers)})
 
 
+@pytest.mark.slow
 def test_a_server_that_is_lost_is_begun_again(tmp_path: Path) -> None:
     """By Python: its workers import what they need."""
     program, workers = begun("server lost", tmp_path)

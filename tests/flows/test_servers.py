@@ -224,6 +224,7 @@ time.sleep(0.5)
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_before_its_command_says_nothing() -> None:
     """As one that cannot open its database: Python aborted at its end, in five lines."""
     with subprocess.Popen(
@@ -251,6 +252,7 @@ print(gc.isenabled(), threading.get_ident() in collected_in)
 """
 
 
+@pytest.mark.slow
 def test_garbage_is_not_collected_where_requests_are_answered() -> None:
     asked = [sys.executable, "-c", COLLECTS]
     told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)

@@ -72,6 +72,7 @@ def n_started_by_a_runner(of_prefect: bool = False) -> int:
         return len(active_children()) - before
 
 
+@pytest.mark.slow
 def test_workers_start_with_the_flow_and_none_for_copies_of_its_runner() -> None:
     """Prefect enters a copy in every task. By itself it starts a worker with the first task that
     waits for one; where that fails, `_Processes.__enter__` is needless."""

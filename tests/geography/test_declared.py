@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.declared import (
@@ -54,6 +55,7 @@ def crosses(spine, unit, grouped) -> bool:
     return pairs.shape[1] > len(np.unique(group))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     areas=areas_of(),

@@ -18,7 +18,10 @@ from spineflow.geography.variance import total_share
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
-pytestmark = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -66,6 +66,7 @@ def test_errors_are_of_one_class() -> None:
     assert all(issubclass(one, spineflow.SpineflowError) for one in own)
 
 
+@pytest.mark.slow
 def test_what_a_product_is_needs_no_prefect() -> None:
     """Costs and settings are asked for in notebooks, where Prefect takes seconds to load."""
     code = (

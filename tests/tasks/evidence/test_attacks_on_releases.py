@@ -125,6 +125,7 @@ def test_what_no_table_asks_is_nothing_to_be_wrong_about():
     assert len(np.unique(own.kind_of_cell)) == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [
@@ -144,6 +145,7 @@ def test_protected_tables_give_fewer_people_back(method):
     assert found["reconstruction: areas whose tables contradict each other", "all"] == 0
 
 
+@pytest.mark.slow
 def test_pieces_of_areas_are_graded_as_the_whole():
     method = Suppression(kind="suppression", thresholds=(3,))
     own = release(method)

@@ -139,6 +139,7 @@ def test_a_download_has_the_stamp_of_its_page(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=20))
 def test_any_text_comes_back_from_a_download(text: str) -> None:
     link = str(document_module._csv_link(Table((text, "n"), ((text, 1),)), None))

@@ -155,6 +155,7 @@ def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: 
     assert implied[first] == pytest.approx(same / 2, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_universe_is_tried_with_those_whose_releases_it_is_held_to(tmp_path: Path) -> None:
     relation = {
         "name": "heads",

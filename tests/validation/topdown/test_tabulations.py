@@ -158,6 +158,7 @@ def test_text_that_differs_is_found(release: Tabulated) -> None:
     assert "050_county.csv and 050_county.parquet differ" in str(failed(release))
 
 
+@pytest.mark.slow
 def test_stamps_are_due_exactly_where_a_run_is_not_private(release: Tabulated) -> None:
     is_not = replace(release, is_private=False)
     found = failed(is_not)
@@ -206,6 +207,7 @@ def test_missing_legacy_file_is_found(release: Tabulated) -> None:
     assert "one file 00003" in failed(release)["pl94171_repeats_the_tables"]
 
 
+@pytest.mark.slow
 def test_tables_of_a_smaller_schema(right: Tabulated, tmp_path: Path) -> None:
     schema = cef_schema("persons", ("votingage", "cenrace"))
     rng = np.random.default_rng(1)

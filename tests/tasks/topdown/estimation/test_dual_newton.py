@@ -131,6 +131,7 @@ def test_no_other_solver_finds_a_smaller_objective(case, seed):
         assert one.objective(x) == pytest.approx(one.objective(plain), rel=1e-8, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_its_certificate_holds_on_many_cells(seed):
     rng = np.random.default_rng(seed)
@@ -386,6 +387,7 @@ def test_brute_force_finds_no_smaller_objective(seed):
     assert one.objective(x) == pytest.approx(least_by_brute_force(one), rel=1e-8, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_direction_of_descent_would_be_noticed():
     """What the certificate holds is not met by a point that is a little off."""
     one, truth = random_pass(np.random.default_rng(5), (2, 40, 9, 5), 6)

@@ -114,6 +114,7 @@ def test_blocks_keep_what_is_counted_of_them(county) -> None:
     assert len(tables["raw"]["persons"].columns) == len(tables["coherent"]["persons"].columns)
 
 
+@pytest.mark.slow
 def test_units_tell_what_their_members_tell_one_by_one(county) -> None:
     _, tables = county
     units = tables["coherent"]["units"].set_index("MAFID")
@@ -190,6 +191,7 @@ def refuse_impossible_types(units: pd.DataFrame, facts) -> None:
             assert not all(place[name] in among for name, among in rule.items())
 
 
+@pytest.mark.slow
 def test_products_accept_the_tables(county) -> None:
     files, tables = county
     found = check_inputs(persons=files.persons, units=files.units, geography=files.geography)

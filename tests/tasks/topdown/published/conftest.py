@@ -13,11 +13,12 @@ import pytest
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 
-from tests.flows.in_process import judged_once
+from tests.flows.in_process import judged_once, up_to_measurements
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Exported:
 
 
 def exported(county: Path, folder: Path, *overrides: str) -> Exported:
-    """Run the county with noise from a seed, and export its measurements."""
+    """Measure the county with noise from a seed, and export the measurements."""
     (folder / "settings.toml").write_text(
         f'preset = "pl94_2020_us"\n[input]\npersons = "{county / "persons.parquet"}"\n'
         f'units = "{county / "units.parquet"}"\ngeography = "{county / "grfc.txt"}"\n'
@@ -55,15 +56,23 @@ def exported(county: Path, folder: Path, *overrides: str) -> Exported:
     settings = TOPDOWN.load(folder / "settings.toml", overrides)
     run = prepare(settings, folder / "run")
     with judged_once():
-        run_in_process(run, TOPDOWN.order(run, settings))
+        run_in_process(run, up_to_measurements(TOPDOWN.order(run, settings)))
     export_measurements(run, settings, folder / "export")
     return Exported(run, folder / "export", county / "grfc.txt")
 
 
 @pytest.fixture(scope="session")
 def export(county: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """The export of a run of the whole DAG."""
+    """The export of a run that has measured."""
     return exported(county, tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture(scope="session")
+def released_export(export: Exported) -> Exported:
+    """The same, once its run has gone on to its release."""
+    settings = frozen_settings(TOPDOWN.settings, export.run.settings)
+    run_in_process(export.run, TOPDOWN.order(export.run, settings))
+    return export
 
 
 @pytest.fixture
