@@ -10,10 +10,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -25,10 +23,6 @@ import pyarrow.parquet as pq
 from .outcome import Failures, UnusableRunFile
 
 ROWS_PER_BATCH = 1 << 18
-SMALL_FILE, KEPT_BYTES, MOST_KEPT = 1 << 18, 1 << 24, 1 << 9
-"""Files up to the first size are kept in memory, so many of them, up to the second size in all: a
-check of a small run asks for the same few rows of its many files several times, and each time it
-takes longer to find the columns than to read them."""
 STAMP = b"NOT PRIVATE"
 STAMP_LINE = b"# " + STAMP + b"\n"
 """First line of the texts of a run that is not private."""
@@ -101,78 +95,8 @@ def encoded(column: pa.Array) -> pa.DictionaryArray:
 
 def read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
     """Columns of a Parquet file; raises UnusableRunFile as `opened` does."""
-    small = small_file(path, columns, as_dictionary)
-    if small is not None:
-        return small.table
     with opened(path, columns, as_dictionary) as file:
         return file.read(columns=list(columns))
-
-
-@dataclass(frozen=True, eq=False)
-class SmallFile:
-    """Columns of a small Parquet file, and its footer."""
-
-    table: pa.Table
-    footer: pq.FileMetaData
-    n_bytes: int
-
-    def row_groups(self, numbers: Sequence[int], rows_per_batch: int) -> Iterator[pa.RecordBatch]:
-        """The rows of some row groups, in batches of at most so many."""
-        start, chosen = 0, set(numbers)
-        for number in range(self.footer.num_row_groups):
-            n_rows = self.footer.row_group(number).num_rows
-            if number in chosen and n_rows:
-                yield from self.table.slice(start, n_rows).to_batches(rows_per_batch)
-            start += n_rows
-
-
-class _Kept:
-    """The small files that were read last."""
-
-    def __init__(self) -> None:
-        self._files: dict[tuple[object, ...], SmallFile] = {}
-        self._n_bytes = 0
-        self._lock = Lock()
-
-    def get(self, key: tuple[object, ...]) -> SmallFile | None:
-        with self._lock:
-            return self._files.get(key)
-
-    def add(self, key: tuple[object, ...], file: SmallFile) -> None:
-        with self._lock:
-            if key in self._files:
-                return
-            self._files[key] = file
-            self._n_bytes += file.n_bytes
-            while self._n_bytes > KEPT_BYTES or len(self._files) > MOST_KEPT:
-                self._n_bytes -= self._files.pop(next(iter(self._files))).n_bytes
-
-
-_kept = _Kept()
-
-
-def small_file(
-    path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()
-) -> SmallFile | None:
-    """Columns of a file of at most `SMALL_FILE` bytes, kept while it stands unchanged; None of a
-    larger one. Raises UnusableRunFile as `opened` does.
-    """
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    if found.st_size > SMALL_FILE:
-        return None
-    state = found.st_ino, found.st_size, found.st_mtime_ns
-    key = path, state, tuple(columns), tuple(as_dictionary)
-    kept = _kept.get(key)
-    if kept is None:
-        with opened(path, columns, as_dictionary) as file:
-            # Of hundreds of columns threads cost more than they gain.
-            table = file.read(columns=list(columns), use_threads=False)
-            kept = SmallFile(table, file.metadata, table.nbytes)
-        _kept.add(key, kept)
-    return kept
 
 
 def opened(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pq.ParquetFile:

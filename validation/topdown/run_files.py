@@ -28,7 +28,6 @@ from ..run_files import (
     positions,
     read_table,
     shown,
-    small_file,
 )
 from .cells import Cells
 from .layout import Layout
@@ -181,39 +180,22 @@ def read_batches(
     """
     among = level if level is not None and level.is_part else None
     for path in sorted(folder.glob("*.parquet")):
-        for batch in _batches(path, columns, as_dictionary, among, rows_per_batch):
-            for name in columns:
-                if batch.column(name).null_count:
-                    raise UnusableRunFile(f"a {name} in {shown(path)} is missing")
+        with opened(path, columns, as_dictionary) as file:
+            row_groups = list(range(file.num_row_groups))
             if among is not None:
-                is_here = among.positions(batch.column("geocode")) >= 0
-                batch = batch if is_here.all() else batch.filter(pa.array(is_here))
-            yield batch
-
-
-def _batches(
-    path: Path,
-    columns: Sequence[str],
-    as_dictionary: Sequence[str],
-    among: SpineLevel | None,
-    rows_per_batch: int,
-) -> Iterator[pa.RecordBatch]:
-    """The columns of the row groups that may have geounits of a part, or of all."""
-    small = small_file(path, columns, as_dictionary)
-    if small is not None:
-        yield from small.row_groups(_row_groups(small.footer, among), rows_per_batch)
-        return
-    with opened(path, columns, as_dictionary) as file:
-        row_groups = _row_groups(file.metadata, among)
-        if row_groups:
-            yield from file.iter_batches(
+                row_groups = [i for i in row_groups if _may_hold(file, i, among)]
+                if not row_groups:
+                    continue
+            for batch in file.iter_batches(
                 batch_size=rows_per_batch, row_groups=row_groups, columns=list(columns)
-            )
-
-
-def _row_groups(footer: pq.FileMetaData, among: SpineLevel | None) -> list[int]:
-    every = range(footer.num_row_groups)
-    return [i for i in every if among is None or _may_hold(footer, i, among)]
+            ):
+                for name in columns:
+                    if batch.column(name).null_count:
+                        raise UnusableRunFile(f"a {name} in {shown(path)} is missing")
+                if among is not None:
+                    is_here = among.positions(batch.column("geocode")) >= 0
+                    batch = batch if is_here.all() else batch.filter(pa.array(is_here))
+                yield batch
 
 
 def lengths_of_lists(numbers: pa.Array, other_kind: str, missing: str) -> np.ndarray:
@@ -237,12 +219,10 @@ def count_unknown(folder: Path, level: SpineLevel) -> int:
     return n_unknown
 
 
-def _may_hold(footer: pq.FileMetaData, row_group: int, among: SpineLevel) -> bool:
+def _may_hold(file: pq.ParquetFile, row_group: int, among: SpineLevel) -> bool:
     """Whether the range of a row group's geocodes, where it tells one, has one of the geounits'."""
-    told = footer.row_group(row_group)
-    columns = (told.column(number) for number in range(told.num_columns))
-    told_of = (one.statistics for one in columns if one.path_in_schema == "geocode")
-    statistics = next(told_of, None)
+    column = file.schema_arrow.names.index("geocode")
+    statistics = file.metadata.row_group(row_group).column(column).statistics
     if statistics is None or not statistics.has_min_max:
         return True
     return among.has_between(statistics.min, statistics.max)

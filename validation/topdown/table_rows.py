@@ -4,33 +4,44 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..run_files import UnusableRunFile, encoded, opened, small_file
+from ..run_files import UnusableRunFile, encoded, opened
 
 STATE = "STATE"
 ROWS_PER_BATCH = 1 << 13
+KEPT_BYTES = 1 << 18
+"""Tables up to this size are kept: of their hundreds of columns each takes longer to find than the
+few rows to read, and the same tables are read once for their text, for counts and for segments."""
+N_KEPT = 8
 
 
 def batches_of(
     path: Path, file: pq.ParquetFile, columns: Sequence[str] | None = None, first_group: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a table from a row group to the end, some thousand at a time; `file` is `path`."""
-    wanted = None if columns is None else list(columns)
-    row_groups = range(first_group, file.num_row_groups)
-    # Its text, counts and segments are compared with the same table.
-    small = small_file(path, file.schema_arrow.names)
-    if small is None:
+    found = path.stat()
+    if found.st_size > KEPT_BYTES:
         yield from file.iter_batches(
-            batch_size=ROWS_PER_BATCH, row_groups=list(row_groups), columns=wanted
+            batch_size=ROWS_PER_BATCH,
+            row_groups=list(range(first_group, file.num_row_groups)),
+            columns=None if columns is None else list(columns),
         )
         return
-    for batch in small.row_groups(row_groups, ROWS_PER_BATCH):
-        yield batch if wanted is None else batch.select(wanted)
+    table = _kept(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+    rows = table.slice(sum(file.metadata.row_group(i).num_rows for i in range(first_group)))
+    chosen = rows if columns is None else rows.select(columns)
+    yield from chosen.to_batches(ROWS_PER_BATCH)
+
+
+@lru_cache(maxsize=N_KEPT)
+def _kept(path: Path, _state: tuple[int, int, int]) -> pa.Table:
+    return pq.read_table(path, use_threads=False)
 
 
 def state_ranges(path: Path) -> dict[str, range]:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS
-from spineflow.validation import run_files
 from spineflow.validation.outcome import Failures, write_outcomes
 from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown.cells import Cells
@@ -58,9 +57,7 @@ def one_person_moves(geocodes: set[str], cell: int, to: int) -> Callable:
     return change
 
 
-@pytest.mark.parametrize("size", [0, run_files.SMALL_FILE])
-def test_right_runs_pass(right_runs, monkeypatch, size):
-    monkeypatch.setattr(run_files, "SMALL_FILE", size)
+def test_right_runs_pass(right_runs):
     assert right_runs["noisy"].failing() == set()
     assert right_runs["exact"].failing() == set()
 
@@ -559,13 +556,3 @@ def test_unusable_files_fail(run, passes_when_damaged, name):
     universe = "units" if "/units/" in name or "mdf_units" in name else "persons"
     own = replace(run, expected={universe: run.expected[universe]})
     assert passes_when_damaged(run.path / name, own.outcomes, unread={"is_aian"}) == []
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["spine/units/blocks.parquet", "measurements/units/Block/dpqueries/part-0.parquet"],
-)
-def test_unusable_files_that_are_not_small_fail(run, passes_when_damaged, monkeypatch, name):
-    monkeypatch.setattr(run_files, "SMALL_FILE", 0)
-    own = replace(run, expected={"units": run.expected["units"]})
-    assert passes_when_damaged(run.path / name, own.outcomes) == []

@@ -9,7 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.validation import run_files
 from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown import table_rows
 from spineflow.validation.topdown.row_counts import Variable, count_rows
@@ -30,11 +29,9 @@ def table_file(folder: Path, states: list[str], row_group_size: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("size", [0, run_files.SMALL_FILE])
 @pytest.mark.parametrize("row_group_size", [1, 4, 1000])
-def test_every_state_has_its_rows_whatever_is_skipped(tmp_path, monkeypatch, row_group_size, size):
+def test_every_state_has_its_rows_whatever_is_skipped(tmp_path, monkeypatch, row_group_size):
     monkeypatch.setattr(table_rows, "ROWS_PER_BATCH", 3)
-    monkeypatch.setattr(run_files, "SMALL_FILE", size)
     states = ["01"] * 5 + ["02"] + ["04"] * 11 + ["05"] * 2
     path = table_file(tmp_path, states, row_group_size)
     assert state_ranges(path) == {
