@@ -135,8 +135,9 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         losses | {"accuracy": [*pieces, compared]},
     )
     released = yield from release_of(run, settings, estimated, beside, until_checked)
-    last = [released, *chain(*summaries.values())]
-    yield {**summaries, "report": [call(report_run, after=last)]}
+    # The report tells the seconds of all stages before it.
+    yield summaries
+    yield {"report": [call(report_run, after=[released])]}
 
 
 def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
@@ -324,5 +325,6 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, universes)
     released = yield from release_of(run, settings, estimated, loss | posterior, losses)
-    last = [released, *chain(*summaries.values())]
-    yield {**summaries, "report": [call(report_run, after=last)]}
+    # The report tells the seconds of all stages before it.
+    yield summaries
+    yield {"report": [call(report_run, after=[released])]}
