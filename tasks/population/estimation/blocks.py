@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from ...census.households import HOUSEHOLDER, MALE, Members
-from ..workload.household_types import TYPE, levels_of_age
+from ..workload.household_types import OPEN_SIZE, TYPE, levels_of_age
 from ..workload.levels import TOLD, are_possible, head_races, household_levels
 from ..workload.patterns import book
 from ..workload.places import N_PLACES
@@ -187,7 +187,8 @@ def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Me
         return simple_households(persons, n), Way.SIMPLE, np.nan
     kind = book().patterns.kind[chosen.pattern]
     drift.add(_released(persons, households), _made(members, kind, households.is_rented))
-    drift.add_larger(households.n_open, bool(chosen.further.any()))
+    size = np.bincount(members.unit)
+    drift.add_larger(int((size >= OPEN_SIZE).sum()), bool((size > OPEN_SIZE).any()))
     return members, way, chosen.cost
 
 

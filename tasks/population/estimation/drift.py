@@ -71,7 +71,7 @@ _OF_PLACE = 1.5
 
 _OF_LARGER = 0.03
 """How much blocks with households beyond seven count."""
-_LARGER = 0.5
+_LARGER = 0.45
 """How many of the households of seven or more are thought to have more than seven members: no
 release tells it."""
 
@@ -149,8 +149,8 @@ class Drift:
             counts -= np.bincount(before[name], minlength=counts.shape[1])
 
     def add_larger(self, n_open: int, is_larger: bool) -> None:
-        """A block of which some households were released as of seven or more now has a household
-        with more than seven members, or none."""
+        """A block in which some households now have seven members or more has one with more than
+        seven, or none."""
         self._counts["larger"] += is_larger - (1 - (1 - _LARGER) ** n_open)
 
     def of_larger(self) -> float:
