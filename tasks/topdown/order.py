@@ -130,10 +130,8 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for number in range(of)
     ]
     compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
-    beside, until_checked = (
-        predictions | loss | posterior,
-        losses | {"accuracy": [*pieces, compared]},
-    )
+    beside = predictions | loss | posterior
+    until_checked = losses | {"accuracy": [*pieces, compared]}
     released = yield from release_of(run, settings, estimated, beside, until_checked)
     # The report tells the seconds of all stages before it.
     yield summaries

@@ -37,17 +37,8 @@ class Households:
     kind: np.ndarray
 
     @property
-    def n_open(self) -> int:
-        """How many were released as of seven or more."""
-        return int((self._size == OPEN_SIZE).sum())
-
-    @property
-    def n_told(self) -> int:
-        """Members that released sizes add up to, seven and more as seven."""
-        return int(self._size.sum())
-
-    @property
-    def _size(self) -> np.ndarray:
+    def size(self) -> np.ndarray:
+        """Members that were released of each `(n,)`, `OPEN_SIZE` for as many and more."""
         return parts_of_types()["size"][self.kind]
 
     @property
@@ -90,7 +81,8 @@ def nearest_composition(
     costs = outcome_costs(sex, age, elderly, kind, of_types, of_heads)
     fill = filled(slots(), present, drift.distances())
     problem = Problem(costs, number, places[present], fill, drift.of_larger(), PER_LATER_PERSON)
-    left_over, n_open = int(places.sum()) - households.n_told, households.n_open
+    size = households.size
+    left_over, n_open = int(places.sum() - size.sum()), int((size == OPEN_SIZE).sum())
     if n_open > 0 and left_over >= 0:
         per_first, per_later = PER_TOLD_PERSON
         told = _solved(replace(problem, per_first=per_first, per_later=per_later), drift, present)

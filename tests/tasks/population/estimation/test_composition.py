@@ -129,7 +129,7 @@ def test_an_eighth_member_costs_what_larger_households_of_earlier_blocks_tell() 
     kinds = nonfamilies(3, 7)
     none = np.zeros(2, dtype=int)
     own = Households(none, np.full(2, 2), none, none, none, none, np.array(kinds))
-    assert (own.n_open, own.n_told) == (1, 10)
+    assert own.size.tolist() == [3, 7]
     band = place(0, GROWN)
     at = [band, band, *[place(NONRELATIVE, GROWN)] * 8, place(ROLES.index("other relative"), GROWN)]
     costs, prices = [], []
