@@ -253,7 +253,8 @@ def release_of(
     """Microdata and tables, the checks of them and of everything before, and the release.
 
     `beside` are stages that go side by side with the former, and are begun before them;
-    `until_checked` go side by side with the checks, so that both workers have some to the end.
+    `until_checked` are begun after them and go side by side with the checks, so that both workers
+    have some to the end.
     """
     described = {u: settings.compiled_census.universes[u].described_by for u in estimated}
     written = {
@@ -282,7 +283,10 @@ def release_of(
         # The last one waits for the others: no task that could go on stands behind it.
         wave[MARGINS] = [*apart, call(write_release_margins, after=[*after, *apart])]
     made = [one for calls in wave.values() for one in calls]
-    yield {**beside, **wave}
+    wave = {**beside, **wave}
+    yield Aside(wave)
+    yield Aside(until_checked)
+    yield wave
     pieces = [
         call(check_piece, piece.kind, piece.subject, piece.number, piece.of, after=made)
         for piece in pieces_apart(run, settings)
