@@ -76,6 +76,11 @@ ROUNDS = 8
 NEAR = 3 / 4
 """Part of an epsilon about which a law still tells that epsilon well."""
 
+SHARED = 2
+"""Epsilons of one grid lie so many units of sqrt(2 rho) apart at most, where an error is allowed
+that is larger than `LOWER_ERROR`: the sum's deviation is about one of them, so that every epsilon
+is within one deviation of the mean of the tilted law."""
+
 ROUGH = 1 / 32
 """Error of an epsilon, in units of sqrt(2 rho), that is small beside the rest of it."""
 
@@ -164,7 +169,7 @@ class PrivacyCurve:
         """A delta with which (epsilon, delta)-DP holds, hardly above the smallest.
 
         With a larger error it is that of an epsilon smaller by about so much at most, and takes
-        less time.
+        less time, since epsilons near to each other share a grid.
         """
         if self.rho == 0 or epsilon >= self.largest_loss:
             return 0.0
@@ -300,6 +305,14 @@ class PrivacyCurve:
         error = UPPER_ERROR * epsilon / (1 + epsilon / float(2 * self.rho)) if is_upper else None
         return self._grid(epsilon, is_upper=is_upper, error=error)
 
+    def _grid_near(self, epsilon: float, error: float, *, is_upper: bool) -> Grid:
+        """A grid that tells about an epsilon; that of its neighbours too where the error is large
+        enough."""
+        if error > LOWER_ERROR:
+            apart = SHARED * math.sqrt(2 * self.rho)
+            epsilon = round(epsilon / apart) * apart
+        return self._grid(epsilon, is_upper=is_upper, error=error)
+
     def _grid(self, epsilon: float, *, is_upper: bool, error: float | None = None) -> Grid:
         if error is None:
             error = 0.0 if is_upper else LOWER_ERROR
@@ -319,7 +332,7 @@ class _Sought:
 def _upper_delta(sought: _Sought) -> float:
     """`PrivacyCurve.delta_upper`, which is kept: what a budget costs is told more than once."""
     epsilon, error = sought.numbers
-    grid = sought.curve._grid(epsilon, is_upper=True, error=error)
+    grid = sought.curve._grid_near(epsilon, error, is_upper=True)
     bounds = deltas_at_most(grid, sought.combinations, epsilon)
     worst = 0.0
     for number in np.argsort(-bounds, kind="stable"):
@@ -333,7 +346,7 @@ def _upper_delta(sought: _Sought) -> float:
 def _lower_delta(sought: _Sought) -> float:
     """`PrivacyCurve.delta_lower`, which is kept as well: pages of several runs show one curve."""
     epsilon, error = sought.numbers
-    grid = sought.curve._grid(epsilon, is_upper=False, error=error)
+    grid = sought.curve._grid_near(epsilon, error, is_upper=False)
     return grid.law(sought.combinations[0]).delta_lower(epsilon)
 
 
