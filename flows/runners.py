@@ -103,6 +103,10 @@ def local_cluster(**options: Any) -> Any:
         return LocalCluster(preload=preload, **options)
 
 
+_is_worker = False
+"""Whether this process is a worker of a flow's."""
+
+
 @contextmanager
 def begun_quietly() -> Iterator[None]:
     """In the block, processes that this thread begins are deaf to Ctrl-C, which reaches every
@@ -147,10 +151,13 @@ class _Processes(ProcessPoolTaskRunner):
     """Worker processes that all start with the flow, rather than each with a task that waits.
 
     They are forked where there is what to fork them from; Prefect's own start as new interpreters.
-    In a worker Prefect enters a copy of the runner for every task, which has nothing to start.
+    In a worker Prefect enters a copy of the runner for every task: it starts nothing, since nobody
+    submits anything to it.
     """
 
     def __enter__(self) -> Self:
+        if _is_worker:
+            return TaskRunner.__enter__(self)
         super().__enter__()
         if self._executor is not None and multiprocessing.parent_process() is None:
             if fork_server.is_there():
@@ -207,6 +214,8 @@ def begin_worker(
     Left alone, Prefect makes two clients for every task, and reads all certificates for each. It
     does so again where the server does not answer yet.
     """
+    global _is_worker
+    _is_worker = True
     end_with_parent()
     # The pool may begin one later, outside of `begun_quietly`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
