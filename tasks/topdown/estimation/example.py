@@ -11,7 +11,7 @@ import numpy as np
 
 from ...census.cef_2020 import cef_schema
 from ...census.queries import marginal_query
-from . import active_set, admm, dual_newton
+from . import active_set, admm, area_kernels, dual_newton
 from .exchange import exchanged
 from .least_squares import PassProblem, Pins
 from .problem import (
@@ -63,7 +63,16 @@ def exchanges() -> None:
     exchanged(problem, np.full(SHAPE, 1.5), x, _labels()[:1], _labels())
 
 
-CALLS = (approaches, active_sets, newton_steps, flows, exchanges, first_points)
+def areas() -> None:
+    """A step of the covariances of areas off the spine."""
+    none, matrices = np.zeros(1, dtype=np.int64), np.ones((5, 1, 1, 1, 1))
+    area_kernels.add(matrices[0], none, matrices[1])
+    area_kernels.add_parts(matrices[0], none, none, none, *matrices[1:4])
+    area_kernels.add_regression(none, none, none, *matrices[:3])
+    area_kernels.add_change(none, none, none, *matrices[:4])
+
+
+CALLS = (approaches, active_sets, areas, newton_steps, flows, exchanges, first_points)
 """All of them, those that compile longest first."""
 
 

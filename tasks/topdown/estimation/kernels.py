@@ -11,7 +11,7 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
-from . import active_set, admm, dual_kernels, exchange, network_flow
+from . import active_set, admm, area_kernels, dual_kernels, exchange, network_flow
 
 KERNELS = (
     admm.approach,
@@ -20,6 +20,7 @@ KERNELS = (
     dual_kernels.conjugate_gradients,
     network_flow.solve,
     exchange._exchange,
+    area_kernels.add_change,
 )
 """Those that take longest, with which all that they call is compiled."""
 

@@ -121,8 +121,7 @@ def solve_passes(
     if result.x is None:
         anywhere = round_anywhere(problem, target)
         return replace(anywhere, iterations=result.iterations + anywhere.iterations)
-    chained = [rows_on_support(query, problem.cells) for queries in passes for query in queries]
-    return _with_exchange(result, problem, target, chained, asked)
+    return _with_exchange(result, problem, target, passes, asked) if asked else result
 
 
 def round_pass(rounding: RoundingPass) -> RounderResult:
@@ -188,12 +187,13 @@ def _with_exchange(
     result: RounderResult,
     problem: SiblingProblem,
     target: np.ndarray,
-    chained: Sequence[np.ndarray],
+    passes: Sequence[Sequence[MarginalQuery]],
     asked: Sequence[MarginalQuery],
 ) -> RounderResult:
-    """After an exchange for the queries `asked`, if the chains, whose rows of the cells are
-    `chained`, lack one of them. All answers to the chains stay but those that are cells."""
+    """After an exchange for the queries `asked`, if the chains of the `passes` lack one of them.
+    All answers to the chains stay but those that are cells."""
     k = problem.cells.size
+    chained = [rows_on_support(query, problem.cells) for queries in passes for query in queries]
     labels = [rows_on_support(query, problem.cells) for query in asked]
     if result.x is None or all(
         any(np.array_equal(label, own) for own in chained) for label in labels

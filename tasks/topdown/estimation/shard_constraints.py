@@ -131,15 +131,15 @@ class ShardConstraints:
     def linear_rows(self, start: int, stop: int, support: np.ndarray) -> tuple[LinearRows, ...]:
         """What else the siblings `start` to `stop` must satisfy, on the cells of their support."""
         found = []
-        is_partly = self.totals(start, stop)[0] is None
-        total, group = self.total[start:stop], self.group[start:stop]
-        ones = sparse.csr_array(np.ones((1, support.size)))
-        if is_partly and (total >= 0).any():
-            child = np.where(total >= 0, np.arange(stop - start), -1)
-            found.append(LinearRows("total", ones, child, total[:, None], total[:, None]))
-        if is_partly and (group >= 0).any():
-            values = self.group_total[:, None]
-            found.append(LinearRows("total", ones, group, values, values))
+        if self.totals(start, stop)[0] is None:
+            ones = sparse.csr_array(np.ones((1, support.size)))
+            total, group = self.total[start:stop], self.group[start:stop]
+            if (total >= 0).any():
+                child = np.where(total >= 0, np.arange(stop - start), -1)
+                found.append(LinearRows("total", ones, child, total[:, None], total[:, None]))
+            if (group >= 0).any():
+                values = self.group_total[:, None]
+                found.append(LinearRows("total", ones, group, values, values))
         for rows in self.rows:
             of_children = rows.group[start:stop]
             if (of_children >= 0).any():

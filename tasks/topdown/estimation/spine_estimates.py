@@ -132,8 +132,11 @@ class GroupedEstimates:
         """For each group, the positions in `rows` of its geounits, the group, and their rows in
         it; geounits that can have nothing are left out."""
         of_group, of_row = self._place
+        numbers = of_group[rows]
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(len(self.groups) + 1))
         for number, group in enumerate(self.groups):
-            chosen = np.flatnonzero(of_group[rows] == number)
+            chosen = order[ends[number] : ends[number + 1]]
             if chosen.size:
                 yield chosen, group, of_row[rows[chosen]]
 

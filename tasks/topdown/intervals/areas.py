@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from ..estimation.area_kernels import add, add_change, add_parts, add_regression
 from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers
 from .spine_posterior import SpinePosterior
@@ -119,7 +120,7 @@ def area_covariances(
     for first, last in _chunks(np.bincount(areas.area, minlength=areas.n_areas) * size):
         start, stop = np.searchsorted(areas.area, [first, last])
         inside, area = areas.inside[start:stop], areas.area[start:stop]
-        regression = np.einsum("pk,zn->pkzn", inside, answers.core).reshape(-1, 1, z, n_cells)
+        regression = (inside[:, :, None, None] * answers.core).reshape(-1, 1, z, n_cells)
         nothing = np.zeros((len(area), *shape[1:]))
         parts = _Parts(areas.block[start:stop], area, regression, nothing, nothing)
         for step in reversed(posterior.steps):
@@ -161,47 +162,29 @@ def _chunks(cost: np.ndarray) -> Iterator[tuple[int, int]]:
 def _up(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:
     """Parts of the areas in the wholes of a step, from those in its parts."""
     pairs, place = np.unique(step.whole[parts.unit] * n_areas + parts.area, return_inverse=True)
-    place = place.reshape(-1)
+    place, components = place.reshape(-1), np.array(places)
     z, n_cells = parts.regression.shape[2:]
     shape = (pairs.size, len(places), z)
-    cross, cross_diffuse = np.zeros((*shape, n_cells)), np.zeros((*shape, n_cells))
+    cross, cross_diffuse, regression = (np.zeros((*shape, n_cells)) for _ in range(3))
     own, own_diffuse = np.zeros((*shape, z)), np.zeros((*shape, z))
     for into, matrices in ((own, parts.variance), (own_diffuse, parts.diffuse)):
         if matrices.any():
-            _add(into, place, matrices)
+            add(into, place, matrices)
     for chosen, group, rows in step.parts.meeting(parts.unit):
-        regression = parts.regression[chosen][..., group.cells]
-        for of_group, into, into_own in (
-            (group.estimates.variance, cross, own),
-            (group.estimates.diffuse, cross_diffuse, own_diffuse),
-        ):
-            covariance = of_group[rows][:, places]
-            if covariance.any():
-                product = regression @ covariance
-                _add(into, place[chosen], product, group.cells)
-                _add(into_own, place[chosen], product @ regression.swapaxes(-1, -2))
+        # Copied, for kernels of a kept posterior's cells, which are read-only, would be others.
+        of_parts = parts.regression[chosen], place[chosen], group.cells.copy(), components
+        add_parts(*of_parts, group.estimates.variance[rows], cross, own)
+        add_parts(*of_parts, group.estimates.diffuse[rows], cross_diffuse, own_diffuse)
     unit, area = pairs // n_areas, pairs % n_areas
-    found = np.zeros((*shape, n_cells))
     gains = {id(group): gain for group, gain in zip(step.sums.groups, step.gains, strict=True)}
     for chosen, group, rows in step.sums.meeting(unit):
-        both = gains[id(group)].along, gains[id(group)].along_diffuse
-        along, along_diffuse = (part[rows][:, places] for part in both)
-        seen, seen_diffuse = (c[chosen][..., group.cells] for c in (cross, cross_diffuse))
-        regression = seen @ along
-        if seen_diffuse.any():
-            regression += seen_diffuse @ along_diffuse
-        for of_group, part, into in (
-            (group.estimates.variance, seen, own),
-            (group.estimates.diffuse, seen_diffuse, own_diffuse),
-        ):
-            total = of_group[rows][:, places]
-            if not (total.any() or part.any()):
-                continue
-            product = part @ regression.swapaxes(-1, -2)
-            again = regression @ total @ regression.swapaxes(-1, -2)
-            into[chosen] += again - product - product.swapaxes(-1, -2)
-        found[np.ix_(chosen, np.arange(shape[1]), np.arange(z), group.cells)] = regression
-    return _Parts(unit, area, found, own, own_diffuse)
+        of_wholes = chosen, group.cells.copy(), components
+        gain, sums = gains[id(group)], group.estimates
+        add_regression(*of_wholes, cross, gain.along[rows], regression)
+        add_regression(*of_wholes, cross_diffuse, gain.along_diffuse[rows], regression)
+        add_change(*of_wholes, regression, cross, sums.variance[rows], own)
+        add_change(*of_wholes, regression, cross_diffuse, sums.diffuse[rows], own_diffuse)
+    return _Parts(unit, area, regression, own, own_diffuse)
 
 
 def _through(
@@ -218,21 +201,3 @@ def _through(
             product = regression @ covariance[rows][:, places]
             into[chosen] = product @ regression.swapaxes(-1, -2)
     return found
-
-
-def _add(
-    into: np.ndarray, place: np.ndarray, values: np.ndarray, cells: np.ndarray | None = None
-) -> None:
-    """Add values (p, s, z, z or n) to the rows `place` (p,), on some of the last axis's cells."""
-    if not len(place):
-        return
-    if (np.diff(place) < 0).any():
-        order = np.argsort(place, kind="stable")
-        place, values = place[order], values[order]
-    starts = np.flatnonzero(np.diff(place, prepend=-1))
-    total = np.add.reduceat(values, starts, axis=0) if starts.size < len(place) else values
-    rows = place[starts]
-    if cells is None:
-        into[rows] += total
-    else:
-        into[np.ix_(rows, np.arange(into.shape[1]), np.arange(into.shape[2]), cells)] += total
