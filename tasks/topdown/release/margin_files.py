@@ -121,8 +121,10 @@ def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict
         ends = interval.bounded_lower, interval.bounded_upper
         # A column of a table is a row here: copied once, read in a row.
         lower, upper, is_null = (np.ascontiguousarray(kind.T) for kind in (*ends, ~part.is_known))
+        some_null = is_null.any(axis=1)
         for place in range(len(lower)):
-            columns += [pa.array(end[place], mask=is_null[place]) for end in (lower, upper)]
+            mask = is_null[place] if some_null[place] else None
+            columns += [pa.array(end[place], mask=mask) for end in (lower, upper)]
     return dict(zip(_end_columns(variables), columns, strict=True))
 
 
