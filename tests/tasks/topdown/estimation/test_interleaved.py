@@ -108,12 +108,13 @@ def test_answers_of_an_infinite_budget_return_the_truth(made):
     assert np.array_equal(x, made.truth)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     seed=st.integers(0, 2**32 - 1),
-    n_children=st.integers(2, 7),
+    n_children=st.integers(2, 5),
     noise=st.sampled_from([1.0, 10.0, 50.0]),
     kind=st.sampled_from(["exact", "some exact", "exact or free", "bounded", "root"]),
     is_scaled=st.booleans(),
