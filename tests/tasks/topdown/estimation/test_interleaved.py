@@ -108,7 +108,6 @@ def test_answers_of_an_infinite_budget_return_the_truth(made):
     assert np.array_equal(x, made.truth)
 
 
-@pytest.mark.slow
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
