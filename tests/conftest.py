@@ -196,16 +196,29 @@ def public_settings() -> str:
     )
 
 
+@pytest.fixture(scope="session", params=["counties", pytest.param("state", marks=pytest.mark.soak)])
+def real_tables(request: pytest.FixtureRequest, shared: Path, made_once) -> Path:
+    """Folder with the tables of two counties of the real state, and of the whole of it."""
+    from tests.real_state import write_counties
+
+    state = shared / "data" / "ri2010"
+    if request.param == "state":
+        return state
+    return made_once("counties", lambda folder: write_counties(state, folder))
+
+
 @pytest.fixture(scope="session")
-def state_without_noise(shared: Path, made_once):
-    """A finished run of the real state with an infinite budget; not to be changed."""
+def real_without_noise(real_tables: Path, made_once):
+    """A finished run of these tables with an infinite budget; not to be changed."""
     from spineflow.tasks.runs.directory import RunDirectory
 
     from tests.real_state import run_state
 
     overrides = ["input.confidential=false", "privacy.infinite=true", "release.margins=false"]
-    state = shared / "data" / "ri2010"
-    folder = made_once("state", lambda part: run_state(part, state, overrides=overrides))
+    folder = made_once(
+        f"without-noise-{real_tables.name}",
+        lambda part: run_state(part, real_tables, overrides=overrides),
+    )
     return RunDirectory(folder / "run")
 
 

@@ -1,13 +1,31 @@
-"""Runs of the real state in `../shared/data/ri2010`."""
+"""Runs of the real state in `../shared/data/ri2010`, and of counties of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from spineflow.flows.running import prepare, run_stages, run_stages_here
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
+
+COUNTIES = ("001", "009")
+"""The smallest county, of fifty thousand people, and the one with the state's tribal area."""
+
+
+def write_counties(
+    state: Path, folder: Path, counties: Sequence[str] = COUNTIES, **columns: str
+) -> None:
+    """Write the tables of some counties; the geography gets other values in some columns."""
+    geography = pd.read_csv(state / "grfc.txt", sep="|", dtype=str)
+    geography = geography[geography["TABBLKCOU"].isin(counties)]
+    units, persons = (pd.read_parquet(state / f"{name}.parquet") for name in ("units", "persons"))
+    units = units[units["OIDTB"].astype(str).isin(geography["OIDTABBLK"])]
+    persons = persons[persons["MAFID"].isin(units["MAFID"])]
+    geography.assign(**columns).to_csv(folder / "grfc.txt", sep="|", index=False)
+    units.to_parquet(folder / "units.parquet")
+    persons.to_parquet(folder / "persons.parquet")
 
 
 def run_state(

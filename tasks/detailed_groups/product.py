@@ -39,7 +39,7 @@ from .checks.comparison import (
 from .checks.expected import expected_run, expected_runs
 from .ingest import household_ingest
 from .ingest.ingest import check_input_of, parameters_of, run_parameters
-from .ingest.inputs import GroupsInput, read_blocks
+from .ingest.inputs import AcceptedGroups, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
 from .measurement import households as measured_households
 from .measurement.charge import charge_of, measurement_files
@@ -61,7 +61,7 @@ from .workload.regions import areas_of
 from .workload.wanted_margins import shown_percent
 
 
-def fits(settings: DetailedGroupsSettings, accepted: GroupsInput) -> Iterator[Block]:
+def fits(settings: DetailedGroupsSettings, accepted: AcceptedGroups) -> Iterator[Block]:
     """The budgets of the levels that want a margin of error, and what would be spent twice."""
     declared = accepted.invariants if settings.mechanism.units_are_invariant else None
     parameters = parameters_of(settings)

@@ -7,7 +7,8 @@ from contextlib import contextmanager, nullcontext
 from itertools import takewhile
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.context import SettingsContext, get_settings_context
+from prefect.settings import PREFECT_API_URL, Settings
 from spineflow.flows import running, servers
 from spineflow.tasks.products.order import Aside, Wave
 from spineflow.validation.outcome import Outcome
@@ -44,6 +45,23 @@ def judged_once() -> Iterator[None]:
         yield
 
 
+_WITHOUT_SERVER: dict[int, tuple[Settings, Settings]] = {}
+"""Settings of Prefect by their identity, and what they are without the address of a server."""
+
+
+def without_server() -> SettingsContext:
+    """The settings of Prefect that hold now, but for the address of a server.
+
+    They are copied once, which takes as long as a stage: `temporary_settings` copies them anew.
+    """
+    context = get_settings_context()
+    key = id(context.settings)
+    if key not in _WITHOUT_SERVER:
+        bare = context.settings.copy_with_update(restore_defaults={PREFECT_API_URL})
+        _WITHOUT_SERVER[key] = (context.settings, bare)
+    return SettingsContext(profile=context.profile, settings=_WITHOUT_SERVER[key][1])
+
+
 @contextmanager
 def stages_in_process(*, judged_twice: bool = True) -> Iterator[None]:
     """Have commands run the stages of a product in this process, without a flow run.
@@ -52,7 +70,7 @@ def stages_in_process(*, judged_twice: bool = True) -> Iterator[None]:
     left out where the input is sound.
     """
     with (
-        temporary_settings(restore_defaults={PREFECT_API_URL}),
+        without_server(),
         pytest.MonkeyPatch.context() as patched,
         nullcontext() if judged_twice else judged_once(),
     ):

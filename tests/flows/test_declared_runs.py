@@ -141,16 +141,9 @@ def intervals_are_whole(
             assert (found["lower"] == found["upper"]).all()
 
 
-@pytest.mark.parametrize("seed", range(len(ESTIMATORS)))
-def test_random_censuses_run_to_the_end(
-    tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_to_the_end(tmp_path, seed, capsys)
-
-
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(len(ESTIMATORS), 60))
-def test_more_random_censuses_run_to_the_end(
+@pytest.mark.parametrize("seed", range(60))
+def test_random_censuses_run_to_the_end(
     tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_to_the_end(tmp_path, seed, capsys)

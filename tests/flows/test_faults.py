@@ -17,7 +17,7 @@ from tests.flows.in_process import stages_in_process
 
 pytestmark = pytest.mark.slow
 
-FEW = 3
+FEW = 1
 """Faults of a product at each moment, chosen by the seed of the session: each continues a run."""
 
 

@@ -33,6 +33,7 @@ from spineflow.tasks.topdown.release.margins import has_margins
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
 from spineflow.tasks.topdown.spine import build
 from spineflow.tasks.topdown.spine.build import spines_of
+from spineflow.tasks.topdown.workload.costs import budget_report
 
 from tests.flows.idle_settings import (
     Search,
@@ -158,7 +159,6 @@ def topdown_made(folder: Path, settings: Any) -> str:
     """What is measured, estimated and tabulated, from the settings and the public geography."""
     geography, invariants = public_tables(folder)
     found: list[Any] = [
-        TOPDOWN.costs(settings),
         settings.run.estimator,
         settings.privacy.seed,
         settings.privacy.infinite,
@@ -168,7 +168,8 @@ def topdown_made(folder: Path, settings: Any) -> str:
     ]
     for universe in settings.run.universes:
         spine = spines_of(settings).spine(universe, geography, invariants)
-        found.append([universe, repr(settings.budget_of(universe))])
+        budget = settings.budget_of(universe)  # All that exact costs follow from, which take long.
+        found.append([universe, repr(budget), budget_report(budget, settings.schema_of(universe))])
         found.append(repr(settings.zeros_of(universe)))
         found.append(repr(settings.compiled_census.universes[universe].agreements))
         found.append([settings.schema_of(universe).attributes, settings.is_on_demand(universe)])

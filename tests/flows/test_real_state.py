@@ -1,4 +1,5 @@
-"""The whole DAG on a real state: production settings, no noise; a county of it as Puerto Rico."""
+"""The whole DAG on a real state and on counties of it: production settings, no noise; a county as
+Puerto Rico."""
 
 from __future__ import annotations
 
@@ -15,15 +16,13 @@ from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
 from spineflow.tasks.topdown.paths import spine_folder
 
 from tests.block_estimates import read_block_estimates
-from tests.real_state import run_state
+from tests.real_state import COUNTIES, run_state, write_counties
 
 pytestmark = pytest.mark.slow
 
 PERSONS = 1_052_567
 HOUSING_UNITS = 466_117
 FACILITIES = 326
-COUNTY = "001"
-"""Code of the smallest county, of fifty thousand people."""
 
 
 def assert_whole(
@@ -51,8 +50,8 @@ def test_production_settings(prefect_server, shared: Path, tmp_path: Path) -> No
     assert np.average(rows["share_within"].fillna(0), weights=rows["entities"]) >= 0.95
 
 
-def test_infinite_budget_reproduces_every_block(state_without_noise: RunDirectory) -> None:
-    run = state_without_noise
+def test_infinite_budget_reproduces_every_block(real_without_noise: RunDirectory) -> None:
+    run = real_without_noise
     for universe, n_cells in (("persons", 2016), ("units", 2)):
         estimates = read_block_estimates(run.root, universe).to_pandas()
         blocks = sorted(set(estimates["block_geocode"]))
@@ -67,15 +66,8 @@ def test_infinite_budget_reproduces_every_block(state_without_noise: RunDirector
 
 @pytest.mark.soak
 def test_a_county_relabelled_as_puerto_rico(shared: Path, tmp_path: Path) -> None:
-    state = shared / "data" / "ri2010"
-    geography = pd.read_csv(state / "grfc.txt", sep="|", dtype=str)
-    geography = geography[geography["TABBLKCOU"] == COUNTY].assign(TABBLKST="72")
-    geography.to_csv(tmp_path / "grfc.txt", sep="|", index=False)
-    units, persons = (pd.read_parquet(state / f"{name}.parquet") for name in ("units", "persons"))
-    units = units[units["OIDTB"].astype(str).isin(geography["OIDTABBLK"])]
-    persons = persons[persons["MAFID"].isin(units["MAFID"])]
-    units.to_parquet(tmp_path / "units.parquet")
-    persons.to_parquet(tmp_path / "persons.parquet")
+    write_counties(shared / "data" / "ri2010", tmp_path, COUNTIES[:1], TABBLKST="72")
+    units, persons = (pd.read_parquet(tmp_path / f"{x}.parquet") for x in ("units", "persons"))
     run = run_state(tmp_path, tmp_path, "pl94_2020_pr", overrides=["release.margins=false"])
     of_type = units["RTYPE"].astype(str).value_counts()
     assert_whole(run, len(persons), of_type["2"], of_type["4"])

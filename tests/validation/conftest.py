@@ -249,19 +249,19 @@ class FinishedRun:
     def failing(self, **keywords) -> set[tuple[str, str]]:
         """Universe and name of the checks that failed, after seeing that all were made.
 
-        The same checks fail when the spine is checked in parts of two blocks: of the one universe
-        in which they fail, or of both. Outcomes are the same to the word when these parts are
-        checked in pieces that know nothing of each other.
+        The same checks fail when the spine is checked in parts of two blocks, in pieces that know
+        nothing of each other: of the one universe in which they fail, or of both.
         """
-        whole = self._failing(**keywords)
+        outcomes = self.outcomes(**keywords)
+        assert [o.name for o in outcomes] == [*CHECKS] * len(self.expected)
+        assert all(outcome.detail for outcome in outcomes)
+        whole = {(o.subject, o.name) for o in outcomes if not o.passed}
         at_fault = {universe for universe, _ in whole}
         part = self
         if len(at_fault) == 1:
             part = replace(self, expected={name: self.expected[name] for name in at_fault})
-        in_parts = part.outcomes(**keywords, blocks_per_part=2)
-        assert {(o.subject, o.name) for o in in_parts if not o.passed} == whole
         in_pieces = part.outcomes_of_pieces(3, **keywords)
-        assert [(o.name, o.detail) for o in in_pieces] == [(o.name, o.detail) for o in in_parts]
+        assert {(o.subject, o.name) for o in in_pieces if not o.passed} == whole
         return whole
 
     def outcomes_of_pieces(self, n_pieces: int, **keywords) -> list[Outcome]:
@@ -281,12 +281,6 @@ class FinishedRun:
                 findings.add(other)
             outcomes += universe_outcomes(run, universe, findings)
         return outcomes
-
-    def _failing(self, **keywords) -> set[tuple[str, str]]:
-        outcomes = self.outcomes(**keywords)
-        assert [o.name for o in outcomes] == [*CHECKS] * len(self.expected)
-        assert all(outcome.detail for outcome in outcomes)
-        return {(o.subject, o.name) for o in outcomes if not o.passed}
 
     def detail(self, universe: str, name: str) -> str:
         """The words of one check's outcome."""

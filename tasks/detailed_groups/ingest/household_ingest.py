@@ -17,7 +17,7 @@ from ..workload.regions import REGION_TYPES
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
 from .group_totals import measured_totals, read_group_totals, write_totals
 from .ingest import kept_input, names_of, run_regions, run_specification, run_universe, shards
-from .inputs import GroupsInput, check_groups_input
+from .inputs import AcceptedGroups, check_groups_input
 
 
 def parameters_of(settings: DetailedHouseholdsSettings, directory: str = "") -> HouseholdParameters:
@@ -43,7 +43,7 @@ def run_parameters(run: RunDirectory, settings: DetailedHouseholdsSettings) -> H
 
 def check_input_of(
     settings: DetailedHouseholdsSettings, scratch: Path | None = None
-) -> InputCheck[GroupsInput]:
+) -> InputCheck[AcceptedGroups]:
     """Read and check the input that the settings name, the finished run unless it is still to come.
 
     `scratch` is the folder for temporary files of confidential rows. Raises InputRefused.

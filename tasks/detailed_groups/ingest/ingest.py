@@ -56,7 +56,7 @@ from .counts import (
     write_persons,
 )
 from .inputs import (
-    GroupsInput,
+    AcceptedGroups,
     check_groups_input,
 )
 from .region_names import read_names, write_run_names
@@ -120,7 +120,7 @@ def public_digests(run: RunDirectory) -> dict[str, str]:
 
 def check_input_of(
     settings: DetailedGroupsSettings, scratch: Path | None = None
-) -> InputCheck[GroupsInput]:
+) -> InputCheck[AcceptedGroups]:
     """Read and check the input that the settings name; messages show its file names.
 
     `scratch` is the folder for temporary files of confidential rows.
@@ -142,8 +142,8 @@ def names_of(
 def kept_input(
     run: RunDirectory,
     settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
-    check: InputCheck[GroupsInput],
-) -> GroupsInput:
+    check: InputCheck[AcceptedGroups],
+) -> AcceptedGroups:
     """Write what is the same for persons and householders: outcomes of rules, digests, records in
     confidence, parameters, names and geography. Raises as `ingest_input`."""
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
@@ -191,7 +191,7 @@ def tabulate(run: RunDirectory, region_type: str, level: int) -> None:
     write_counts(counts_file(run, region_type, level), parts)
 
 
-def input_digests(result: GroupsInput, key: bytes) -> dict[str, InputDigest]:
+def input_digests(result: AcceptedGroups, key: bytes) -> dict[str, InputDigest]:
     """Keyed digests by which the ledger recognises these people, as those of every product."""
     identity = result.identity
     geocode = result.blocks["block_geocode"].to_numpy().astype(np.int64)

@@ -35,7 +35,7 @@ from .persons import (
 
 
 @dataclass(frozen=True)
-class GroupsInput:
+class AcceptedGroups:
     """What a run needs of its input.
 
     `blocks` has block_geocode, TABBLKST, TABBLKCOU, TABTRACTCE, PLACEFP and AIANNHCE of the blocks
@@ -56,7 +56,7 @@ def check_groups_input(
     scratch: Path | None = None,
     *,
     of_households: bool = False,
-) -> InputCheck[GroupsInput]:
+) -> InputCheck[AcceptedGroups]:
     """Read the tables, evaluate every rule and sum the persons, or the householders.
 
     `tables` maps `data` to a folder in the production layout, or `persons`, `units` and
@@ -95,7 +95,7 @@ def check_groups_input(
     outcomes = (readable("files", True), *outcomes)
     if findings:
         return InputCheck(outcomes, findings, None)
-    return InputCheck(outcomes, (), GroupsInput(blocks, invariants, *tally.finish()))
+    return InputCheck(outcomes, (), AcceptedGroups(blocks, invariants, *tally.finish()))
 
 
 def read_blocks(

@@ -31,7 +31,7 @@ def redundant_spending(
     cost is spent on the others as well.
 
     Args:
-        blocks: the blocks of the states that are tabulated, as `GroupsInput.blocks`.
+        blocks: the blocks of the states that are tabulated, as `AcceptedGroups.blocks`.
         invariants: their housing units and facilities, row by row, where these are declared
             invariant.
     """

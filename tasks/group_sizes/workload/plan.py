@@ -137,7 +137,10 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Read what `to_json` wrote, or a plan of version 0.1.0, which has fewer keys."""
-        return TypeAdapter(cls).validate_json(text)
+        return _PLAN.validate_json(text)
+
+
+_PLAN = TypeAdapter(Plan)  # To make it takes longer than to read a plan.
 
 
 def make_plan(

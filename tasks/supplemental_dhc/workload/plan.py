@@ -90,7 +90,10 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Read what `to_json` wrote."""
-        return TypeAdapter(cls).validate_json(text)
+        return _PLAN.validate_json(text)
+
+
+_PLAN = TypeAdapter(Plan)  # To make it takes longer than to read a plan.
 
 
 def make_plan(

@@ -8,7 +8,6 @@ tree is too large to be measured whole, a first top-down pass selects what is me
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
 from ..ingest.files import plan_of, read_tree
 from ..measurement.files import (
     NodeShard,
@@ -52,14 +51,16 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
         noisy = _noisy(run, plan, level, [shard])
         nodes = NodeValues(noisy.keys[noisy.values != 0], noisy.values[noisy.values != 0])
     kind = SELECTION if plan.is_selected else UNIVERSE
-    _write(run, settings, plan, level, shard.name, nodes, kind)
+    write_estimates(estimates_file(run, level, shard.name, kind=kind), plan.tree, level, nodes)
 
 
 def combine_levels(run: RunDirectory, settings: TripsSettings) -> None:
     """Combine the measurements of all levels, and write the estimates of every level."""
     plan = plan_of(run, settings)
     for level, nodes in integer_pass(measured_tree(run, plan), settings.mechanism):
-        _write(run, settings, plan, level, ONLY_SHARD, nodes, UNIVERSE)
+        write_estimates(
+            estimates_file(run, level, ONLY_SHARD, kind=UNIVERSE), plan.tree, level, nodes
+        )
 
 
 def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:
@@ -91,16 +92,3 @@ def _root(run: RunDirectory, plan: Plan) -> NodeValues:
 def _noisy(run: RunDirectory, plan: Plan, level: int, shards: list[NodeShard]) -> NodeValues:
     files = [measured_file(run, level, shard.name) for shard in shards]
     return read_nodes(files, plan.tree, level, "value")
-
-
-def _write(
-    run: RunDirectory,
-    settings: TripsSettings,
-    plan: Plan,
-    level: int,
-    shard: str,
-    nodes: NodeValues,
-    kind: str,
-) -> None:
-    with replacing(estimates_file(run, level, shard, kind=kind)) as part:
-        write_estimates(part, plan.tree, level, nodes, is_private=settings.is_private)

@@ -35,6 +35,9 @@ class _Kept:
     measures_all: bool
 
 
+_KEPT = TypeAdapter(_Kept)  # To make it takes longer than to read a plan.
+
+
 def write_plan(run: RunDirectory, plan: Plan) -> None:
     """Write a plan in one step."""
     kept = _Kept(plan.mechanism, plan.guarantee, plan.budget, plan.histogram, plan.measures_all)
@@ -44,7 +47,7 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
 @while_unchanged(lambda run, tree: plan_file(run), at_most=4)
 def read_plan(run: RunDirectory, tree: Tree) -> Plan:
     """The plan of a run on its tree."""
-    kept = TypeAdapter(_Kept).validate_python(read_record(plan_file(run)))
+    kept = _KEPT.validate_python(read_record(plan_file(run)))
     return Plan(
         kept.mechanism, tree, kept.guarantee, kept.budget, kept.histogram, kept.measures_all
     )

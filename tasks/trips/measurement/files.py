@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
 from ...runs.files import read_record
-from ...runs.stamps import stamp, stamped
+from ...runs.stamps import stamp, write_parquet, write_parquet_once
 from ...runs.writing import Recording, write_once
 from ..paths import (
     cuts_file,
@@ -108,20 +107,25 @@ def write_measured(
     An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
     noise draws none. `recording` sees to it that the file is recorded before others can read it.
     """
-    return write_once(
+    constants: dict[str, float | str] = {"variance": variance, "plb": plb}
+    no_nodes = np.zeros(0, dtype=np.int64)
+    schema = _batch(tree, level, NodeValues(no_nodes, no_nodes), "value", constants).schema
+    return write_parquet_once(
         path,
-        lambda file: _write(
-            file, tree, level, groups, "value", is_private, variance=variance, plb=plb
-        ),
-        recording,
+        schema,
+        (_batch(tree, level, group, "value", constants) for group in groups),
+        stamp(is_private=is_private),
+        recording=recording,
+        row_group_size=ROWS_PER_GROUP,
     )
 
 
-def write_estimates(
-    path: BinaryIO | Path, tree: Tree, level: int, nodes: NodeValues, *, is_private: bool
-) -> None:
-    """Write the positive counts of a shard into an open file or at a temporary name."""
-    _write(path, tree, level, [nodes], "count", is_private)
+def write_estimates(path: Path, tree: Tree, level: int, nodes: NodeValues) -> None:
+    """Write the positive counts of a shard in one step."""
+    table = pa.Table.from_batches([_batch(tree, level, nodes, "count", {})])
+    write_parquet(
+        path, table, row_group_size=ROWS_PER_GROUP, compression="zstd", compression_level=1
+    )
 
 
 def read_nodes(paths: Sequence[Path], tree: Tree, level: int, value: str) -> NodeValues:
@@ -136,25 +140,6 @@ def read_nodes(paths: Sequence[Path], tree: Tree, level: int, value: str) -> Nod
         np.concatenate([part.keys for part in parts]),
         np.concatenate([part.values for part in parts]),
     )
-
-
-def _write(
-    file: BinaryIO | Path,
-    tree: Tree,
-    level: int,
-    groups: Iterable[NodeValues],
-    value: str,
-    is_private: bool,
-    **constants: float | str,
-) -> None:
-    no_nodes = np.zeros(0, dtype=np.int64)
-    schema = _batch(tree, level, NodeValues(no_nodes, no_nodes), value, constants).schema
-    schema = stamped(schema, stamp(is_private=is_private))
-    with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
-        for group in groups:
-            writer.write_batch(
-                _batch(tree, level, group, value, constants), row_group_size=ROWS_PER_GROUP
-            )
 
 
 def _batch(

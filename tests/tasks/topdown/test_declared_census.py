@@ -23,6 +23,7 @@ from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.paths import geography_file, spine_folder
 from spineflow.tasks.topdown.spine.files import read_spine
 
+from tests.seeds import seeds
 from tests.tasks.topdown.declared import load, run_declared
 from tests.tasks.topdown.drawn import draw_census
 
@@ -63,14 +64,8 @@ def truth_of(folder: Path, levels: list[str]) -> pd.DataFrame:
     return persons.merge(dwellings, left_on="home", right_on="id")[[*levels, "kind"]]
 
 
-ESTIMATED = [
-    *((seed, "topdown") for seed in range(10)),
-    *((seed, "full_information") for seed in range(8)),
-    *((seed, "block_by_block") for seed in range(4)),
-]
-
-
-@pytest.mark.parametrize(("seed", "estimator"), ESTIMATED)
+@pytest.mark.parametrize("estimator", ["topdown", "full_information", "block_by_block"])
+@pytest.mark.parametrize("seed", seeds(3, 10))
 def test_releases_keep_all_that_is_declared(tmp_path: Path, seed: int, estimator: str) -> None:
     tree = draw_census(tmp_path, seed)
     tree["run"] = {"estimator": estimator}

@@ -62,6 +62,16 @@ def test_right_runs_pass(right_runs):
     assert right_runs["exact"].failing() == set()
 
 
+def test_pieces_fail_in_the_words_of_one(run):
+    for universe in run.expected:
+        run.edit(run.estimates("Block", universe), where("count", lambda n: n + 1))
+        run.edit(run.spine("geounits", universe), where("n_blocks", lambda n: n + 1))
+    run.edit(run.queries("Tract"), where("plb", lambda _: "1/97"))
+    in_parts, in_pieces = run.outcomes(blocks_per_part=2), run.outcomes_of_pieces(3)
+    assert [(o.name, o.detail) for o in in_pieces] == [(o.name, o.detail) for o in in_parts]
+    assert len([o for o in in_parts if not o.passed]) >= 5
+
+
 def test_one_universe_can_be_checked_alone(right_runs):
     run = right_runs["noisy"]
     units = {"units": run.expected["units"]}

@@ -12,7 +12,7 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest import inputs
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.ingest.ingest import input_digests
-from spineflow.tasks.detailed_groups.ingest.inputs import GroupsInput, check_groups_input
+from spineflow.tasks.detailed_groups.ingest.inputs import AcceptedGroups, check_groups_input
 from spineflow.tasks.detailed_groups.workload.mapping import NONE, code_positions
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.runs.errors import InputRefused
@@ -52,7 +52,7 @@ class Data:
         self.persons = table(source / "person-records.txt")
         self.geography = table(source / "GRF-C.txt")
 
-    def check(self, folder: Path, specification, parameters) -> InputCheck[GroupsInput]:
+    def check(self, folder: Path, specification, parameters) -> InputCheck[AcceptedGroups]:
         for name, frame in (("person-records", self.persons), ("GRF-C", self.geography)):
             frame.to_csv(folder / f"{name}.txt", sep="|", index=False)
         return check_groups_input({"data": str(folder)}, specification, parameters)

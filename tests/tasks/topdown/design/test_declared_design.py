@@ -27,6 +27,7 @@ from spineflow.tasks.topdown.ingest.ingest import public_tables
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+from tests.seeds import seeds
 from tests.tasks.topdown.drawn import draw_census
 
 REPOSITORY = Path(__file__).resolve().parents[4]
@@ -61,7 +62,7 @@ def designed(file: Path, capsys: pytest.CaptureFixture[str], *options: str) -> d
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(6, 24))
 def test_forecasts_are_what_the_accuracy_of_a_release_predicts(tmp_path: Path, seed: int) -> None:
     """Two computations, one from the declaration alone and one from a run's files, under both
     mechanisms, on all spines and with invariants anywhere."""
@@ -99,8 +100,9 @@ def test_forecasts_are_what_the_accuracy_of_a_release_predicts(tmp_path: Path, s
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_what_is_designed_is_what_releases_have(country: Path, tmp_path: Path, capsys) -> None:
-    """Totals of large areas are released with the errors that the design tells: twenty releases
+    """Totals of large areas are released with the errors that the design tells: twelve releases
     cannot hold it to ten per cent, but tell it from another by a half."""
     file = written(country, "realised", COUNTRY + TARGETS)
     design = designed(file, capsys)["persons"]

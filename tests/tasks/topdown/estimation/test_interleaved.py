@@ -113,7 +113,7 @@ def test_answers_of_an_infinite_budget_return_the_truth(made):
 )
 @given(
     seed=st.integers(0, 2**32 - 1),
-    n_children=st.integers(2, 7),
+    n_children=st.integers(2, 5),
     noise=st.sampled_from([1.0, 10.0, 50.0]),
     kind=st.sampled_from(["exact", "some exact", "exact or free", "bounded", "root"]),
     is_scaled=st.booleans(),

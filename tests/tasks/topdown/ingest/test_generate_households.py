@@ -221,13 +221,14 @@ def test_columns_of_the_census_edited_file_are_all_there(county) -> None:
     assert (units.loc[is_facility, "HHT"] == 0).all()
 
 
+HOUSEHOLDS = {"counties": (70_395, 168_051), "ri2010": (419_788, 1_005_756)}
+"""Households and their members in real tables."""
+
+
 @pytest.mark.slow
-def test_the_sample_state_gets_households_without_a_structural_zero(tmp_path) -> None:
-    state = Path("../shared/data/ri2010")
-    if not state.exists():
-        pytest.skip("needs ../shared")
-    files = rehouse(state, tmp_path)
+def test_real_tables_get_households_without_a_structural_zero(real_tables: Path, tmp_path) -> None:
+    files = rehouse(real_tables, tmp_path)
     units = pd.read_parquet(files.units)
     households = units[(units["RTYPE"].astype(str) == "2") & (units["FINAL_POP"] > 0)]
-    assert len(households) == 419_788 and households["FINAL_POP"].sum() == 1_005_756
+    assert (len(households), households["FINAL_POP"].sum()) == HOUSEHOLDS[real_tables.name]
     refuse_impossible_types(households, tomllib.loads(FACTS.read_text()))
