@@ -121,9 +121,8 @@ def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict
         ends = interval.bounded_lower, interval.bounded_upper
         # A column of a table is a row here: copied once, read in a row.
         lower, upper, is_null = (np.ascontiguousarray(kind.T) for kind in (*ends, ~part.is_known))
-        some_null = is_null.any(axis=1)
-        for place in range(len(lower)):
-            mask = is_null[place] if some_null[place] else None
+        for place, nulls in enumerate(is_null):
+            mask = nulls if nulls.any() else None  # Arrow takes long over a mask of nothing.
             columns += [pa.array(end[place], mask=mask) for end in (lower, upper)]
     return dict(zip(_end_columns(variables), columns, strict=True))
 
