@@ -29,6 +29,8 @@ _PART = (1.0, 0.5, 0.0, 0.0, 0.0)
 """Of a part of the finest query: where it is met, rows that lack records are beside rows of others
 that have too many."""
 _COARSE = (4.0, 4.0, 4.0, 2.0, 1.0)
+_LIGHT = (2.0, 1.0, 1.0, 0.5, 0.5)
+"""Of what the finest query alone tells, so that it has more noise than coarse queries."""
 
 FAMILY = "partner_type_detailed_own_child_status"
 """What no exchange of tenures changes, by sex of the householder."""
@@ -51,6 +53,7 @@ _HOUSEHOLDS = {
     "coupled_hh_type * hisp * hhtenshort_2lev": _COARSE,
     "multig * hisp * hhtenshort_2lev": _COARSE,
     f"{FAMILY} * sex * hhtenshort_2lev": _COARSE,
+    "elderly": _LIGHT,
 }
 """By universe, coarse tables last."""
 
