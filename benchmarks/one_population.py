@@ -30,6 +30,7 @@ from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.population.estimation.blocks import joined
+from spineflow.tasks.population.estimation.closing import closed
 from spineflow.tasks.population.estimation.pieces import blocks_of, extents, populated_in_chains
 from spineflow.tasks.population.ingest.released import Released, read_released
 from spineflow.tasks.population.ingest.releases import Sources
@@ -141,7 +142,8 @@ def one_population(sources: Sources) -> Population:
     own = blocks_of(source)
     every = extents(own)
     pieces = populated_in_chains(own, every)
-    return Population(source, joined(own, [one.first for one in every], pieces))
+    made = joined(own, [one.first for one in every], pieces)
+    return Population(source, closed(own, made))
 
 
 def tell_run(root: Path) -> None:

@@ -17,8 +17,9 @@ from ..workload.places import N_PLACES
 from ..workload.tables import BLOCK_GROUP, TRACT
 from .cells import CARRIED
 from .composition import Households, nearest_composition
+from .counts import Spans
 from .drift import Drift, kinds_of_households, kinds_of_persons
-from .exchanges import Spans, exchanged
+from .exchanges import exchanged
 from .fallback import simple_households
 from .placing import Persons, placed
 
@@ -58,6 +59,12 @@ class Blocks:
             self.areas[first:end],
         )
 
+    def counties(self) -> list[tuple[int, int]]:
+        """The first block of each county, and the one after its last."""
+        own = [areas[:CARRIED] for areas in self.areas]
+        starts = [k for k in range(len(own)) if k == 0 or own[k] != own[k - 1]]
+        return list(zip(starts, [*starts[1:], len(own)], strict=True)) if own else []
+
 
 @dataclass(frozen=True, eq=False)
 class Piece:
@@ -86,6 +93,15 @@ class Populated:
     cost: np.ndarray
 
 
+def spans_of(blocks: Blocks) -> Spans:
+    """Where the blocks of a county begin, and their tracts and block groups."""
+    tract, group = (
+        np.unique([areas[level] for areas in blocks.areas], return_inverse=True)[1]
+        for level in (TRACT, BLOCK_GROUP)
+    )
+    return Spans(blocks.person_starts, blocks.household_starts, tract, group)
+
+
 def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
     """The persons of blocks as members of the households of their blocks; what earlier blocks
     have changed is carried on to later ones, from `drift` on, which is brought up to date.
@@ -97,17 +113,13 @@ def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
     there are persons.
     """
     drift = Drift() if drift is None else drift
-    counties = [areas[:CARRIED] for areas in blocks.areas]
-    starts = [0, *(k for k in range(1, len(counties)) if counties[k] != counties[k - 1])]
-    ends = [*starts[1:], len(counties)]
-    parts = [
-        _of_county(blocks.part(start, end), drift)
-        for start, end in zip(starts, ends, strict=True)
-        if start < end
-    ]
-    first = blocks.household_starts[starts[: len(parts)]]
+    counties = blocks.counties()
+    parts = [_of_county(blocks.part(start, end), drift) for start, end in counties]
     return Piece(
-        _joined([part.members for part in parts], first),
+        joined_members(
+            [part.members for part in parts],
+            blocks.household_starts[[start for start, _ in counties]],
+        ),
         tuple(way for part in parts for way in part.way),
         np.concatenate([part.cost for part in parts] or [np.empty(0)]),
     )
@@ -125,7 +137,7 @@ def _of_county(blocks: Blocks, drift: Drift) -> Piece:
         ways.append(way)
         costs.append(cost)
     starts = blocks.household_starts
-    members = _joined(parts, starts[:-1])
+    members = joined_members(parts, starts[:-1])
     wrong = np.flatnonzero(~are_possible(household_levels(members, int(starts[-1]))))
     # Not seen to happen: patterns exclude it. A block that is wrong is made anew all the same.
     for block in np.unique(np.searchsorted(starts, wrong, side="right") - 1).tolist():
@@ -133,10 +145,10 @@ def _of_county(blocks: Blocks, drift: Drift) -> Piece:
         parts[block] = simple_households(own, int(starts[block + 1] - starts[block]))
         ways[block], costs[block] = Way.SIMPLE, np.nan
     if len(wrong):
-        members = _joined(parts, starts[:-1])
+        members = joined_members(parts, starts[:-1])
     drift.cells.enter(blocks.areas[0][:CARRIED])
     before, homes = members, blocks.households
-    members = exchanged(blocks.persons, homes, before, _spans(blocks), drift.cells)
+    members = exchanged(blocks.persons, homes, before, spans_of(blocks), drift.cells)
     # Of tracts and block groups nothing is carried on to another piece.
     was, now = (
         household_levels(own, int(starts[-1]))[TOLD.index(TYPE)] for own in (before, members)
@@ -145,20 +157,14 @@ def _of_county(blocks: Blocks, drift: Drift) -> Piece:
     return Piece(members, tuple(ways), np.array(costs))
 
 
-def _spans(blocks: Blocks) -> Spans:
-    tract, group = (
-        np.unique([areas[level] for areas in blocks.areas], return_inverse=True)[1]
-        for level in (TRACT, BLOCK_GROUP)
-    )
-    return Spans(blocks.person_starts, blocks.household_starts, tract, group)
-
-
 def joined(blocks: Blocks, first: Sequence[int], pieces: Sequence[Piece]) -> Populated:
     """The pieces of some blocks together; `first` is the block with which each begins.
 
     Raises ValueError where households are of a type that cannot be.
     """
-    members = _joined([piece.members for piece in pieces], blocks.household_starts[list(first)])
+    members = joined_members(
+        [piece.members for piece in pieces], blocks.household_starts[list(first)]
+    )
     levels = household_levels(members, int(blocks.household_starts[-1]))
     if not are_possible(levels).all():
         raise ValueError("simple households are of a type that cannot be")
@@ -228,7 +234,7 @@ def _rows(records: Record, first: int, end: int) -> Record:
     return make(*(getattr(records, field.name)[first:end] for field in fields(records)))
 
 
-def _joined(parts: Sequence[Members], first: Sequence[int] | np.ndarray) -> Members:
+def joined_members(parts: Sequence[Members], first: Sequence[int] | np.ndarray) -> Members:
     """Members of all parts, their units numbered through from the first of each."""
     if not parts:
         return _nobody()

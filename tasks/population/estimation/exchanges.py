@@ -19,37 +19,27 @@ in them.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import NamedTuple
-
-import numpy as np
 from numba import njit
 
-from ...census.households import ADULT, HOUSEHOLDER, MALE, Members
-from ..workload.household_types import ELDERLY, RENTED, TYPE, levels_of_age, possible
-from ..workload.levels import TOLD, household_levels
-from ..workload.person_levels import relationships
-from ..workload.places import (
-    AGES_OF_RELATIONSHIP,
-    FIRST_RELATIONSHIP,
-    LAST_RELATIONSHIP,
-    OLDEST,
-    PARTNERS,
-    ROLE_OF_RELATIONSHIP,
-    bands_of,
-)
-from ..workload.tables import (
-    BLOCK,
-    BLOCK_GROUP,
-    STATE,
-    TRACT,
-    Tables,
-    families,
-    household_tables,
-    person_tables,
-)
-from .cells import CARRIED, Cells
+from ...census.households import ADULT, Members
+from ..workload.household_types import RENTED
+from ..workload.places import OLDEST
+from ..workload.tables import STATE
+from .cells import Cells
 from .composition import Households
+from .counts import (
+    Counts,
+    Spans,
+    State,
+    enter,
+    home_row,
+    leave,
+    members_of,
+    person_row,
+    row_now,
+    row_of,
+    state_of,
+)
 from .placing import Persons
 
 _SWEEPS = 2
@@ -60,275 +50,36 @@ _LEAST = 1e-6
 """By how much an exchange makes the sum smaller, at least."""
 
 
-class _People(NamedTuple):
-    """Members. By their place in a household `(n,)`: the relationship by its place among those of
-    `_Told`, and its level; the household, whether it is the householder's, whether either sex may
-    have it, and the age, sex and person now there. By person: origin, race, and the race that
-    householders are counted by; and levels that were released `(n, 5)`.
-    """
-
-    code: np.ndarray
-    relationship: np.ndarray
-    home: np.ndarray
-    is_head: np.ndarray
-    is_free: np.ndarray
-    age: np.ndarray
-    sex: np.ndarray
-    who: np.ndarray
-    origin: np.ndarray
-    race: np.ndarray
-    head_race: np.ndarray
-    released: np.ndarray
-
-
-class _Homes(NamedTuple):
-    """Households `(n,)`: the householder's place among the members, oldest member, type, couple
-    and own children, and the unit that it lives in. By unit: tenure; and levels that were
-    released `(n, 7)`.
-    """
-
-    head: np.ndarray
-    elderly: np.ndarray
-    kind: np.ndarray
-    family: np.ndarray
-    unit: np.ndarray
-    tenure: np.ndarray
-    released: np.ndarray
-
-
-class _Counts(NamedTuple):
-    """Records more than were released, by row and kind of area `(n_rows, 5)`; and `Tables`."""
-
-    more: np.ndarray
-    part: np.ndarray
-    weight: np.ndarray
-
-
-class _Ages(NamedTuple):
-    """Band and householder's level of each age; ages and types that can be `(2, 9, 4, n)`."""
-
-    band: np.ndarray
-    level: np.ndarray
-    possible: np.ndarray
-
-
-class _Told(NamedTuple):
-    """By relationship `(17,)`: its level, role, first and last age."""
-
-    level: np.ndarray
-    role: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
-
-
-class _State(NamedTuple):
-    """All that exchanges read and change."""
-
-    told: _Told
-    people: _People
-    homes: _Homes
-    persons: _Counts
-    households: _Counts
-    ages: _Ages
-
-
-class Spans(NamedTuple):
-    """Blocks of a county: the first person and household of each, and the number of all
-    `(n_blocks + 1,)`; number of the tract and block group of each `(n_blocks,)`.
-    """
-
-    persons: np.ndarray
-    households: np.ndarray
-    tract: np.ndarray
-    block_group: np.ndarray
-
-
 def exchanged(
     persons: Persons, households: Households, members: Members, spans: Spans, cells: Cells
 ) -> Members:
     """The members of the households of some blocks after exchanges within each.
 
     persons, households : as they were released, in the order of the members and of their units.
-    cells : what earlier blocks of the state and county have changed; brought up to date.
+    cells : what other blocks of the state and county have changed; brought up to date.
     """
     if len(members.age) == 0:
         return members
-    people, homes = _people(persons, members), _homes(households, members)
-    state = _State(
-        _told(),
-        people,
-        homes,
-        _counts(cells.persons, person_tables()),
-        _counts(cells.households, household_tables()),
-        _ages(),
-    )
+    state = state_of(persons, households, members, spans, cells)
     _sweep(state, spans)
-    cells.persons[:] = state.persons.more[:, :CARRIED]
-    cells.households[:] = state.households.more[:, :CARRIED]
-    unit, relationship, age, sex = (np.empty(len(members.age), dtype=np.int64) for _ in range(4))
-    unit[people.who] = homes.unit[people.home]
-    relationship[people.who] = people.code + FIRST_RELATIONSHIP
-    age[people.who], sex[people.who] = people.age, people.sex + MALE
-    return Members(unit, relationship, age, sex, members.hispanic, members.race)
-
-
-def _people(persons: Persons, members: Members) -> _People:
-    told = relationships()
-    place = members.relationship - FIRST_RELATIONSHIP
-    is_alone = (np.bincount(members.unit) == 1)[members.unit]
-    is_head = members.relationship == HOUSEHOLDER
-    is_partner = np.isin(ROLE_OF_RELATIONSHIP[place], PARTNERS)
-    level = np.where(is_head & is_alone, told.alone, told.level[place])
-    was = told.level[persons.relationship - FIRST_RELATIONSHIP]
-    was = np.where(persons.is_alone, told.alone, was)
-    origin, race = persons.hispanic - 1, persons.race - 1
-    # Arrays from files cannot be written to, and loops are compiled for those that can.
-    return _People(
-        place,
-        level,
-        np.array(members.unit),
-        is_head,
-        ~is_head & ~is_partner,
-        np.array(members.age),
-        members.sex - MALE,
-        np.arange(len(members.age)),
-        origin,
-        race,
-        np.array(persons.head_race),
-        np.stack([was, persons.sex - MALE, persons.age, origin, race], axis=1),
-    )
-
-
-def _homes(households: Households, members: Members) -> _Homes:
-    n = len(households.kind)
-    levels = household_levels(members, n)
-    heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
-    head = np.empty(n, dtype=np.int64)
-    head[members.unit[heads]] = heads
-    own = households
-    kind = levels[TOLD.index(TYPE)]
-    released = (own.sex, own.age, own.origin, own.race, own.elderly, own.tenure, own.kind)
-    return _Homes(
-        head,
-        levels[TOLD.index(ELDERLY)],
-        kind,
-        families()[kind],
-        np.arange(n),
-        np.array(own.tenure),
-        np.stack(released, axis=1),
-    )
-
-
-def _counts(carried: np.ndarray, tables: Tables) -> _Counts:
-    more = np.zeros((tables.n_rows, BLOCK + 1), dtype=np.int32)
-    more[:, :CARRIED] = carried
-    return _Counts(more, tables.part, tables.weight)
-
-
-@cache
-def _told() -> _Told:
-    every = range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)
-    first, last = np.array([AGES_OF_RELATIONSHIP[code] for code in every]).T
-    return _Told(relationships().level, ROLE_OF_RELATIONSHIP, first.copy(), last.copy())
-
-
-@cache
-def _ages() -> _Ages:
-    age = np.arange(OLDEST + 1)
-    return _Ages(bands_of(age), levels_of_age(age), possible())
+    return members_of(state, members, cells)
 
 
 @njit(cache=True, nogil=True)
-def _sweep(state: _State, spans: Spans) -> None:
+def _sweep(state: State, spans: Spans) -> None:
     """Go through all blocks until no exchange is left, or `_SWEEPS` times."""
-    n = spans.tract.size
-    for level in range(CARRIED):
-        _add(state, spans, 0, n, level, 1)
     for _ in range(_SWEEPS):
-        n_made, tract, tract_end, group, group_end = 0, 0, 0, 0, 0
-        for block in range(n):
-            if block == tract_end:
-                tract, tract_end = block, _end(spans.tract, block)
-                _add(state, spans, tract, tract_end, TRACT, 1)
-            if block == group_end:
-                group, group_end = block, _end(spans.block_group, block)
-                _add(state, spans, group, group_end, BLOCK_GROUP, 1)
-            _add(state, spans, block, block + 1, BLOCK, 1)
+        n_made = 0
+        for block in range(spans.tract.size):
+            enter(state, spans, block)
             n_made += _n_changed(state, spans, block)
-            _add(state, spans, block, block + 1, BLOCK, -1)
-            if block + 1 == group_end:
-                _add(state, spans, group, group_end, BLOCK_GROUP, -1)
-            if block + 1 == tract_end:
-                _add(state, spans, tract, tract_end, TRACT, -1)
+            leave(state, spans, block)
         if n_made == 0:
             break
 
 
 @njit(cache=True, nogil=True)
-def _end(numbers: np.ndarray, first: int) -> int:
-    """Where the equal numbers end that begin at `first`."""
-    end = first
-    while end < numbers.size and numbers[end] == numbers[first]:
-        end += 1
-    return end
-
-
-@njit(cache=True, nogil=True)
-def _add(state: _State, spans: Spans, block: int, end: int, level: int, sign: int) -> None:
-    """Count what some blocks have changed in areas of a kind, or take it back."""
-    people, homes = state.people, state.homes
-    for at in range(spans.persons[block], spans.persons[end]):
-        for table in range(state.persons.weight.shape[0]):
-            before, part = 0, state.persons.part[table]
-            for attribute in range(part.shape[0]):
-                before += part[attribute, people.released[at, attribute]]
-            now = _person_row(state, table, at, people.sex[at], people.age[at], people.who[at])
-            state.persons.more[before, level] -= sign
-            state.persons.more[now, level] += sign
-    for home in range(spans.households[block], spans.households[end]):
-        for table in range(state.households.weight.shape[0]):
-            before, part = 0, state.households.part[table]
-            for attribute in range(part.shape[0]):
-                before += part[attribute, homes.released[home, attribute]]
-            now = _row_now(state, table, home)
-            state.households.more[before, level] -= sign
-            state.households.more[now, level] += sign
-
-
-@njit(cache=True, nogil=True)
-def _person_row(state: _State, table: int, at: int, sex: int, age: int, who: int) -> int:
-    """The row of a member who has these attributes."""
-    return _row_of(state, table, state.people.relationship[at], sex, age, who)
-
-
-@njit(cache=True, nogil=True)
-def _row_of(state: _State, table: int, relationship: int, sex: int, age: int, who: int) -> int:
-    """The row of who is a person of these attributes."""
-    people, part = state.people, state.persons.part[table]
-    row = part[0, relationship] + part[1, sex] + part[2, age]
-    return row + part[3, people.origin[who]] + part[4, people.race[who]]
-
-
-@njit(cache=True, nogil=True)
-def _home_row(state: _State, table: int, home: int, age: int, who: int, unit: int) -> int:
-    """The row of a household in a unit, whose householder is of an age and who a person is."""
-    people, homes, part = state.people, state.homes, state.households.part[table]
-    row = part[0, people.sex[homes.head[home]]] + part[1, state.ages.level[age]]
-    row += part[2, people.origin[who]] + part[3, people.head_race[who]]
-    return (
-        row + part[4, homes.elderly[home]] + part[5, homes.tenure[unit]] + part[6, homes.kind[home]]
-    )
-
-
-@njit(cache=True, nogil=True)
-def _row_now(state: _State, table: int, home: int) -> int:
-    head = state.homes.head[home]
-    age, who = state.people.age[head], state.people.who[head]
-    return _home_row(state, table, home, age, who, state.homes.unit[home])
-
-
-@njit(cache=True, nogil=True)
-def _growth(counts: _Counts, table: int, a: int, b: int, c: int, d: int) -> float:
+def _growth(counts: Counts, table: int, a: int, b: int, c: int, d: int) -> float:
     """By how much the sum grows if two records go from the rows a and b to c and d."""
     if a == c:
         return 0.0 if b == d else _growth_of_one(counts, table, b, d)
@@ -354,7 +105,7 @@ def _growth(counts: _Counts, table: int, a: int, b: int, c: int, d: int) -> floa
 
 
 @njit(cache=True, nogil=True)
-def _growth_of_one(counts: _Counts, table: int, a: int, c: int) -> float:
+def _growth_of_one(counts: Counts, table: int, a: int, c: int) -> float:
     """By how much the sum grows if one record goes from the row a to another, c."""
     grown = 0.0
     for level in range(counts.weight.shape[1]):
@@ -372,7 +123,7 @@ def _value(more: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _move(counts: _Counts, a: int, b: int, c: int, d: int) -> None:
+def _move(counts: Counts, a: int, b: int, c: int, d: int) -> None:
     """Let two records go from the rows a and b to c and d."""
     for level in range(counts.weight.shape[1]):
         counts.more[a, level] -= 1
@@ -382,7 +133,7 @@ def _move(counts: _Counts, a: int, b: int, c: int, d: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _n_changed(state: _State, spans: Spans, block: int) -> int:
+def _n_changed(state: State, spans: Spans, block: int) -> int:
     """Make the changes of a block that bring the tables nearer, once through; how many."""
     n_made = 0
     for p in range(spans.persons[block], spans.persons[block + 1]):
@@ -396,12 +147,12 @@ def _n_changed(state: _State, spans: Spans, block: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _is_told_otherwise(state: _State, at: int) -> bool:
+def _is_told_otherwise(state: State, at: int) -> bool:
     """Whether a member now has the age, sex and relationship, of those that the place in the
     household allows, that bring the tables nearest."""
     told, people, ages, more = state.told, state.people, state.ages, state.persons.more
     sex, age, code, who = people.sex[at], people.age[at], people.code[at], people.who[at]
-    now = _person_row(state, 0, at, sex, age, who)
+    now = person_row(state, 0, at, sex, age, who)
     if more[now, STATE] <= 0:
         return False
     band, first, last = ages.band[age], age, age
@@ -422,8 +173,8 @@ def _is_told_otherwise(state: _State, at: int) -> bool:
                     continue
                 grown = 0.0
                 for table in range(state.persons.weight.shape[0]):
-                    a = _person_row(state, table, at, sex, age, who)
-                    c = _row_of(state, table, level, new_sex, new_age, who)
+                    a = person_row(state, table, at, sex, age, who)
+                    c = row_of(state, table, level, new_sex, new_age, who)
                     if a != c:
                         grown += _growth_of_one(state.persons, table, a, c)
                 if grown < least:
@@ -432,8 +183,8 @@ def _is_told_otherwise(state: _State, at: int) -> bool:
         return False
     level = people.relationship[at] if best_code == code else told.level[best_code]
     for table in range(state.persons.weight.shape[0]):
-        a = _person_row(state, table, at, sex, age, who)
-        c = _row_of(state, table, level, best_sex, best_age, who)
+        a = person_row(state, table, at, sex, age, who)
+        c = row_of(state, table, level, best_sex, best_age, who)
         for kind in range(more.shape[1]):
             more[a, kind] -= 1
             more[c, kind] += 1
@@ -443,7 +194,7 @@ def _is_told_otherwise(state: _State, at: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _is_exchanged(state: _State, p: int, q: int) -> bool:
+def _is_exchanged(state: State, p: int, q: int) -> bool:
     """Whether two members have exchanged something by which the tables come nearer."""
     people = state.people
     are_of_age = people.age[p] >= ADULT
@@ -476,7 +227,7 @@ def _is_exchanged(state: _State, p: int, q: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _fits(state: _State, at: int, age: int) -> bool:
+def _fits(state: State, at: int, age: int) -> bool:
     """Whether a place can have another age, and its household stay what it is."""
     people, homes, ages = state.people, state.homes, state.ages
     if ages.band[age] != ages.band[people.age[at]]:
@@ -491,7 +242,7 @@ def _fits(state: _State, at: int, age: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _is_better(state: _State, p: int, q: int, with_ages: bool, with_persons: bool) -> bool:
+def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool) -> bool:
     """Exchange ages with sexes, or persons with their races, or both, if the tables come nearer by
     it; whether they do."""
     people, homes = state.people, state.homes
@@ -511,10 +262,10 @@ def _is_better(state: _State, p: int, q: int, with_ages: bool, with_persons: boo
     # At first to see what it comes to, and then to do it.
     for is_made in (False, True):
         for table in range(state.persons.weight.shape[0]):
-            a = _person_row(state, table, p, people.sex[p], people.age[p], people.who[p])
-            b = _person_row(state, table, q, people.sex[q], people.age[q], people.who[q])
-            c = _person_row(state, table, p, sex, age, who)
-            d = _person_row(state, table, q, other_sex, other_age, other_who)
+            a = person_row(state, table, p, people.sex[p], people.age[p], people.who[p])
+            b = person_row(state, table, q, people.sex[q], people.age[q], people.who[q])
+            c = person_row(state, table, p, sex, age, who)
+            d = person_row(state, table, q, other_sex, other_age, other_who)
             if is_made:
                 _move(state.persons, a, b, c, d)
             else:
@@ -534,12 +285,12 @@ def _is_better(state: _State, p: int, q: int, with_ages: bool, with_persons: boo
 
 
 @njit(cache=True, nogil=True)
-def _growth_of_home(state: _State, home: int, told: tuple[int, int, int], is_made: bool) -> float:
+def _growth_of_home(state: State, home: int, told: tuple[int, int, int], is_made: bool) -> float:
     """By how much the sum grows if a household has a householder of an age, who is a person, and
     lives in a unit; or, if it is to be made so, 0 once its rows are the new ones."""
     grown, more = 0.0, state.households.more
     for table in range(state.households.weight.shape[0]):
-        a, c = _row_now(state, table, home), _home_row(state, table, home, *told)
+        a, c = row_now(state, table, home), home_row(state, table, home, *told)
         if is_made:
             for level in range(more.shape[1]):
                 more[a, level] -= 1
@@ -551,7 +302,7 @@ def _growth_of_home(state: _State, home: int, told: tuple[int, int, int], is_mad
 
 @njit(cache=True, nogil=True)
 def _growth_of_homes(
-    state: _State,
+    state: State,
     home: int,
     other: int,
     told: tuple[int, int, int],
@@ -562,9 +313,9 @@ def _growth_of_homes(
     live in a unit; or, if it is to be made so, 0 once their rows are the new ones."""
     grown = 0.0
     for table in range(state.households.weight.shape[0]):
-        a, b = _row_now(state, table, home), _row_now(state, table, other)
-        c = _home_row(state, table, home, told[0], told[1], told[2])
-        d = _home_row(state, table, other, other_told[0], other_told[1], other_told[2])
+        a, b = row_now(state, table, home), row_now(state, table, other)
+        c = home_row(state, table, home, told[0], told[1], told[2])
+        d = home_row(state, table, other, other_told[0], other_told[1], other_told[2])
         if is_made:
             _move(state.households, a, b, c, d)
         else:
@@ -573,7 +324,7 @@ def _growth_of_homes(
 
 
 @njit(cache=True, nogil=True)
-def _is_rehoused(state: _State, home: int, other: int) -> bool:
+def _is_rehoused(state: State, home: int, other: int) -> bool:
     """Whether two households have moved to each other's unit, of another tenure."""
     people, homes = state.people, state.homes
     unit, other_unit = homes.unit[other], homes.unit[home]

@@ -42,7 +42,7 @@ _UNIVERSE, _RELEASED, _MADE = "population", "released", "made"
 _STATE, _COUNTY, _TRACT, _BLOCK_GROUP = 2, 5, 11, 12
 """Digits of the codes."""
 _WAYS = tuple(Way)
-_DRIFT = b"drift and cells"
+_DRIFT = b"drift and cells with oldest members"
 """Key of the metadata of a made piece."""
 
 

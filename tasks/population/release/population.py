@@ -15,6 +15,7 @@ import pyarrow as pa
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ..estimation.blocks import Populated, Way, joined
+from ..estimation.closing import closed
 from ..estimation.pieces import blocks_of, extents, read_made
 from ..ingest.released import Released, read_released
 from ..ingest.releases import Sources
@@ -66,7 +67,7 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
     own = blocks_of(source)
     every = extents(own)
     made = joined(own, [one.first for one in every], read_made(run, own, every))
-    return Population(source, made)
+    return Population(source, closed(own, made))
 
 
 def write_population(population: Population, folder: Path, *, is_private: bool) -> list[Path]:

@@ -1,9 +1,10 @@
-"""The tables that exchanges bring nearer to the releases, and how much each counts in which areas.
+"""The tables that exchanges and moves bring nearer to the releases, and how much each counts in
+which areas.
 
-They are declared queries: the finest ones, parts of these, and coarse ones that an exchange may
-change besides. Every record is in one row of each table. A row of a population may have more
-records or fewer than were released; what is to be small is the sum of these differences without
-their sign, weighted.
+They are declared queries: the finest ones, parts of these, and coarse ones that an exchange or a
+move may change besides. Every record is in one row of each table. A row of a population may have
+more records or fewer than were released; what is to be small is the sum of these differences
+without their sign, weighted.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ _PART = (1.0, 0.5, 0.0, 0.0, 0.0)
 """Of a part of the finest query: where it is met, rows that lack records are beside rows of others
 that have too many."""
 _COARSE = (4.0, 4.0, 4.0, 2.0, 1.0)
+_LIGHT = (2.0, 1.0, 1.0, 0.5, 0.5)
+"""Of what the finest query alone tells, so that it has more noise than coarse queries."""
+
+FAMILY = "partner_type_detailed_own_child_status"
+"""What no exchange of tenures changes, by sex of the householder."""
 
 _PERSONS = {
     "relgq * age_40_groups * hispanic * {race} * sex": _FINEST,
@@ -46,9 +52,10 @@ _HOUSEHOLDS = {
     "hisp * race * hhtenshort_2lev": _COARSE,
     "coupled_hh_type * hisp * hhtenshort_2lev": _COARSE,
     "multig * hisp * hhtenshort_2lev": _COARSE,
+    f"{FAMILY} * sex * hhtenshort_2lev": _COARSE,
+    "elderly": _LIGHT,
 }
-FAMILY = "partner_type_detailed_own_child_status"
-"""What no exchange of tenures changes, by sex of the householder."""
+"""By universe, coarse tables last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +67,14 @@ class Tables:
         of a record's row; rows of all tables are numbered through.
     weight : (n_tables, 5) what a record too many or too few in a row counts, by kind of area.
     n_rows : of all tables.
+    n_fine : tables that stand before the coarse ones.
     """
 
     names: tuple[str, ...]
     part: np.ndarray
     weight: np.ndarray
     n_rows: int
+    n_fine: int
 
 
 @cache
@@ -110,4 +119,5 @@ def _tables(schema: Schema, weights: Mapping[str, tuple[float, ...]]) -> Tables:
             of_attribute[: len(factor)] = stride * np.array(factor)
         own[0] += n_rows
         n_rows += query.n_rows
-    return Tables(tuple(weights), part, np.array(list(weights.values())), n_rows)
+    n_fine = [weight == _COARSE for weight in weights.values()].index(True)
+    return Tables(tuple(weights), part, np.array(list(weights.values())), n_rows, n_fine)

@@ -18,8 +18,9 @@ from spineflow.tasks.population.estimation import blocks as blocks_module
 from spineflow.tasks.population.estimation.blocks import populated
 from spineflow.tasks.population.estimation.cells import Cells
 from spineflow.tasks.population.estimation.composition import Households
+from spineflow.tasks.population.estimation.counts import Spans
 from spineflow.tasks.population.estimation.drift import Drift
-from spineflow.tasks.population.estimation.exchanges import LARGE, Spans, exchanged
+from spineflow.tasks.population.estimation.exchanges import LARGE, exchanged
 from spineflow.tasks.population.estimation.placing import Persons
 from spineflow.tasks.population.workload import household_types, person_levels
 from spineflow.tasks.population.workload.household_types import RENTED, levels_of_age
@@ -101,7 +102,7 @@ def areas_by_level(census: Census) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         )
 
 
-def objective(census: Census, members: Members) -> float:
+def objective(census: Census, members: Members, large: float = LARGE) -> float:
     """The weighted sum of what differences of all tables count, which are counted one by one."""
     total = 0.0
     pairs = zip(released_cells(census), made_cells(census, members), strict=True)
@@ -113,7 +114,7 @@ def objective(census: Census, members: Members) -> float:
                 for cells, sign in ((after, 1), (before, -1)):
                     for area, row in zip(areas[universe], row_of_cell[cells], strict=True):
                         counts[int(area), int(row)] += sign
-                of_each = (abs(more) + LARGE * more**2 for more in counts.values())
+                of_each = (abs(more) + large * more**2 for more in counts.values())
                 total += weight[table, level] * sum(of_each)
     return total
 

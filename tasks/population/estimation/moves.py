@@ -1,0 +1,355 @@
+"""Members who become something else in their household, or move to another one of their block, so
+that coarse tables of a state and its counties are met.
+
+What blocks have to change is carried on, and later blocks make up for it as far as their prices
+reach; once all blocks of a state are made, what is left is known. A move gives a member who is no
+householder another relationship, or anybody an age in another band on the same side of 18, or takes
+a member to another household of the block. It may make households of other types, where there are
+such and no structural zero excludes them. Nobody's origin or race changes, households keep their
+householders and tenures, and a block its adults and minors by origin and race, its homes, and
+whether a household of it has more than seven members.
+
+A move is made where it brings coarse tables nearer to the releases, and all tables together: the
+weighted sum of differences without their sign, of the state, county, tract, block group and block,
+falls with each, so that there is an end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ...census.households import ADULT, HOUSEHOLDER, Members
+from ..workload.household_types import OPEN_SIZE
+from ..workload.person_levels import relationships
+from ..workload.places import (
+    BAND_STARTS,
+    FIRST_RELATIONSHIP,
+    N_BANDS,
+    OLDEST,
+    PARTNERS,
+)
+from ..workload.tables import BLOCK, household_tables, person_tables
+from ..workload.told_types import N_MEMBERS, Types, told_type, types
+from .cells import Cells
+from .composition import Households
+from .counts import Counts, Spans, State, enter, home_row, leave, members_of, person_row, state_of
+from .placing import SAME_SEX, Persons
+
+_SWEEPS = 2
+"""How often all blocks are gone through, at most."""
+_LEAST = 1e-6
+"""By how much a move makes the sum smaller, at least."""
+_HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
+_FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
+_SAME_SPOUSE, _SAME_PARTNER = SAME_SEX
+_STARTS = np.array([*BAND_STARTS, OLDEST + 1])
+
+
+class _Moves(NamedTuple):
+    """What moves need beside the state.
+
+    size : (n,) members of each household. members : (n, N_MEMBERS) how many have each place.
+    alone : level of relationship of a householder who lives alone.
+    of_persons : (3, n_tables, 2) rows of a member and two householders before and after a move.
+    of_homes : (2, n_tables, 2) rows of two households.
+    by_kind, by_age, by_size : numbers of the tables by relationship, by age and by size.
+    """
+
+    size: np.ndarray
+    members: np.ndarray
+    types: Types
+    alone: int
+    of_persons: np.ndarray
+    of_homes: np.ndarray
+    by_kind: int
+    by_age: int
+    by_size: int
+
+
+class _Member(NamedTuple):
+    """What a member is: the household, the relationship by its place among those of `Told`, sex and
+    age."""
+
+    home: int
+    code: int
+    sex: int
+    age: int
+
+
+def moved(
+    persons: Persons, households: Households, members: Members, spans: Spans, cells: Cells
+) -> Members:
+    """The members of the households of some blocks after moves within each.
+
+    persons, households : as they were released, in the order of the members and of their units.
+    cells : what other blocks of the state and county have changed; brought up to date.
+    """
+    if len(members.age) == 0:
+        return members
+    state = state_of(persons, households, members, spans, cells)
+    _sweep(state, _moves_of(state), spans)
+    return members_of(state, members, cells)
+
+
+def _moves_of(state: State) -> _Moves:
+    people, told, n = state.people, state.told, len(state.homes.head)
+    members = np.zeros((n, N_MEMBERS), dtype=np.int16)
+    place = told.role[people.code] * N_BANDS + state.ages.band[people.age]
+    np.add.at(members, (people.home, place), 1)
+    of_persons, of_homes = person_tables().names, household_tables().names
+    return _Moves(
+        np.bincount(people.home, minlength=n),
+        members,
+        types(),
+        relationships().alone,
+        np.zeros((3, len(of_persons), 2), dtype=np.int64),
+        np.zeros((2, len(of_homes), 2), dtype=np.int64),
+        of_persons.index("relgq * sex"),
+        of_persons.index("age * sex"),
+        of_homes.index("hhtenshort_2lev * size"),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _sweep(state: State, moves: _Moves, spans: Spans) -> None:
+    """Go through all blocks until no move is left, or `_SWEEPS` times."""
+    for _ in range(_SWEEPS):
+        n_made = 0
+        for block in range(spans.tract.size):
+            enter(state, spans, block)
+            n_made += _n_moved(state, moves, spans, block)
+            leave(state, spans, block)
+        if n_made == 0:
+            break
+
+
+@njit(cache=True, nogil=True)
+def _n_moved(state: State, moves: _Moves, spans: Spans, block: int) -> int:
+    """Make the moves of a block that bring the tables nearer, once through; how many."""
+    n_made, people, role = 0, state.people, state.told.role
+    first, end = spans.households[block], spans.households[block + 1]
+    n_larger = 0
+    for home in range(first, end):
+        n_larger += max(moves.size[home] - OPEN_SIZE, 0)
+    for at in range(spans.persons[block], spans.persons[block + 1]):
+        n_made += _n_aged(state, moves, at)
+        if people.is_head[at]:
+            continue
+        n_made += _n_related(state, moves, at)
+        if _FIRST_PARTNER <= role[people.code[at]] <= _LAST_PARTNER:
+            continue
+        for home in range(first, end):
+            more = _more_beyond(moves, people.home[at], home)
+            # Whether all sizes of a block add up to its persons stays as it is.
+            is_kept = more <= 0 and (n_larger + more > 0) == (n_larger > 0)
+            if is_kept and _is_taken(state, moves, at, home):
+                n_larger += more
+                n_made += 1
+    return n_made
+
+
+@njit(cache=True, nogil=True)
+def _more_beyond(moves: _Moves, home: int, other: int) -> int:
+    """How many members more are beyond the seventh, if one goes from a household to another."""
+    return int(moves.size[other] >= OPEN_SIZE) - int(moves.size[home] > OPEN_SIZE)
+
+
+@njit(cache=True, nogil=True)
+def _n_related(state: State, moves: _Moves, at: int) -> int:
+    """Give a member other relationships, each if the tables come nearer; how often."""
+    n_made, people, told = 0, state.people, state.told
+    for code in range(told.role.size):
+        home, sex, age = people.home[at], people.sex[at], people.age[at]
+        if code in (_HEAD, people.code[at]):
+            continue
+        is_adult = age >= ADULT
+        low = max(told.first[code], ADULT if is_adult else 0)
+        high = min(told.last[code], OLDEST if is_adult else ADULT - 1)
+        role = told.role[code]
+        if _FIRST_PARTNER <= role <= _LAST_PARTNER:
+            of_head = people.sex[state.homes.head[home]]
+            sex = of_head if role in (_SAME_SPOUSE, _SAME_PARTNER) else 1 - of_head
+        if low <= high:
+            new = _Member(home, code, sex, min(max(age, low), high))
+            n_made += _is_made(state, moves, at, new)
+    return n_made
+
+
+@njit(cache=True, nogil=True)
+def _n_aged(state: State, moves: _Moves, at: int) -> int:
+    """Give a member an age in other bands, each if the tables come nearer; how often."""
+    n_made, people, told = 0, state.people, state.told
+    home, code, sex, who = people.home[at], people.code[at], people.sex[at], people.who[at]
+    for band in range(N_BANDS):
+        is_adult = people.age[at] >= ADULT
+        if band == state.ages.band[people.age[at]] or (_STARTS[band] >= ADULT) != is_adult:
+            continue
+        low, high = _STARTS[band], _STARTS[band + 1] - 1
+        best, least = -1, np.inf
+        a = person_row(state, moves.by_age, at, sex, people.age[at], who)
+        for age in range(max(low, told.first[code]), min(high, told.last[code]) + 1):
+            c = person_row(state, moves.by_age, at, sex, age, who)
+            grown = _growth(state.persons, moves.by_age, a, c)
+            if grown < least:
+                best, least = age, grown
+        if best >= 0:
+            n_made += _is_made(state, moves, at, _Member(home, code, sex, best))
+    return n_made
+
+
+@njit(cache=True, nogil=True)
+def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
+    """Whether a member now lives in another household, in the relationship that the member had or
+    in the one that brings numbers by relationship nearest, by which the tables have come nearer."""
+    people, told = state.people, state.told
+    if home == people.home[at] or not _fits_better(state, moves, people.home[at], home):
+        return False
+    own, sex, age = people.code[at], people.sex[at], people.age[at]
+    if _is_made(state, moves, at, _Member(home, own, sex, age)):
+        return True
+    part, best, least = state.persons.part[moves.by_kind], own, 0.0
+    a = part[0, told.level[own]] + part[1, sex]
+    for code in range(told.role.size):
+        if told.role[code] > _LAST_PARTNER and told.first[code] <= age <= told.last[code]:
+            c = part[0, told.level[code]] + part[1, sex]
+            grown = _growth(state.persons, moves.by_kind, a, c)
+            if grown < least:
+                best, least = code, grown
+    return best != own and _is_made(state, moves, at, _Member(home, best, sex, age))
+
+
+@njit(cache=True, nogil=True)
+def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
+    """Whether numbers of households by size, and of householders who live alone, come nearer if
+    somebody goes from a household to another."""
+    grown, homes, told = 0.0, state.homes, state.told
+    of_size, of_kind = state.households.part[moves.by_size], state.persons.part[moves.by_kind]
+    for one, step in ((home, -1), (other, 1)):
+        before, after = moves.size[one], moves.size[one] + step
+        # Sizes are the last factor of their table.
+        a = of_size[0, 0] + of_size[5, homes.tenure[homes.unit[one]]] + min(before, OPEN_SIZE) - 1
+        c = a + min(after, OPEN_SIZE) - min(before, OPEN_SIZE)
+        grown += _growth(state.households, moves.by_size, a, c)
+        if min(before, after) == 1:
+            of_head = of_kind[1, state.people.sex[homes.head[one]]]
+            alone, others = (
+                of_head + of_kind[0, moves.alone],
+                of_head + of_kind[0, told.level[_HEAD]],
+            )
+            a, c = (others, alone) if after == 1 else (alone, others)
+            grown += _growth(state.persons, moves.by_kind, a, c)
+    return grown < -_LEAST
+
+
+@njit(cache=True, nogil=True)
+def _is_made(state: State, moves: _Moves, at: int, new: _Member) -> bool:
+    """Whether a member now is something else, by which the tables have come nearer."""
+    people = state.people
+    old = _Member(people.home[at], people.code[at], people.sex[at], people.age[at])
+    one, two = old.home, new.home
+    _tell(state, moves, at, one, two, 0)
+    if _put(state, moves, at, new):
+        _tell(state, moves, at, one, two, 1)
+        grown = _shifted(state, moves, one != two, True, 0)
+        if grown < -_LEAST:
+            grown += _shifted(state, moves, one != two, False, 0)
+            if grown < -_LEAST:
+                return True
+            _shifted(state, moves, one != two, False, 1)
+        _shifted(state, moves, one != two, True, 1)
+    _put(state, moves, at, old)
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _put(state: State, moves: _Moves, at: int, new: _Member) -> bool:
+    """Let a member be something else; whether households can be so."""
+    people, homes, told, ages = state.people, state.homes, state.told, state.ages
+    old, is_possible = people.home[at], True
+    place = told.role[people.code[at]] * N_BANDS + ages.band[people.age[at]]
+    moves.members[old, place] -= 1
+    moves.size[old] -= 1
+    people.home[at], people.code[at], people.sex[at], people.age[at] = new
+    people.relationship[at] = told.level[new.code]
+    moves.members[new.home, told.role[new.code] * N_BANDS + ages.band[new.age]] += 1
+    moves.size[new.home] += 1
+    for home in (old, new.home):
+        head = homes.head[home]
+        people.relationship[head] = moves.alone if moves.size[home] == 1 else told.level[_HEAD]
+        kind, elderly = told_type(moves.types, moves.members[home], moves.size[home])
+        homes.kind[home], homes.elderly[home] = kind, elderly
+        level = ages.level[people.age[head]]
+        is_possible = (
+            is_possible
+            and kind >= 0
+            and moves.types.possible[people.sex[head], level, elderly, kind]
+        )
+        if old == new.home:
+            break
+    return is_possible
+
+
+@njit(cache=True, nogil=True)
+def _tell(state: State, moves: _Moves, at: int, one: int, two: int, when: int) -> None:
+    """Write down the rows of a member, of one or two households and of the householders of two,
+    before (0) or after (1) a move."""
+    people, homes = state.people, state.homes
+    everybody = at, homes.head[one], homes.head[two]
+    # Where nobody comes or goes, no other householder changes.
+    for k in range(1 if one == two else 3):
+        who = everybody[k]
+        for table in range(state.persons.part.shape[0]):
+            row = person_row(state, table, who, people.sex[who], people.age[who], people.who[who])
+            moves.of_persons[k, table, when] = row
+    both = one, two
+    for k in range(1 if one == two else 2):
+        home = both[k]
+        head = homes.head[home]
+        for table in range(state.households.part.shape[0]):
+            age, who = people.age[head], people.who[head]
+            row = home_row(state, table, home, age, who, homes.unit[home])
+            moves.of_homes[k, table, when] = row
+
+
+@njit(cache=True, nogil=True)
+def _shifted(state: State, moves: _Moves, are_two: bool, are_coarse: bool, back: int) -> float:
+    """Let records go to their rows after a move, or back; by how much the sum of the coarse, or of
+    the other tables grows."""
+    grown = 0.0
+    for table in range(state.persons.part.shape[0]):
+        if (table >= state.persons.n_fine) == are_coarse:
+            for k in range(3 if are_two else 1):
+                rows = moves.of_persons[k, table]
+                grown += _shift(state.persons, table, rows[back], rows[1 - back])
+    for table in range(state.households.part.shape[0]):
+        if (table >= state.households.n_fine) == are_coarse:
+            for k in range(2 if are_two else 1):
+                rows = moves.of_homes[k, table]
+                grown += _shift(state.households, table, rows[back], rows[1 - back])
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def _growth(counts: Counts, table: int, a: int, c: int) -> float:
+    """By how much the sum grows if a record goes from a row to another."""
+    grown = 0.0
+    if a != c:
+        for level in range(BLOCK + 1):
+            out, into = counts.more[a, level], counts.more[c, level]
+            step = (-1.0 if out > 0 else 1.0) + (1.0 if into >= 0 else -1.0)
+            grown += counts.weight[table, level] * step
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def _shift(counts: Counts, table: int, a: int, c: int) -> float:
+    """Let a record go from a row to another; by how much the sum grows."""
+    grown = _growth(counts, table, a, c)
+    if a != c:
+        for level in range(BLOCK + 1):
+            counts.more[a, level] -= 1
+            counts.more[c, level] += 1
+    return grown

@@ -1,0 +1,76 @@
+"""The type of a household and its oldest member, from how many members have each place: what
+`household_levels` tells, in compiled loops.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from .household_types import NO_COUPLE, OPEN_SIZE, household_types, possible
+from .places import ALONE, GENERATION, GROWN, N_BANDS, OWN_CHILD, PARTNERS, RELATIVE, YOUNG
+
+N_MEMBERS = ALONE * N_BANDS
+"""Places that members are counted by: who lives alone has that of a householder."""
+_FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
+_MARRIED = 2
+"""Kinds of couples below it are married; a spouse is a relative."""
+
+
+class Types(NamedTuple):
+    """The types that there are.
+
+    kind : (5, 2, 4, 4, 2, 2, 8) level of the type with a couple, relatives or none, own children
+        and children of some ages (1 for under 6, 2 for 6 to 17, 3 for both), minors or none, three
+        generations or not, and a size; -1 where there is none.
+    possible : (2, 9, 4, n_types) which of them structural zeros leave, by the householder's sex and
+        level of age and the oldest member.
+    """
+
+    kind: np.ndarray
+    possible: np.ndarray
+
+
+@cache
+def types() -> Types:
+    """The declared types."""
+    kind = np.full((NO_COUPLE + 1, 2, 4, 4, 2, 2, OPEN_SIZE + 1), -1)
+    for level, told in enumerate(household_types()):
+        own, children = (sum(1 << age for age in ages) for ages in (told.own, told.children))
+        kin, minors = int(told.has_relatives or told.is_married), int(told.has_minors)
+        three = int(told.is_multigenerational)
+        kind[told.couple, kin, own, children, minors, three, told.size] = level
+    return Types(kind, possible())
+
+
+@njit(cache=True, nogil=True)
+def told_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int]:
+    """Levels of the type and of the oldest member of a household of some size, given how many of
+    them have each place `(N_MEMBERS,)`; the first is -1 where there is no such type."""
+    couple, n_partners, oldest, own, children = NO_COUPLE, 0, 0, 0, 0
+    has_minors = has_kin = has_own = has_generation = False
+    for place in range(N_MEMBERS):
+        n = members[place]
+        if n == 0:
+            continue
+        role, band = place // N_BANDS, place % N_BANDS
+        is_minor, age = band < GROWN, 1 if band == YOUNG else 2
+        has_minors, oldest = has_minors or is_minor, max(oldest, band - GROWN)
+        if _FIRST_PARTNER <= role <= _LAST_PARTNER:
+            couple, n_partners = role - _FIRST_PARTNER, n_partners + n
+        elif role >= OWN_CHILD:
+            has_kin = has_kin or role <= RELATIVE
+            has_own = has_own or role == OWN_CHILD
+            has_generation = has_generation or role == GENERATION
+            if is_minor:
+                children |= age
+                own |= age if role == OWN_CHILD else 0
+    if n_partners > 1:
+        return -1, 0
+    kin = int(has_kin or couple < _MARRIED)
+    three = int(has_own and has_generation)
+    told = min(size, OPEN_SIZE)
+    return types.kind[couple, kin, own, children, int(has_minors), three, told], oldest
