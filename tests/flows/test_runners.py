@@ -65,8 +65,10 @@ def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None
     ) as cluster:
         options = (f"run.dask_address={cluster.scheduler_address}", "run.workers=2")
         on_cluster = run_of("topdown", settings, "cluster", "run.runner=dask", *options)
-    workers = {task.worker for task in tasks_of(read(on_cluster)).values()}
-    assert len(workers) == 2
+        processes = {nanny.pid for nanny in cluster.workers.values()}
+    # Which of the two does what is the scheduler's to decide.
+    workers = {int(task.worker.rpartition(":")[2]) for task in tasks_of(read(on_cluster)).values()}
+    assert len(processes) == 2 and workers and workers <= processes
     with stages_in_process(judged_twice=False):
         here = run_of("topdown", settings, "here")
     assert made(on_cluster) == made(here)
