@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import Any
@@ -199,9 +199,8 @@ def server_for_runs() -> Iterator[Server]:
         return
     found = local_server()
     server = _own_server() if found is None else Server(found)
-    with _no_certificates() as no_certificates:
-        of_own = {} if found else _seldom() | no_certificates
-        settings = {PREFECT_API_URL: server.address, **(_patience() if found else of_own)}
+    with nullcontext(_patience()) if found else _of_our_own() as further:
+        settings = {PREFECT_API_URL: server.address, **further}
         environment = {setting.name: str(value) for setting, value in settings.items()}
         if found is None:
             environment[OWN_SERVER] = server.address
@@ -225,28 +224,24 @@ def _patience() -> dict[Any, int]:
     return {} if is_set else {PREFECT_CLIENT_MAX_RETRIES: RETRIES}
 
 
-def _seldom() -> dict[Any, float]:
-    """Settings with which Prefect tells a server of our own of logs; none where they are set."""
-    is_set = "batch_interval" in get_current_settings().logging.to_api.model_fields_set
-    return {} if is_set else {PREFECT_LOGGING_TO_API_BATCH_INTERVAL: SECONDS_BETWEEN_LOGS}
-
-
 @contextmanager
-def _no_certificates() -> Iterator[dict[Any, str]]:
-    """Settings for the block with which Prefect reads one certificate where it would read all; none
-    where they are set.
+def _of_our_own() -> Iterator[dict[Any, Any]]:
+    """Settings of Prefect for the block, with a server of our own, but for those that are set.
 
-    A server of our own speaks plain HTTP, and whoever asks it looks at no certificate; but Prefect
-    reads them for every client that it makes, several in each worker.
+    It is told of logs seldom. It speaks plain HTTP, and whoever asks it looks at no certificate;
+    but Prefect reads all for every client that it makes, several in each worker: here it reads one.
     """
-    if get_current_settings().api.model_fields_set & {"ssl_cert_file", "tls_insecure_skip_verify"}:
-        yield {}
+    now, found = get_current_settings(), dict[Any, Any]()
+    if "batch_interval" not in now.logging.to_api.model_fields_set:
+        found[PREFECT_LOGGING_TO_API_BATCH_INTERVAL] = SECONDS_BETWEEN_LOGS
+    if now.api.model_fields_set & {"ssl_cert_file", "tls_insecure_skip_verify"}:
+        yield found
         return
     first, end, _ = certifi.contents().partition(END_OF_CERTIFICATE)
     with NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(first + end + "\n")
         file.flush()
-        yield {PREFECT_API_SSL_CERT_FILE: file.name}
+        yield found | {PREFECT_API_SSL_CERT_FILE: file.name}
 
 
 def _plain_client(patience: float) -> httpx.Client:

@@ -284,6 +284,7 @@ def release_of(
         wave[MARGINS] = [*apart, call(write_release_margins, after=[*after, *apart])]
     made = [one for calls in wave.values() for one in calls]
     wave = {**beside, **wave}
+    # What goes beside the checks stands behind it, and is begun before all of it has ended.
     yield Aside(wave)
     yield Aside(until_checked)
     yield wave

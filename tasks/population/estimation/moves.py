@@ -161,8 +161,10 @@ def _more_beyond(moves: _Moves, home: int, other: int) -> int:
 def _n_related(state: State, moves: _Moves, at: int) -> int:
     """Give a member other relationships, each if the tables come nearer; how often."""
     n_made, people, told = 0, state.people, state.told
+    home = people.home[at]
+    _tell(state, moves, at, home, home, 0)
     for code in range(told.role.size):
-        home, sex, age = people.home[at], people.sex[at], people.age[at]
+        sex, age = people.sex[at], people.age[at]
         if code in (_HEAD, people.code[at]):
             continue
         is_adult = age >= ADULT
@@ -174,7 +176,9 @@ def _n_related(state: State, moves: _Moves, at: int) -> int:
             sex = of_head if role in (_SAME_SPOUSE, _SAME_PARTNER) else 1 - of_head
         if low <= high:
             new = _Member(home, code, sex, min(max(age, low), high))
-            n_made += _is_made(state, moves, at, new)
+            if _is_made(state, moves, at, new):
+                n_made += 1
+                _tell(state, moves, at, home, home, 0)
     return n_made
 
 
@@ -183,6 +187,7 @@ def _n_aged(state: State, moves: _Moves, at: int) -> int:
     """Give a member an age in other bands, each if the tables come nearer; how often."""
     n_made, people, told = 0, state.people, state.told
     home, code, sex, who = people.home[at], people.code[at], people.sex[at], people.who[at]
+    _tell(state, moves, at, home, home, 0)
     for band in range(N_BANDS):
         is_adult = people.age[at] >= ADULT
         if band == state.ages.band[people.age[at]] or (_STARTS[band] >= ADULT) != is_adult:
@@ -195,8 +200,9 @@ def _n_aged(state: State, moves: _Moves, at: int) -> int:
             grown = _growth(state.persons, moves.by_age, a, c)
             if grown < least:
                 best, least = age, grown
-        if best >= 0:
-            n_made += _is_made(state, moves, at, _Member(home, code, sex, best))
+        if best >= 0 and _is_made(state, moves, at, _Member(home, code, sex, best)):
+            n_made += 1
+            _tell(state, moves, at, home, home, 0)
     return n_made
 
 
@@ -208,6 +214,7 @@ def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
     if home == people.home[at] or not _fits_better(state, moves, people.home[at], home):
         return False
     own, sex, age = people.code[at], people.sex[at], people.age[at]
+    _tell(state, moves, at, people.home[at], home, 0)
     if _is_made(state, moves, at, _Member(home, own, sex, age)):
         return True
     part, best, least = state.persons.part[moves.by_kind], own, 0.0
@@ -246,11 +253,11 @@ def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _is_made(state: State, moves: _Moves, at: int, new: _Member) -> bool:
-    """Whether a member now is something else, by which the tables have come nearer."""
+    """Whether a member now is something else, by which the tables have come nearer; the rows before
+    have been written down, and hold until a move is made."""
     people = state.people
     old = _Member(people.home[at], people.code[at], people.sex[at], people.age[at])
     one, two = old.home, new.home
-    _tell(state, moves, at, one, two, 0)
     if _put(state, moves, at, new):
         _tell(state, moves, at, one, two, 1)
         grown = _shifted(state, moves, one != two, True, 0)

@@ -126,8 +126,8 @@ def area_covariances(
         for step in reversed(posterior.steps):
             parts = _up(step, answers.places, parts, areas.n_areas)
         at_root = _through(answers.places, parts, posterior.root)
-        np.add.at(variance, parts.area, parts.variance + at_root[0])
-        np.add.at(diffuse, parts.area, parts.diffuse + at_root[1])
+        add(variance, parts.area, parts.variance + at_root[0])
+        add(diffuse, parts.area, parts.diffuse + at_root[1])
     return AnswerCovariances(answers, variance, diffuse)
 
 
