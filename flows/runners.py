@@ -28,8 +28,7 @@ from prefect.futures import PrefectWrappedFuture
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from ..tasks.runs.conditions import know_digests, known_digests
-from ..tasks.runs.files import FileState
+from ..tasks.runs.conditions import share_digests, shared_digests
 from ..tasks.runs.freed_memory import keep_freed_memory
 from ..tasks.runs.settings import RunnerSettings
 from . import fork_server
@@ -65,7 +64,7 @@ def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[
         return _Processes(
             max_workers=settings.workers,
             initializer=begin_worker,
-            initargs=(known, module, known_digests()),
+            initargs=(known, module, shared_digests()),
         )
     from prefect_dask import DaskTaskRunner  # An extra; settings that need it are checked first.
 
@@ -205,11 +204,11 @@ class _Processes(ProcessPoolTaskRunner):
 def begin_worker(
     environment: Mapping[str, str],
     module: str,
-    digests: Mapping[Path, tuple[FileState, str]],
+    digests: Path | None,
 ) -> None:
     """Prepare this worker process: Prefect's settings, a client of its server, memory, flow, end.
 
-    `digests` are those that the process of the flow has made of the run's files already.
+    `digests` is where processes tell each other what they have hashed, if they do.
 
     Left alone, Prefect makes two clients for every task, and reads all certificates for each. It
     does so again where the server does not answer yet.
@@ -220,7 +219,8 @@ def begin_worker(
     # The pool may begin one later, outside of `begun_quietly`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
-    know_digests(digests)
+    if digests is not None:
+        share_digests(digests)
     os.environ.update(environment)
     refresh_global_settings_context()
     if PREFECT_API_URL.value() is not None:

@@ -7,6 +7,9 @@ with the ledger's own.
 
 A run that goes on has all of these to hash again, and all noisy measurements, which of a nation are
 17 GB. That begins in threads when the run is opened, while the server and the workers come up.
+
+What one process of a command has hashed the others do not hash again: each writes it at the end of
+a file of the command, and looks there before it hashes what it does not know.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
@@ -29,6 +33,8 @@ CHARGED = "spine/charged.json"
 
 _known: dict[Path, tuple[FileState, str]] = {}
 """Digests of files, and the states that they had."""
+_shared: _Shared | None = None
+"""What the processes of the command tell each other of them, if it has any."""
 _ahead: list[Thread] = []
 """What hashes files whose digests will be asked for."""
 
@@ -42,13 +48,27 @@ def conditions_of(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a public file; kept in memory while the file stands unchanged."""
+    """SHA-256 of a public file; known while the file stands unchanged."""
     state = state_of_file(path)
-    before, digest = _known.get(path, ((), ""))
-    if before != state:
+    digest = _known_digest(path, state)
+    if digest is None:
         digest = sha256_of_file(path)
-        _known[path] = state, digest
+        _know({path: (state, digest)})
     return digest
+
+
+def _known_digest(path: Path, state: FileState) -> str | None:
+    """The digest of a file in this state, as far as it is known."""
+    if _known.get(path, ((), ""))[0] != state and _shared is not None:
+        _known.update(_shared.news())
+    before, digest = _known.get(path, ((), ""))
+    return digest if before == state else None
+
+
+def _know(digests: Mapping[Path, tuple[FileState, str]]) -> None:
+    _known.update(digests)
+    if _shared is not None:
+        _shared.tell(digests)
 
 
 def digests_of(paths: Iterable[Path]) -> list[str]:
@@ -62,7 +82,7 @@ def digests_of(paths: Iterable[Path]) -> list[str]:
 
 def _is_known(path: Path) -> bool:
     with suppress(FileNotFoundError):
-        return path in _known and _known[path][0] == state_of_file(path)
+        return _known_digest(path, state_of_file(path)) is not None
     return False
 
 
@@ -81,14 +101,69 @@ def hash_ahead(run: RunDirectory) -> None:
         thread.start()
 
 
-def known_digests() -> dict[Path, tuple[FileState, str]]:
-    """What this process knows, for another one of the same run; see `know_digests`."""
-    return dict(_known)
+def shared_digests() -> Path | None:
+    """Where the processes that this one begins tell it and each other what they hash, by
+    `share_digests`; None where there is no file that ends with this process. What it knows already
+    is told."""
+    if _shared is None:
+        if not hasattr(os, "memfd_create"):
+            return None
+        share_digests(Path(f"/proc/{os.getpid()}/fd/{os.memfd_create('digests')}"))
+        _know(_known)
+    return None if _shared is None else _shared.file
 
 
-def know_digests(known: Mapping[Path, tuple[FileState, str]]) -> None:
-    """Take the word of the process that has started this one."""
-    _known.update(known)
+def share_digests(file: Path) -> None:
+    """From now on, tell the command's other processes what this one hashes, and take their word."""
+    global _shared
+    _shared = _Shared(file)
+
+
+def know_renamed(before: Path, after: Path) -> None:
+    """Know the files in a folder that has been renamed: they stand as they were, but for where."""
+    _know(
+        {
+            after / path.relative_to(before): known
+            for path, known in list(_known.items())
+            if path.is_relative_to(before)
+        }
+    )
+
+
+@dataclass
+class _Shared:
+    """A file of digests, to which every process of a command adds at the end.
+
+    It is in memory, and is opened by what the system calls it of the process that has made it.
+
+    n_read : bytes of it that this process has read.
+    """
+
+    file: Path
+    n_read: int = 0
+
+    def tell(self, digests: Mapping[Path, tuple[FileState, str]]) -> None:
+        lines = [
+            json.dumps([str(path), state, digest]) for path, (state, digest) in digests.items()
+        ]
+        with suppress(OSError):
+            descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND)
+            try:
+                # One write, so that the lines of several processes do not mix.
+                os.write(descriptor, "".join(f"{line}\n" for line in lines).encode())
+            finally:
+                os.close(descriptor)
+
+    def news(self) -> dict[Path, tuple[FileState, str]]:
+        """What others, and this one, have told since; nothing once the file is gone."""
+        with suppress(OSError), self.file.open("rb") as stream:
+            start = stream.seek(self.n_read)
+            lines = stream.read()
+            whole = lines[: lines.rfind(b"\n") + 1]
+            self.n_read = start + len(whole)  # Of threads that read the same, none goes on twice.
+            told = map(json.loads, whole.splitlines())
+            return {Path(path): (tuple(state), digest) for path, state, digest in told}
+        return {}
 
 
 def digests_if_there(paths: Sequence[Path]) -> list[str | None]:

@@ -16,10 +16,9 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.futures import PrefectFuture
 from prefect.states import Completed
 
-from .conditions import refuse_altered
+from .conditions import digest_of, refuse_altered
 from .confinement import StorageFailed, confined
 from .directory import RunDirectory
-from .files import sha256_of_file
 from .freed_memory import give_back_freed_memory
 from .handles import Artifact, Made, found, made
 from .logs import shorten_errors
@@ -73,7 +72,7 @@ def artifact_of(run: RunDirectory, made: Made, seconds: float) -> Artifact:
     path, digest = made.path, ""
     if isinstance(path, Path):
         if path.is_file() and not path.is_relative_to(run.confidential):
-            digest = sha256_of_file(path)
+            digest = digest_of(path)
         path = str(path.relative_to(run.root))
     return Artifact(path, digest, seconds, made.reused, tuple(made.facts.items()))
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,6 @@ from spineflow.tasks.runs.conditions import (
     digest_of,
     digests_of,
     hash_ahead,
-    known_digests,
     refuse_altered,
 )
 from spineflow.tasks.runs.directory import RunDirectory
@@ -31,6 +33,7 @@ def read(monkeypatch) -> list[str]:
         return sha256_of_file(path)
 
     monkeypatch.setattr(conditions, "_known", {})
+    monkeypatch.setattr(conditions, "_shared", None)
     monkeypatch.setattr(conditions, "_ahead", [])
     monkeypatch.setattr(conditions, "sha256_of_file", noted)
     return names
@@ -59,20 +62,77 @@ def test_what_a_run_is_held_against_is_hashed_ahead(tmp_path: Path, read: list[s
     hash_ahead(run)
     assert digests_of(measured) == [sha256_of_file(path) for path in measured]
     assert sorted(read) == sorted(["plan.json", *(path.name for path in measured)])
-    assert set(known_digests()) == {run.root / "spine" / "plan.json", *measured}
+    assert set(conditions._known) == {run.root / "spine" / "plan.json", *measured}
 
 
-def test_another_process_is_told_what_is_known(tmp_path: Path, read: list[str]) -> None:
+def _told_by_another(folder: Path, code: str) -> str:
+    """What a process prints that shares the digests of this one."""
+    begun = (
+        "from pathlib import Path; from spineflow.tasks.runs import conditions;"
+        f"conditions.share_digests(Path({str(conditions.shared_digests())!r}));"
+        "hashed = []; whole = conditions.sha256_of_file;"
+        "conditions.sha256_of_file = lambda path: (hashed.append(path.name), whole(path))[1];"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", begun + code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return told.stdout.strip()
+
+
+def test_processes_tell_each_other_what_they_hash(tmp_path: Path, read: list[str]) -> None:
+    before, after, changed = (tmp_path / name for name in ("before", "after", "changed"))
+    for path in (before, after, changed):
+        path.write_bytes(path.name.encode())
+    digest_of(before)
+    other = "".join(
+        f"conditions.digest_of(Path({str(path)!r}));" for path in (before, after, changed)
+    )
+    assert _told_by_another(tmp_path, other + "print(*hashed)") == "after changed"
+    changed.write_bytes(b"otherwise")
+    assert [digest_of(path) for path in (before, after)] == [
+        hashlib.sha256(path.name.encode()).hexdigest() for path in (before, after)
+    ]
+    assert digest_of(changed) == hashlib.sha256(b"otherwise").hexdigest()
+    assert read == ["before", "changed"]
+
+
+def test_threads_that_listen_at_once_miss_nothing(tmp_path: Path, read: list[str]) -> None:
+    (tmp_path / "told").touch()
+    told = conditions._Shared(tmp_path / "told")
+    heard: dict[Path, object] = {}
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(50):
+            path = Path(f"{number}")
+            told.tell({path: ((number, 0, 0, 0), "00")})
+            for news in threads.map(lambda _: told.news(), range(8)):
+                heard |= news
+            assert heard[path] == ((number, 0, 0, 0), "00")
+    assert told.n_read == (tmp_path / "told").stat().st_size
+
+
+def test_what_is_told_ends_with_the_process_that_has_begun_it(
+    tmp_path: Path, read: list[str]
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"first")
-    digest_of(path)
-    known = known_digests()
-    conditions._known.clear()
-    conditions.know_digests(known)
-    digest_of(path)
+    conditions.share_digests(tmp_path / "gone")
+    assert digest_of(path) == digest_of(path) == hashlib.sha256(b"first").hexdigest()
     assert read == ["file"]
-    path.write_bytes(b"second")
-    assert digest_of(path) == hashlib.sha256(b"second").hexdigest()
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_renamed_folder_s_files_are_not_hashed_again(tmp_path: Path, read: list[str]) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    (before / "tables").mkdir(parents=True)
+    for name in ("tables/a.csv", "tables/b.csv", "c.csv"):
+        (before / name).write_bytes(name.encode())
+        digest_of(before / name)
+    before.rename(after)
+    (after / "c.csv").write_bytes(b"other")
+    conditions.know_renamed(before, after)
+    assert digest_of(after / "tables" / "a.csv") == hashlib.sha256(b"tables/a.csv").hexdigest()
+    assert digest_of(after / "c.csv") == hashlib.sha256(b"other").hexdigest()
+    assert read == ["a.csv", "b.csv", "c.csv", "c.csv"]
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "spine/../../outside", ""])
