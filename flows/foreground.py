@@ -14,10 +14,12 @@ from ..tasks.products.registry import import_ahead, product_of
 from ..tasks.runs.directory import RunDirectory, refuse_odd_name
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
-from ..validation.expectations import import_great_expectations
+from ..validation import judge
+from ..validation.expectations import import_great_expectations, judged
 from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
 from .endings import explained
+from .forking import forked
 from .kernels import compile_beside, load_kernels
 from .registry import stages_of
 from .runners import begin_forking
@@ -67,8 +69,11 @@ def run_and_report(
 
 
 def make_ready(product: str, is_begun: bool) -> None:
-    """Import and load in this process, which workers are forked from, what they need first."""
-    stages_of(product)
+    """Import and load in this process, which workers are forked from, what they need first; in
+    another one, what judges the input of a run that is not begun."""
     if not is_begun:
-        import_great_expectations()
+        judge.begin(
+            lambda serve, kept: forked(serve, kept={kept}), import_great_expectations, judged
+        )
+    stages_of(product)
     load_kernels(product)

@@ -57,12 +57,14 @@ WITHOUT_EVENTS = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
     "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "64",
+    "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",
 }
 """Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
 has automations on it, or sees its feed of events. Nor does it register types of blocks, or look
 whether these have changed, for which it would import all of Prefect's collections, Dask among them:
 who shows its database does so at its start. States of tasks are written together every five
-seconds, and at its end: left alone, each is a transaction of its own."""
+seconds, and at its end: left alone, each is a transaction of its own. A store of keys and values,
+which it imports and does not use, does not rewrite itself to check the types of arguments."""
 
 SECONDS_BETWEEN_LOGS = 10.0
 """Between batches of log records that a run sends to a server of its own, which nobody can watch;

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from . import judge
 from .outcome import ExpectationOutcome, Outcome
 from .rules import Rule, Value
 
@@ -87,10 +88,19 @@ def run_suites(
 
     `distinct_values` maps a suite to its evidence columns and their distinct values. A rule whose
     expectation cannot be evaluated has not passed; one about a column without values holds.
-    Inside `by_the_rules_alone` the rules themselves are asked.
+    Inside `by_the_rules_alone` the rules themselves are asked. A process that judges for others, if
+    there is one, is asked first.
     """
     if _ASKS_RULES_ALONE.get():
         return tuple(_own_outcome(r, distinct_values[r.suite].get(r.evidence)) for r in rules)
+    told: tuple[Outcome, ...] | None = judge.asked(rules, distinct_values)
+    return judged(rules, distinct_values) if told is None else told
+
+
+def judged(
+    rules: Sequence[Rule], distinct_values: Mapping[str, Mapping[str, Collection[Value]]]
+) -> tuple[Outcome, ...]:
+    """As `run_suites`, by Great Expectations in this process."""
     gx = import_great_expectations()
     met: dict[tuple[str, str], list[ExpectationOutcome]] = {}
     context = gx.get_context(mode="ephemeral")

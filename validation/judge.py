@@ -1,0 +1,74 @@
+"""A process that judges inputs by Great Expectations for the workers of a command.
+
+To import that takes a second, about as long as a worker reads a state's tables: so the process that
+workers are forked from forks one more, which imports it meanwhile and answers what a worker asks at
+the end of its reading. Where there is none, or it has gone, whoever asks judges for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from multiprocessing import connection
+from typing import Any
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often the process looks whether the one that it was forked from is still there."""
+
+_address: str | None = None
+"""Where the process of this one, or of that which it was forked from, is asked."""
+
+
+def begin(
+    fork: Callable[[Callable[[], None], int], object],
+    import_all: Callable[[], object],
+    judge: Callable[..., Any],
+) -> None:
+    """Begin the process, for this one and all that are forked from it later.
+
+    fork : forks this process; the fork keeps one descriptor, and calls a function. import_all :
+        what the fork calls first. judge : what it answers with.
+    """
+    global _address
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = connection.arbitrary_address("AF_UNIX")  # type: ignore[attr-defined]
+        listener.bind(address)
+        os.chmod(address, 0o600)
+        listener.listen()
+        fork(partial(_serve, listener, import_all, judge, os.getpid()), listener.fileno())
+    _address = address
+
+
+def asked(*arguments: Any) -> Any | None:
+    """What the process answers; None where there is none, or it could not answer."""
+    if _address is None:
+        return None
+    with suppress(OSError, EOFError), connection.Client(_address) as client:
+        client.send(arguments)
+        return client.recv()
+    return None
+
+
+def _serve(
+    listener: socket.socket,
+    import_all: Callable[[], object],
+    judge: Callable[..., Any],
+    parent: int,
+) -> None:
+    """Answer one after the other, until the process that this one was forked from has ended.
+
+    Who asks for what raises is not answered, and has it raised where he asked.
+    """
+    global _address
+    _address = None  # It is not to ask itself.
+    import_all()
+    listener.settimeout(SECONDS_BETWEEN_LOOKS)
+    while os.getppid() == parent:
+        with suppress(Exception):
+            accepted, _ = listener.accept()
+            accepted.setblocking(True)
+            with connection.Connection(accepted.detach()) as client:
+                client.send(judge(*client.recv()))
