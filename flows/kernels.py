@@ -14,7 +14,6 @@ import sys
 from argparse import Namespace
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
-from importlib import import_module
 from multiprocessing import get_context
 
 from ..tasks.runs.metering import stopwatch
@@ -76,11 +75,9 @@ def compile_beside(product: str) -> bool:
 
 
 def load_kernels(product: str) -> None:
-    """Load the kernels that a product needs, if they were compiled before, and the root finder of
-    its margins."""
+    """Load the kernels that a product needs, if they were compiled before."""
     if product not in NEEDED_BY:
         return
-    import_module("scipy.optimize")
     from ..tasks.topdown.estimation.example import CALLS
     from ..tasks.topdown.estimation.kernels import are_compiled
 

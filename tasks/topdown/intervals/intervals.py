@@ -127,27 +127,36 @@ WIDE_VARIANCE = 400.0
 rounded normal are the same."""
 
 
+NEAR = 2.0
+"""How far the logarithm of sigma^2 is at most from that at which (k + 1/2) / z would be sigma."""
+HALVINGS = 50
+"""Halvings of that interval, after which its ends are neighbouring doubles."""
+
+
 @lru_cache(maxsize=16)
 def _largest_variances(level: float) -> np.ndarray:
-    """For each k, the largest variance of discrete Gaussian noise with P(|X| <= k) >= level."""
-    from scipy.optimize import brentq  # Slow to load; commands and the server need none of it.
+    """For each k, the largest variance of discrete Gaussian noise with P(|X| <= k) >= level, up to
+    the first beyond `WIDE_VARIANCE`.
 
-    def weights(log_sigma_squared: float) -> tuple[np.ndarray, np.ndarray]:
-        sigma_squared = math.exp(log_sigma_squared)
-        x = np.arange(2 + math.ceil(12.0 * math.sqrt(sigma_squared)))
-        weight = np.exp(-x * x / (2.0 * sigma_squared)) * np.where(x > 0, 2.0, 1.0)
-        return x, weight / weight.sum()
-
-    def excess(log_sigma_squared: float, k: int) -> float:
-        return float(weights(log_sigma_squared)[1][: k + 1].sum()) - level
-
+    P falls as sigma grows: the sigma of each k, at which it is `level`, is enclosed by halving.
+    """
     z = float(ndtri(0.5 + level / 2))
-    found = [0.0]
-    while found[-1] < WIDE_VARIANCE:
-        k = len(found) - 1
-        x, weight = weights(brentq(excess, -7.0, 2.0 * math.log(2.0 * (k + 1.0) / z), args=(k,)))
-        found.append(float(weight @ (x * x)))
-    return np.array(found[1:])
+    k = np.arange(math.ceil(z * math.sqrt(WIDE_VARIANCE)) + 2)
+    low = 2.0 * np.log((k + 0.5) / z) - NEAR
+    high = low + 2.0 * NEAR
+    x = np.arange(2 + math.ceil(12.0 * math.exp(high[-1] / 2.0)))
+    times = np.where(x > 0, 2.0, 1.0)
+
+    def masses(log_sigma_squared: np.ndarray) -> np.ndarray:
+        weight = np.exp(-x * x / (2.0 * np.exp(log_sigma_squared)[:, None])) * times
+        return weight / weight.sum(axis=1, keepdims=True)
+
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        is_wide = np.where(x <= k[:, None], masses(middle), 0.0).sum(axis=1) < level
+        low, high = np.where(is_wide, low, middle), np.where(is_wide, middle, high)
+    variances = masses(low) @ (x * x).astype(np.float64)
+    return variances[: np.searchsorted(variances, WIDE_VARIANCE) + 1]
 
 
 @dataclass(frozen=True, eq=False)
