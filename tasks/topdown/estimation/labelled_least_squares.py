@@ -28,16 +28,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from scipy import linalg, sparse
+
+from .labelled_kernels import ADAPT_EVERY, ITERATIONS, information, iterate, transported
 
 TOLERANCE = 1e-5
 """Largest distance, in records, between a cell and its copy, and of a copy's last step."""
-ITERATIONS = 4000
-"""Most iterations; those of a problem that has not come to its tolerance are reported."""
-RELAXATION = 1.6
-ADAPT_EVERY = 40
-"""Iterations between changes of the penalty, each of which costs a factorisation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +101,7 @@ def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSol
         if problem.exact is not None and problem.targets is not None:
             row = problem.exact[order[starts]]
             targets, has_exact = problem.targets[:, row], row >= 0
-        solved, iterations, primal, dual = _separable(
+        solved, iterations, primal, dual = transported(
             problem.scale,
             problem.diagonal[order],
             problem.linear[:, order],
@@ -188,146 +184,6 @@ def _renumbered(
     return number, values[:, used]
 
 
-@njit(cache=True, nogil=True)
-def _add_rows(rows: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
-    """Write U'x (K,) of one child's classes x (k,) to `out`."""
-    out[:] = 0.0
-    for q in range(rows.shape[0]):
-        for j in range(rows.shape[1]):
-            if rows[q, j] >= 0:
-                out[rows[q, j]] += x[j]
-
-
-@njit(cache=True, nogil=True)
-def _held(
-    exact: np.ndarray, inverse: np.ndarray, of_row: np.ndarray, x: np.ndarray, h: np.ndarray
-) -> None:
-    """Move x (k,) to the sums h (R,) of its rows, by the least shift in the metric of `inverse`."""
-    sums = h.copy()
-    for j in range(x.size):
-        if exact[j] >= 0:
-            sums[exact[j]] -= x[j]
-    sums /= of_row
-    for j in range(x.size):
-        if exact[j] >= 0:
-            x[j] += inverse[j] * sums[exact[j]]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _iterate(
-    scale: np.ndarray,
-    linear: np.ndarray,
-    diagonal: np.ndarray,
-    metric: np.ndarray,
-    rho: float,
-    rows: np.ndarray,
-    weights: np.ndarray,
-    inner: np.ndarray,
-    parent: np.ndarray,
-    exact: np.ndarray,
-    of_row: np.ndarray,
-    targets: np.ndarray,
-    first_bounded: int,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    bounded_metric: float,
-    allowed: np.ndarray,
-    x: np.ndarray,
-    z: np.ndarray,
-    u: np.ndarray,
-    zg: np.ndarray,
-    ug: np.ndarray,
-    n_iterations: int,
-    tolerance: float,
-) -> tuple[int, float, float]:
-    """Iterations of ADMM on z, u (c, k) and zg, ug (c, T), in place; x (c, k) is the last linear
-    half. Returns their number, and the primal and the dual residual in records.
-    """
-    c, k = linear.shape
-    has_parent = parent.size > 0
-    inverse = 1.0 / (diagonal + rho * metric)
-    shift = np.zeros(k)
-    inverse_scales = 0.0
-    for i in range(c):
-        inverse_scales += 1.0 / scale[i]
-    answers = np.empty(weights.size)
-    full_weights = weights.copy()
-    full_weights[first_bounded:] = rho * bounded_metric
-    of_parent = np.zeros(k)
-    if has_parent:
-        _add_rows(rows, parent, answers)
-        answers *= full_weights
-        of_parent[:] = parent / inverse
-        for q in range(rows.shape[0]):
-            for j in range(k):
-                if rows[q, j] >= 0:
-                    of_parent[j] += answers[rows[q, j]]
-    right = np.empty((c, k))
-    sums = np.empty((c, weights.size))
-    half = np.empty(k)
-    primal = dual = np.inf
-    done = 0
-    while done < n_iterations:
-        done += 1
-        shift[:] = -of_parent
-        for i in range(c):
-            for j in range(k):
-                right[i, j] = linear[i, j] + rho * metric[j] * (z[i, j] - u[i, j])
-            if zg.shape[1] > 0:
-                wanted = rho * bounded_metric * (zg[i] - ug[i])
-                for j in range(k):
-                    row = rows[rows.shape[0] - 1, j]
-                    if row >= first_bounded:
-                        right[i, j] += wanted[row - first_bounded]
-            if has_parent:
-                shift += right[i]
-        for i in range(c):
-            if has_parent:
-                right[i] -= shift / (scale[i] * inverse_scales)
-            for j in range(k):
-                x[i, j] = inverse[j] * right[i, j]
-            if of_row.size > 0:
-                _held(exact, inverse, of_row, x[i], targets[i])
-            _add_rows(rows, x[i], answers)
-            sums[i] = answers
-        if weights.size > 0:
-            sums = np.dot(sums, inner)
-        primal = dual = 0.0
-        zeros = np.zeros(of_row.size)
-        for i in range(c):
-            if weights.size > 0:
-                half[:] = 0.0
-                for q in range(rows.shape[0]):
-                    for j in range(k):
-                        if rows[q, j] >= 0:
-                            half[j] += sums[i, rows[q, j]]
-                half *= inverse
-                if of_row.size > 0:
-                    _held(exact, inverse, of_row, half, zeros)
-                for j in range(k):
-                    x[i, j] -= half[j]
-            for j in range(k):
-                relaxed = RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]
-                copy = max(0.0, relaxed + u[i, j]) if allowed[i, j] else 0.0
-                dual = max(dual, abs(copy - z[i, j]))
-                primal = max(primal, abs(x[i, j] - copy))
-                u[i, j] += relaxed - copy
-                z[i, j] = copy
-            if zg.shape[1] > 0:
-                _add_rows(rows, x[i], answers)
-                for t in range(zg.shape[1]):
-                    relaxed = RELAXATION * answers[first_bounded + t]
-                    relaxed += (1.0 - RELAXATION) * zg[i, t]
-                    copy = min(max(lower[i, t], relaxed + ug[i, t]), upper[i, t])
-                    dual = max(dual, abs(copy - zg[i, t]))
-                    primal = max(primal, abs(answers[first_bounded + t] - copy))
-                    ug[i, t] += relaxed - copy
-                    zg[i, t] = copy
-        if primal <= tolerance and dual <= tolerance:
-            break
-    return done, primal, dual
-
-
 class _Joined:
     """Classes that rows of U or G join, as the iterations take them."""
 
@@ -342,40 +198,39 @@ class _Joined:
         self.bounded_metric = usual
         self.rows, self.weights = problem.rows, problem.weights
         self.first_bounded = problem.weights.size
-        self.lower = self.upper = np.zeros((c, 0))
+        self.lower = self.upper = np.zeros((0, c))
         if problem.bounded is not None and problem.lower is not None and problem.upper is not None:
             own = np.where(problem.bounded >= 0, problem.bounded + self.first_bounded, -1)
             self.rows = np.vstack([self.rows.reshape(-1, k), own])
             self.weights = np.append(self.weights, np.ones(problem.lower.shape[1]))
-            self.lower = problem.lower.astype(np.float64)
-            self.upper = problem.upper.astype(np.float64)
-        self.rows = np.ascontiguousarray(self.rows.reshape(-1, k))
-        self.exact, self.targets = np.full(k, -1), np.zeros((c, 0))
+            self.lower, self.upper = _of_children(problem.lower), _of_children(problem.upper)
+        self.rows = np.ascontiguousarray(self.rows.reshape(-1, k).T)
+        self.exact, self.targets = np.full(k, -1), np.zeros((0, c))
         if problem.exact is not None and problem.targets is not None:
-            self.exact, self.targets = problem.exact, problem.targets.astype(np.float64)
+            self.exact, self.targets = problem.exact, _of_children(problem.targets)
+        self.parent = np.zeros(0) if problem.parent is None else problem.parent.astype(np.float64)
 
     def solve(self, tolerance: float) -> LabelledSolution:
         """Iterate, with another penalty where one residual runs ahead of the other."""
         problem = self.problem
-        c, k = problem.linear.shape
-        parent = np.zeros(0) if problem.parent is None else problem.parent.astype(np.float64)
-        z = self._start(parent)
-        x, u = z.copy(), np.zeros((c, k))
-        zg = np.zeros((c, self.lower.shape[1]))
-        ug = np.zeros_like(zg)
+        linear = _of_children(problem.linear)
+        most = np.where(np.ascontiguousarray(problem.allowed.T), np.inf, 0.0)
+        z = self._start()
+        x, u = z.copy(), np.zeros(z.shape)
+        zg, ug = np.zeros(self.lower.shape), np.zeros(self.lower.shape)
         rho, done, primal, dual = 1.0, 0, np.inf, np.inf
         inner, of_row = self._factored(rho)
         while done < ITERATIONS:
-            n, primal, dual = _iterate(
+            n, primal, dual = iterate(
                 problem.scale,
-                np.ascontiguousarray(problem.linear),
+                linear,
                 problem.diagonal,
                 self.metric,
                 rho,
                 self.rows,
                 self.weights,
                 inner,
-                parent,
+                self.parent,
                 self.exact,
                 of_row,
                 self.targets,
@@ -383,7 +238,7 @@ class _Joined:
                 self.lower,
                 self.upper,
                 self.bounded_metric,
-                np.ascontiguousarray(problem.allowed),
+                most,
                 x,
                 z,
                 u,
@@ -401,127 +256,34 @@ class _Joined:
                 factor = min(max(ratio, 0.1), 10.0)
                 rho, u, ug = rho * factor, u / factor, ug / factor
                 inner, of_row = self._factored(rho)
-        return LabelledSolution(x, done, primal, dual)
+        return LabelledSolution(np.ascontiguousarray(x.T), done, primal, dual)
 
-    def _start(self, parent: np.ndarray) -> np.ndarray:
-        """Every row of exact answers shared out as the parent's; zero without a parent."""
-        problem = self.problem
+    def _start(self) -> np.ndarray:
+        """Every row of exact answers shared out as the parent's (k, c); zero without a parent."""
+        problem, n_exact = self.problem, self.targets.shape[0]
         c, k = problem.linear.shape
-        if not parent.size:
-            return np.zeros((c, k))
-        if not self.targets.shape[1]:
-            return np.repeat(parent[None, :] / c, c, axis=0)
-        row = np.bincount(np.maximum(self.exact, 0), parent, self.targets.shape[1])
-        share = self.targets / np.maximum(row, 1.0)
-        return np.where(problem.allowed, share[:, np.maximum(self.exact, 0)] * parent, 0.0)
+        if not self.parent.size:
+            return np.zeros((k, c))
+        if not n_exact:
+            return np.repeat(self.parent[:, None] / c, c, axis=1)
+        row = np.bincount(np.maximum(self.exact, 0), self.parent, n_exact)
+        share = self.targets / np.maximum(row, 1.0)[:, None]
+        start = share[np.maximum(self.exact, 0)] * self.parent[:, None]
+        return np.where(problem.allowed.T, start, 0.0)
 
     def _factored(self, rho: float) -> tuple[np.ndarray, np.ndarray]:
-        """Inverse (K, K) of W^-1 + U' P U, and the sums (R,) of the inverse metric by row of A.
-
-        P is the inverse of D + rho e on what the exact answers leave free.
-        """
-        k, n_rows = self.rows.shape[1], self.weights.size
-        inverse = 1.0 / (self.problem.diagonal + rho * self.metric)
-        members = self.rows >= 0
-        q, j = np.nonzero(members)
-        columns = sparse.csr_array((np.ones(q.size), (j, self.rows[q, j])), (k, n_rows))
+        """Inverse (K, K) of W^-1 + U' P U, and the sums (R,) of the inverse metric by row of A."""
         weights = self.weights.copy()
         weights[self.first_bounded :] = rho * self.bounded_metric
-        matrix = (columns.T @ (columns * inverse[:, None])).toarray()
-        matrix[np.diag_indices(n_rows)] += 1.0 / weights
-        of_row: np.ndarray = np.zeros(0)
-        if self.targets.shape[1]:
-            held = self.exact >= 0
-            n_exact = self.targets.shape[1]
-            of_row = np.bincount(self.exact[held], inverse[held], n_exact)
-            of_row[of_row == 0.0] = 1.0
-            where = (self.exact[held], np.flatnonzero(held))
-            into = sparse.csr_array((inverse[held], where), (n_exact, k))
-            crossed = into @ columns
-            scaled = sparse.csr_array(crossed / of_row[:, None])
-            matrix -= (crossed.T @ scaled).toarray()
-        if not n_rows:
-            return matrix, of_row
-        return np.ascontiguousarray(linalg.inv(matrix, check_finite=False)), of_row
+        diagonal, n_exact = self.problem.diagonal, self.targets.shape[0]
+        matrix, of_row = information(
+            diagonal, self.metric, rho, self.rows, weights, self.exact, n_exact
+        )
+        if weights.size:
+            matrix = np.ascontiguousarray(linalg.inv(matrix, check_finite=False))
+        return matrix, of_row
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _separable(
-    scale: np.ndarray,
-    diagonal: np.ndarray,
-    linear: np.ndarray,
-    starts: np.ndarray,
-    parent: np.ndarray,
-    has_exact: np.ndarray,
-    targets: np.ndarray,
-    allowed: np.ndarray,
-    tolerance: float,
-) -> tuple[np.ndarray, int, float, float]:
-    """Parts starts[p] to starts[p + 1] of the classes, one after the other, each a transport
-    problem with weights scale[i] diagonal[j]: `_iterate` with the penalty in the same metric.
-    """
-    c, k = linear.shape
-    x = np.zeros((c, k))
-    inverse_scales = 0.0
-    for i in range(c):
-        inverse_scales += 1.0 / scale[i]
-    total, worst_primal, worst_dual = 0, 0.0, 0.0
-    for p in range(starts.size - 1):
-        a, b = starts[p], starts[p + 1]
-        if b - a == 1 and has_exact[p]:
-            for i in range(c):
-                x[i, a] = targets[i, p]
-            continue
-        inverses = 0.0
-        for j in range(a, b):
-            inverses += 1.0 / diagonal[j]
-        rho = 1.0
-        z, u = np.zeros((c, b - a)), np.zeros((c, b - a))
-        for i in range(c):
-            for j in range(a, b):
-                z[i, j - a] = max(0.0, linear[i, j] / diagonal[j]) if allowed[i, j] else 0.0
-        short = np.zeros(c)
-        primal = dual = np.inf
-        n = 0
-        for n in range(1, ITERATIONS + 1):
-            for i in range(c):
-                for j in range(a, b):
-                    wanted = linear[i, j] / diagonal[j] + rho * (z[i, j - a] - u[i, j - a])
-                    x[i, j] = wanted / (1.0 + rho)
-            mean = 0.0
-            if has_exact[p]:
-                for i in range(c):
-                    short[i] = (targets[i, p] - x[i, a:b].sum()) / inverses
-                    mean += short[i]
-            for j in range(a, b):
-                beta = 0.0
-                if parent.size > 0:
-                    missing = parent[j]
-                    for i in range(c):
-                        missing -= x[i, j]
-                    beta = (diagonal[j] * missing - mean) / inverse_scales
-                for i in range(c):
-                    added = beta / scale[i]
-                    if has_exact[p]:
-                        added += short[i]
-                    x[i, j] += added / diagonal[j]
-            primal = dual = 0.0
-            for i in range(c):
-                for j in range(a, b):
-                    relaxed = RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j - a]
-                    copy = max(0.0, relaxed + u[i, j - a]) if allowed[i, j] else 0.0
-                    dual = max(dual, abs(copy - z[i, j - a]))
-                    primal = max(primal, abs(x[i, j] - copy))
-                    u[i, j - a] += relaxed - copy
-                    z[i, j - a] = copy
-            if primal <= tolerance and dual <= tolerance:
-                break
-            if n % ADAPT_EVERY == 0:
-                ratio = np.sqrt(max(primal, 1e-12) / max(rho * dual, 1e-12))
-                if ratio > 3.0 or ratio < 1.0 / 3.0:
-                    ratio = min(max(ratio, 0.1), 10.0)
-                    rho *= ratio
-                    u /= ratio
-        total += n
-        worst_primal, worst_dual = max(worst_primal, primal), max(worst_dual, dual)
-    return x, total, worst_primal, worst_dual
+def _of_children(values: np.ndarray) -> np.ndarray:
+    """Numbers (c, n) of children as (n, c), where loops over children are vectorised."""
+    return np.ascontiguousarray(values.T, dtype=np.float64)
