@@ -52,9 +52,12 @@ def _held(
 ) -> None:
     """Move x (k, c) to given sums of its rows, by the least shift in the metric of `inverse`;
     `short` (R, c) has these sums, and then the shifts."""
+    is_alone = x.shape[1] == 1
     for j in range(x.shape[0]):
         row = exact[j]
-        if row >= 0:
+        if row >= 0 and is_alone:
+            short[row, 0] -= x[j, 0]
+        elif row >= 0:
             for i in range(x.shape[1]):
                 short[row, i] -= x[j, i]
     for row in range(short.shape[0]):
@@ -62,7 +65,9 @@ def _held(
             short[row, i] /= of_row[row]
     for j in range(x.shape[0]):
         row = exact[j]
-        if row >= 0:
+        if row >= 0 and is_alone:
+            x[j, 0] += inverse[j] * short[row, 0]
+        elif row >= 0:
             for i in range(x.shape[1]):
                 x[j, i] += inverse[j] * short[row, i]
 
