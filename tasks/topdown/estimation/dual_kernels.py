@@ -8,10 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, objmode
+
+from .wide import BLOCK_ENTRIES
 
 DENSE = 4
 """One in how many cells moves where a product goes through all, several at a time."""
+TOGETHER = 64
+"""Most rows of blocks that are inverted together."""
 
 
 class Rows(NamedTuple):
@@ -33,15 +37,6 @@ class Rows(NamedTuple):
     lower: np.ndarray
     upper: np.ndarray
 
-    def of_children(self, y: np.ndarray) -> np.ndarray:
-        """Multipliers `y` (n,) by row and child (r, c), 0 where a row does not count the child."""
-        return np.where(self.place >= 0, y[self.place], 0.0)
-
-    def gathered(self, of_children: np.ndarray) -> np.ndarray:
-        """Sums (n,) over the children that share a multiplier, of (r, c)."""
-        is_in = self.place >= 0
-        return np.bincount(self.place[is_in], of_children[is_in], self.target.size)
-
 
 class Movable(NamedTuple):
     """The cells that a step can move, cell by cell: those of cell j are starts[j] to starts[j + 1].
@@ -55,16 +50,6 @@ class Movable(NamedTuple):
     h: np.ndarray
     ease: np.ndarray
     is_shared: bool
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether so many cells can move that going through all of them costs less."""
-        return DENSE * self.child.size >= self.ease.size
-
-    @property
-    def cell(self) -> np.ndarray:
-        """(f,)."""
-        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
 
 class Inverses(NamedTuple):
@@ -81,6 +66,26 @@ class Inverses(NamedTuple):
     alone: np.ndarray
     common: np.ndarray
     of_common: np.ndarray
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def spread(rows: Rows, y: np.ndarray, out: np.ndarray) -> None:
+    """Write multipliers `y` (n,) by row and child (r, c), 0 where a row counts not the child."""
+    place = rows.place
+    for q in range(place.shape[0]):
+        for i in range(place.shape[1]):
+            out[q, i] = y[place[q, i]] if place[q, i] >= 0 else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gather(rows: Rows, of_children: np.ndarray, out: np.ndarray) -> None:
+    """Write sums (n,) over the children that share a multiplier, of (r, c)."""
+    place = rows.place
+    out[:] = 0.0
+    for q in range(place.shape[0]):
+        for i in range(place.shape[1]):
+            if place[q, i] >= 0:
+                out[place[q, i]] += of_children[q, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -112,18 +117,16 @@ def cells_at(
     allowed: np.ndarray,
     parent: np.ndarray,
     x: np.ndarray,
-    sums: np.ndarray,
 ) -> float:
-    """Write the cells (k, c) at multipliers `dense` (r, c), and their sums by row (r, c).
+    """Write the cells (k, c) at multipliers `dense` (r, c).
 
     Returns what they contribute to the dual function: their distance to the centre, less R'y x.
     `ease` is 1 / g.
     """
     start, row, weight = rows.start, rows.row, rows.weight
     k, c = centre.shape
-    sums[:] = 0.0
     value = 0.0
-    slope, wish, own = np.empty(c), np.empty(c), np.empty(c)
+    slope, wish, own, left = np.empty(c), np.empty(c), np.empty(c), np.empty(c, dtype=np.int64)
     for j in range(k):
         slope[:] = 0.0
         for e in range(start[j], start[j + 1]):
@@ -133,7 +136,7 @@ def cells_at(
             own[i] = ease[j, i] if allowed[j, i] else 0.0
             wish[i] = centre[j, i] + slope[i] * own[i]
         if parent.size:
-            _project(wish, own, parent[j])
+            _project(wish, own, parent[j], left)
         for i in range(c):
             x[j, i] = max(0.0, wish[i])
         for i in range(c):
@@ -141,9 +144,6 @@ def cells_at(
             moved = x[j, i] - centre[j, i]
             wish[i] = 0.5 * moved * moved / ease[j, i] - slope[i] * x[j, i]
         value += _sum(wish)
-        for e in range(start[j], start[j + 1]):
-            for i in range(c):
-                sums[row[e], i] += weight[e] * x[j, i]
     return value
 
 
@@ -163,38 +163,83 @@ def _sum(values: np.ndarray) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _project(wish: np.ndarray, own: np.ndarray, total: float) -> None:
-    """Shift `wish` (c,) in proportion to `own` so that its positive parts sum to `total`.
-
-    Michelot's projection: children whom the common shift makes negative leave, until none do; what
-    has no ease of its own cannot move. Who has left is negative or zero afterwards.
-    """
-    shares, weights = _sum(wish), _sum(own)
-    while weights > 0.0:
-        shift = (total - shares) / weights
-        is_settled = True
-        for i in range(wish.size):
-            is_settled &= wish[i] + shift * own[i] >= 0.0
-        if is_settled:
-            for i in range(wish.size):
-                wish[i] += shift * own[i]
-            return
-        left, weights = 0.0, 0.0
-        for i in range(wish.size):
-            if own[i] > 0.0 and wish[i] + shift * own[i] > 0.0:
-                left += wish[i]
-                weights += own[i]
-            else:
-                own[i], wish[i] = 0.0, 0.0
-        shares = left
+def pairwise_sum(values: np.ndarray) -> float:
+    """The sum of some values (n,), by halves, so that rounding errors grow as log n."""
+    n = values.size
+    if n > 128:
+        half = n // 2 - n // 2 % 8
+        return pairwise_sum(values[:half]) + pairwise_sum(values[half:])
+    total, first = 0.0, 0
+    if n >= 8:
+        a, b, c, d = values[0], values[1], values[2], values[3]
+        e, f, g, h = values[4], values[5], values[6], values[7]
+        first = n // 8 * 8
+        for i in range(8, first, 8):
+            a += values[i]
+            b += values[i + 1]
+            c += values[i + 2]
+            d += values[i + 3]
+            e += values[i + 4]
+            f += values[i + 5]
+            g += values[i + 6]
+            h += values[i + 7]
+        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for i in range(first, n):
+        total += values[i]
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _positive(
-    x: np.ndarray, ease: np.ndarray, has_parent: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Cells that a step can move: starts (k + 1,), child (f,) of each, H's diagonal (f,), and the
-    ease (k, c) of these, 0 of others.
+def largest_of(values: np.ndarray) -> float:
+    """The largest absolute value of some (n,): 0 of none, and NaN where one is."""
+    largest = 0.0
+    for i in range(values.size):
+        size = abs(values[i])
+        if np.isnan(size):
+            return size
+        if size > largest:
+            largest = size
+    return largest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _project(wish: np.ndarray, own: np.ndarray, total: float, left: np.ndarray) -> None:
+    """Shift `wish` (c,) in proportion to `own` so that its positive parts sum to `total`.
+
+    Michelot's projection: children whom the common shift makes negative leave, until none do; what
+    has no ease of its own cannot move. Who has left is zero afterwards. `left` (c,) has room for
+    the children that are left.
+    """
+    shares, weights = _sum(wish), _sum(own)
+    n = 0
+    for i in range(wish.size):
+        if own[i] > 0.0:
+            left[n] = i
+            n += 1
+    while weights > 0.0:
+        shift = (total - shares) / weights
+        stay, is_settled = 0, True
+        shares, weights = 0.0, 0.0
+        for i in left[:n]:
+            moved = wish[i] + shift * own[i]
+            if moved > 0.0:
+                shares += wish[i]
+                weights += own[i]
+                left[stay] = i
+                stay += 1
+            else:
+                is_settled &= moved >= 0.0
+                wish[i] = 0.0
+        n = stay
+        if is_settled:
+            for i in left[:n]:
+                wish[i] += shift * own[i]
+            return
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def movable_cells(x: np.ndarray, ease: np.ndarray, is_shared: bool) -> Movable:
+    """The cells of x (k, c) that a step can move.
 
     They are positive; an only one of its cell cannot move where the children's sum is fixed.
     """
@@ -214,64 +259,114 @@ def _positive(
                 child[n] = i
                 eases += ease[j, i]
                 n += 1
-        if has_parent and n - first < 2:
+        if is_shared and n - first < 2:
             n = first
         for f in range(first, n):
             own = ease[j, child[f]]
             of_movable[j, child[f]] = own
-            h[f] = own * (1.0 - own / eases) if has_parent else own
+            h[f] = own * (1.0 - own / eases) if is_shared else own
         starts[j + 1] = n
-    return starts, child[:n], h[:n], of_movable
+    return Movable(starts, child[:n], h[:n], of_movable, is_shared)
 
 
-def movable_cells(x: np.ndarray, ease: np.ndarray, is_shared: bool) -> Movable:
-    """The cells of x (k, c) that a step can move; see `_positive`."""
-    return Movable(*_positive(x, ease, is_shared), is_shared)
-
-
-@njit(cache=True, nogil=True)
-def counted_rows(rows: Rows, cells: np.ndarray) -> np.ndarray:
-    """Whether each row (r,) counts one of some cells."""
-    start, row = rows.start, rows.row
-    found = np.zeros(rows.place.shape[0], dtype=np.bool_)
-    for j in cells:
-        for e in range(start[j], start[j + 1]):
-            found[row[e]] = True
-    return found
+@njit(cache=True, error_model="numpy")
+def inverses_of(rows: Rows, movable: Movable, diagonal: np.ndarray) -> Inverses:
+    """The preconditioner of R H R' + diagonal; without blocks where these would be too large."""
+    place = rows.place
+    r, c = place.shape
+    number, sizes = _numbered(rows, movable)
+    width = sizes.max() if c else 0
+    if c * width * width > BLOCK_ENTRIES:
+        width = 0
+    blocks = np.zeros((c, width, width))
+    places = np.full((c, width), -1, dtype=np.int64)
+    full, alone = diagonal.copy(), np.zeros(diagonal.size)
+    if width:
+        _add_blocks(rows, movable, number, blocks)
+    else:
+        _add_diagonal(rows, movable, full)
+    for p in range(alone.size):
+        alone[p] = 1.0 / full[p]
+    for i in range(c if width else 0):
+        for q in range(r):
+            a = number[q, i]
+            if a >= 0:
+                p = place[q, i]
+                blocks[i, a, a] += diagonal[p]
+                places[i, a], alone[p] = p, 0.0
+    # NumPy's inverse and Numba's are of two libraries, whose last bits differ.
+    with objmode():
+        _invert(blocks, sizes)
+    is_common = np.zeros(r, dtype=np.bool_)
+    if movable.is_shared:
+        for q in range(r):
+            is_common[q] = (place[q] >= 0).all()
+    common = place[is_common]
+    of_common = np.empty(common.shape[0])
+    for q in range(common.shape[0]):
+        of_common[q] = 1.0 / pairwise_sum(diagonal[common[q]])
+    return Inverses(blocks, places, alone, common, of_common)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_block(
-    rows: Rows,
-    cells: np.ndarray,
-    h: np.ndarray,
-    number: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Add R H R' of one child's positive cells (f,) to `out`, rows by their `number` (r,)."""
+def _numbered(rows: Rows, movable: Movable) -> tuple[np.ndarray, np.ndarray]:
+    """The number (r, c) in its child's block of each row that counts a cell that can move, -1 of
+    others; and how many each child has (c,)."""
+    start, row, starts, child = rows.start, rows.row, movable.starts, movable.child
+    r, c = rows.place.shape
+    number, sizes = np.full((r, c), -1, dtype=np.int64), np.zeros(c, dtype=np.int64)
+    for j in range(start.size - 1):
+        for f in range(starts[j], starts[j + 1]):
+            for e in range(start[j], start[j + 1]):
+                number[row[e], child[f]] = 0
+    for q in range(r):
+        for i in range(c):
+            if number[q, i] == 0 and rows.place[q, i] >= 0:
+                number[q, i] = sizes[i]
+                sizes[i] += 1
+            else:
+                number[q, i] = -1
+    return number, sizes
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_blocks(rows: Rows, movable: Movable, number: np.ndarray, out: np.ndarray) -> None:
+    """Add each child's own R H R' to `out` (c, b, b), rows by their `number` (r, c)."""
     start, row, weight = rows.start, rows.row, rows.weight
-    for f in range(cells.size):
-        j = cells[f]
-        for e in range(start[j], start[j + 1]):
-            a = number[row[e]]
-            for d in range(start[j], start[j + 1]):
-                b = number[row[d]]
-                if a >= 0 and b >= 0:
-                    out[a, b] += weight[e] * weight[d] * h[f]
+    starts, child, h = movable.starts, movable.child, movable.h
+    for j in range(start.size - 1):
+        for f in range(starts[j], starts[j + 1]):
+            i = child[f]
+            for e in range(start[j], start[j + 1]):
+                a = number[row[e], i]
+                for d in range(start[j], start[j + 1]):
+                    b = number[row[d], i]
+                    if a >= 0 and b >= 0:
+                        out[i, a, b] += weight[e] * weight[d] * h[f]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_diagonal(
-    rows: Rows, cell: np.ndarray, child: np.ndarray, h: np.ndarray, out: np.ndarray
-) -> None:
+def _add_diagonal(rows: Rows, movable: Movable, out: np.ndarray) -> None:
     """Add the diagonal of R H R' to `out` (n,)."""
     start, row, weight = rows.start, rows.row, rows.weight
-    place = rows.place
-    for f in range(cell.size):
-        for e in range(start[cell[f]], start[cell[f] + 1]):
-            p = place[row[e], child[f]]
-            if p >= 0:
-                out[p] += weight[e] * weight[e] * h[f]
+    place, starts, child, h = rows.place, movable.starts, movable.child, movable.h
+    for j in range(start.size - 1):
+        for f in range(starts[j], starts[j + 1]):
+            for e in range(start[j], start[j + 1]):
+                p = place[row[e], child[f]]
+                if p >= 0:
+                    out[p] += weight[e] * weight[e] * h[f]
+
+
+def _invert(blocks: np.ndarray, sizes: np.ndarray) -> None:
+    """Invert the first rows and columns of each block (c, b, b) in place, as many as its size (c,).
+
+    Blocks of one size go together where they are small, since a call takes longer than one of them.
+    """
+    for size in sorted(set(sizes.tolist()) - {0}):
+        of_size = np.flatnonzero(sizes == size)
+        for some in np.array_split(of_size, of_size.size) if size > TOGETHER else (of_size,):
+            blocks[some, :size, :size] = np.linalg.inv(blocks[some, :size, :size])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -354,11 +449,11 @@ def _preconditioned(inverses: Inverses, right: np.ndarray, out: np.ndarray) -> N
     blocks, places, common = inverses.blocks, inverses.places, inverses.common
     for p in range(right.size):
         out[p] = inverses.alone[p] * right[p]
-    own = np.zeros(places.shape[1])
-    for i in range(places.shape[0]):
+    own, moved = np.zeros(places.shape[1]), np.empty(places.shape[1])
+    for i in range(places.shape[0] if own.size else 0):
         for a in range(own.size):
             own[a] = right[places[i, a]] if places[i, a] >= 0 else 0.0
-        moved = np.dot(blocks[i], own)
+        np.dot(blocks[i], own, moved)
         for a in range(own.size):
             if places[i, a] >= 0:
                 out[places[i, a]] += moved[a]
@@ -372,6 +467,15 @@ def _preconditioned(inverses: Inverses, right: np.ndarray, out: np.ndarray) -> N
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _is_within(values: np.ndarray, limit: float) -> bool:
+    """Whether none of some values (n,) is larger than `limit`, or not a number."""
+    for value in values:  # noqa: SIM110
+        if not abs(value) <= limit:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def conjugate_gradients(
     rows: Rows,
     movable: Movable,
@@ -380,17 +484,17 @@ def conjugate_gradients(
     right: np.ndarray,
     forcing: float,
     iterations: int,
-    is_dense: bool,
 ) -> tuple[np.ndarray, int]:
     """Solve (R H R' + diagonal) y = right to within `forcing` of its largest entry; and how long
     that took. A direction in which rounding errors leave no curvature ends it."""
     n = right.size
+    is_dense = DENSE * movable.child.size >= movable.ease.size
     y, remainder = np.zeros(n), right.copy()
     direction, moved, better = np.empty(n), np.empty(n), np.empty(n)
     _preconditioned(inverses, remainder, better)
     direction[:] = better
     product = np.dot(remainder, better)
-    limit = forcing * np.abs(right).max()
+    limit = forcing * largest_of(right)
     for number in range(1, iterations + 1):
         if is_dense:
             _times_all(rows, movable, diagonal, direction, moved)
@@ -403,11 +507,12 @@ def conjugate_gradients(
         for p in range(n):
             y[p] += length * direction[p]
             remainder[p] -= length * moved[p]
-        if np.abs(remainder).max() <= limit:
+        if _is_within(remainder, limit):
             return y, number
         _preconditioned(inverses, remainder, better)
         new = np.dot(remainder, better)
+        turn = new / product
         for p in range(n):
-            direction[p] = better[p] + new / product * direction[p]
+            direction[p] = better[p] + turn * direction[p]
         product = new
     return y, iterations

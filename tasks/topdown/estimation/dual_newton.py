@@ -36,23 +36,24 @@ no cell does, since their sums are fixed, and of the matrix there is 1 / w alone
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from .dual_kernels import (
-    Inverses,
-    Movable,
     Rows,
-    add_block,
-    add_diagonal,
     add_of_rows,
     add_to_rows,
     cells_at,
     conjugate_gradients,
-    counted_rows,
+    gather,
+    inverses_of,
+    largest_of,
     movable_cells,
+    pairwise_sum,
+    spread,
 )
-from .wide import BLOCK_ENTRIES
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
 """Of the rounds, relative to the precision of a row: it falls after rounds that were easy, and
@@ -113,55 +114,17 @@ class DualSolution:
 
 def solve(problem: DualProblem) -> DualSolution:
     """Solve the problem of the module's docstring; stops by iterations, never by clock."""
-    rows = problem.rows
-    is_held = rows.give == 0.0
-    give = np.where(is_held, SOFTNESS, rows.give)
     fill = np.where(problem.allowed, problem.fill, 0.0)
     least = LEAST_FILL * float(fill.sum()) / max(int(problem.allowed.sum()), 1)
     ease = np.maximum(fill, max(least, 1e-9)) / problem.scale
-    slope_size = _largest_slope(problem)
-    centre, slack = fill, np.clip(np.zeros(rows.bounded.size), rows.lower, rows.upper)
-    y = held = np.zeros(rows.target.size)
-    size = float(np.abs(rows.target).max(initial=1.0))
+    size = float(np.abs(problem.rows.target).max(initial=1.0))
+    parent = np.zeros(0)
     if problem.parent is not None:
-        size = max(size, float(problem.parent.max(initial=1.0)))
-    gradient_at_end = TIGHT + 1e-15 * size
-    still = max(STILL, 1e-14 * size)
-    iterations, converged = 0, False
-    gamma, least_gamma, accuracy = FIRST_GAMMA, LEAST_GAMMA, LOOSE
-    primal = dual = gap = np.inf
-    for _ in range(ROUNDS):
-        target = rows.target + np.where(is_held, SOFTNESS * held, 0.0)
-        one = _Round(problem, centre, ease / gamma, target, give, slack, 1.0 / gamma)
-        y, steps, is_done = one.solve(y, accuracy)
-        iterations += steps
-        if not np.isfinite(y).all():
-            break
-        moved = one.x - centre
-        slope = np.abs(moved) / one.ease
-        miss = np.where(is_held, SOFTNESS * np.abs(y - held), 0.0)
-        off_slack = np.abs(one.slack - slack)
-        primal = float(max(miss.max(initial=0.0), one.remainder))
-        dual = float(max(slope.max(initial=0.0), off_slack.max(initial=0.0) * gamma) / slope_size)
-        gap = float((slope * one.x).sum() + (np.abs(y) * miss).sum())
-        gap += float((off_slack * gamma * np.abs(one.slack)).sum())
-        centre, slack, held = one.x, one.slack, y
-        largest = float(max(np.abs(moved).max(initial=0.0), off_slack.max(initial=0.0)))
-        # A round that was asked for the least gradient and is done has it, or what rounding errors
-        # leave of it: further rounds would only draw other rounding errors.
-        has_least = accuracy <= gradient_at_end or one.remainder <= still
-        if is_done and has_least and largest <= still >= miss.max(initial=0.0):
-            converged = True
-            break
-        accuracy = max(min(LOOSE, RELATIVE * largest), gradient_at_end)
-        if not is_done:
-            if one.remainder <= LOOSE:
-                # Small gamma make rounding errors of multipliers large ones of cells, and large
-                # counts make them larger: no round below this one would come nearer.
-                least_gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
-            gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
-        elif steps <= EASY_STEPS:
-            gamma = max(least_gamma, gamma / GAMMA_STEP)
+        parent = problem.parent.astype(np.float64)
+        size = max(size, float(parent.max(initial=1.0)))
+    centre, iterations, converged, primal, dual, gap = _rounds(
+        problem.rows, parent, problem.allowed, fill, ease, _largest_slope(problem), size
+    )
     objective = _objective(problem, centre)
     x = np.ascontiguousarray(centre.T)
     return DualSolution(x, objective, iterations, converged, primal, dual, gap)
@@ -173,7 +136,9 @@ def _objective(problem: DualProblem, x: np.ndarray) -> float:
     sums = np.zeros(rows.place.shape)
     add_to_rows(rows, x, sums)
     measured = rows.give > 0.0
-    off = (rows.gathered(sums) - rows.target)[measured]
+    of_rows = np.empty(rows.target.size)
+    gather(rows, sums, of_rows)
+    off = (of_rows - rows.target)[measured]
     return float(0.5 * (off * off / rows.give[measured]).sum())
 
 
@@ -181,156 +146,194 @@ def _largest_slope(problem: DualProblem) -> float:
     """Largest slope of the objective at zero, over the cells."""
     rows = problem.rows
     pull = np.divide(rows.target, rows.give, out=np.zeros(rows.give.size), where=rows.give > 0.0)
-    slope = np.zeros(problem.fill.shape)
-    add_of_rows(rows, rows.of_children(pull), slope)
+    slope, of_children = np.zeros(problem.fill.shape), np.empty(rows.place.shape)
+    spread(rows, pull, of_children)
+    add_of_rows(rows, of_children, slope)
     return max(float(np.abs(slope).max(initial=0.0)), 1e-300)
 
 
-class _Round:
-    """A round's dual function, and Newton's steps on it. `x` (k, c), `slack` and `remainder`, the
-    largest entry of the gradient, are those of the last multipliers."""
+class _Round(NamedTuple):
+    """A round's dual function: the problem's rows, parent and allowed cells, the centre and ease of
+    its cells (k, c), target and give (n,), and the centre (b,) and ease of its slacks."""
 
-    def __init__(
-        self,
-        problem: DualProblem,
-        centre: np.ndarray,
-        ease: np.ndarray,
-        target: np.ndarray,
-        give: np.ndarray,
-        slack_centre: np.ndarray,
-        slack_ease: float,
-    ) -> None:
-        self.rows, self.allowed = problem.rows, problem.allowed
-        self.centre, self.ease, self.target, self.give = centre, ease, target, give
-        self.slack_centre, self.slack_ease = slack_centre, slack_ease
-        self.parent = np.zeros(0) if problem.parent is None else problem.parent.astype(np.float64)
-        self.sums = np.empty(self.rows.place.shape)
-        self.x, self.slack, self.remainder = centre, slack_centre, np.inf
-        self._inverses: Inverses | None = None
+    rows: Rows
+    parent: np.ndarray
+    allowed: np.ndarray
+    centre: np.ndarray
+    ease: np.ndarray
+    target: np.ndarray
+    give: np.ndarray
+    slack_centre: np.ndarray
+    slack_ease: float
 
-    def solve(self, y: np.ndarray, tolerance: float) -> tuple[np.ndarray, int, bool]:
-        """The maximum of the dual from `y` (n,), or from no multipliers, whichever has the smaller
-        gradient: multipliers, steps, and whether it was reached.
 
-        The last round's multipliers would move the new centre as far again as they have moved the
-        old one, or farther: where that was far, none are nearer.
-        """
-        none = np.zeros_like(y)
-        found = self._at(none)
-        if y.any():
-            at_none, found = found, self._at(y)
-            if np.abs(at_none[1]).max(initial=0.0) <= np.abs(found[1]).max(initial=0.0):
-                y, found = none, self._at(none)
-        value, gradient = found
-        before = earlier = np.inf
-        for step in range(STEPS):
-            self.remainder = float(np.abs(gradient).max(initial=0.0))
-            # One step alone may fail to halve it where a cell becomes zero or positive.
-            is_stalled = 0.5 * earlier <= self.remainder <= STALLED
-            if self.remainder <= tolerance or is_stalled:
-                return y, step, True
-            before, earlier = self.remainder, before
-            direction = self._newton(gradient)
-            slope = float(gradient @ direction)
-            length, found = 1.0, self._at(y + direction)
-            # Armijo's rule, which rounding errors must not keep from taking the last steps: they
-            # are those of the sum's terms, which are far larger than the sum where counts are.
-            error = max(1e-12 * abs(value), 1e-15 * float(np.abs(y * self.target).sum()))
-            while found[0] < value + 1e-4 * length * slope - error:
-                length *= 0.5
-                if length < 1e-9:
-                    return y, step, False
-                found = self._at(y + length * direction)
-            y = y + length * direction
-            value, gradient = found
-        self.remainder = float(np.abs(gradient).max(initial=0.0))
-        return y, STEPS, self.remainder <= tolerance
+class _Point(NamedTuple):
+    """What belongs to the multipliers that were tried last: x (k, c), slack (b,) and gradient (n,);
+    multipliers and sums by row and child (r, c)."""
 
-    def _at(self, y: np.ndarray) -> tuple[float, np.ndarray]:
-        """The dual function at `y` (n,), and its gradient."""
-        rows = self.rows
-        self.x = np.empty_like(self.centre)
-        value = cells_at(
-            rows,
-            rows.of_children(y),
-            self.centre,
-            self.ease,
-            self.allowed,
-            self.parent,
-            self.x,
-            self.sums,
+    x: np.ndarray
+    slack: np.ndarray
+    gradient: np.ndarray
+    of_children: np.ndarray
+    sums: np.ndarray
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rounds(
+    rows: Rows,
+    parent: np.ndarray,
+    allowed: np.ndarray,
+    fill: np.ndarray,
+    ease: np.ndarray,
+    slope_size: float,
+    size: float,
+) -> tuple[np.ndarray, int, bool, float, float, float]:
+    """All rounds, from the centre `fill` (k, c): the last centre, and what `DualSolution` tells of
+    it. `slope_size` and `size` are the largest slope and count."""
+    n = rows.target.size
+    is_held = rows.give == 0.0
+    give = np.where(is_held, SOFTNESS, rows.give)
+    centre, slack = fill, np.minimum(np.maximum(np.zeros(rows.lower.size), rows.lower), rows.upper)
+    y, held = np.zeros(n), np.zeros(n)
+    gradient_at_end = TIGHT + 1e-15 * size
+    still = max(STILL, 1e-14 * size)
+    iterations, converged = 0, False
+    gamma, least_gamma, accuracy = FIRST_GAMMA, LEAST_GAMMA, LOOSE
+    primal = dual = gap = np.inf
+    for _ in range(ROUNDS):
+        target = rows.target + np.where(is_held, SOFTNESS * held, 0.0)
+        one = _Round(rows, parent, allowed, centre, ease / gamma, target, give, slack, 1.0 / gamma)
+        at = _Point(
+            np.empty_like(centre),
+            np.empty_like(slack),
+            np.empty(n),
+            np.empty(rows.place.shape),
+            np.empty(rows.place.shape),
         )
-        of_slack = y[rows.bounded]
-        moved = self.slack_centre - of_slack * self.slack_ease
-        self.slack = np.clip(moved, rows.lower, rows.upper)
-        distance = (self.slack - self.slack_centre) ** 2
-        value += float((0.5 * distance / self.slack_ease + of_slack * self.slack).sum())
-        value += float((y * (self.target - 0.5 * self.give * y)).sum())
-        gradient = self.target - self.give * y - rows.gathered(self.sums)
-        gradient[rows.bounded] += self.slack
-        return value, gradient
+        y, steps, is_done, remainder = _maximum(one, at, y, accuracy)
+        iterations += steps
+        if not np.isfinite(y).all():
+            break
+        x = at.x.ravel()
+        moved = np.abs(x - centre.ravel())
+        slope = moved / one.ease.ravel()
+        miss = np.where(is_held, SOFTNESS * np.abs(y - held), 0.0)
+        off_slack = np.abs(at.slack - slack)
+        primal = max(largest_of(miss), remainder)
+        dual = max(largest_of(slope), largest_of(off_slack) * gamma) / slope_size
+        gap = pairwise_sum(slope * x) + pairwise_sum(np.abs(y) * miss)
+        gap += pairwise_sum(off_slack * gamma * np.abs(at.slack))
+        centre, slack, held = at.x, at.slack, y
+        largest = max(largest_of(moved), largest_of(off_slack))
+        # A round that was asked for the least gradient and is done has it, or what rounding errors
+        # leave of it: further rounds would only draw other rounding errors.
+        has_least = accuracy <= gradient_at_end or remainder <= still
+        if is_done and has_least and largest <= still and largest_of(miss) <= still:
+            converged = True
+            break
+        accuracy = max(min(LOOSE, RELATIVE * largest), gradient_at_end)
+        if not is_done:
+            if remainder <= LOOSE:
+                # Small gamma make rounding errors of multipliers large ones of cells, and large
+                # counts make them larger: no round below this one would come nearer.
+                least_gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
+            gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
+        elif steps <= EASY_STEPS:
+            gamma = max(least_gamma, gamma / GAMMA_STEP)
+    return centre, iterations, converged, primal, dual, gap
 
-    def _newton(self, gradient: np.ndarray) -> np.ndarray:
-        """A step (n,) of Newton's method, to within FORCING."""
-        rows = self.rows
-        movable = movable_cells(self.x, self.ease, self.parent.size > 0)
-        diagonal = self.give.copy()
-        inside = (self.slack > rows.lower) & (self.slack < rows.upper)
-        diagonal[rows.bounded] += np.where(inside, self.slack_ease, 0.0)
-        if self._inverses is None:
-            self._inverses = _inverses(rows, movable, diagonal)
-        step, n = conjugate_gradients(
-            rows,
-            movable,
-            diagonal,
-            self._inverses,
-            gradient,
-            FORCING,
-            SYSTEM_ITERATIONS,
-            movable.is_dense,
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _maximum(
+    one: _Round, at: _Point, y: np.ndarray, tolerance: float
+) -> tuple[np.ndarray, int, bool, float]:
+    """The maximum of a round's dual from `y` (n,), or from no multipliers, whichever has the
+    smaller gradient: multipliers, steps, whether it was reached, and the largest entry of the
+    gradient. What was tried last is left in `at`.
+
+    The last round's multipliers would move the new centre as far again as they have moved the
+    old one, or farther: where that was far, none are nearer.
+    """
+    none = np.zeros_like(y)
+    value = _set_cells(one, none, at)
+    _set_gradient(one, none, at)
+    if y.any():
+        of_none = largest_of(at.gradient)
+        value = _set_cells(one, y, at)
+        _set_gradient(one, y, at)
+        if of_none <= largest_of(at.gradient):
+            y = none
+            value = _set_cells(one, y, at)
+            _set_gradient(one, y, at)
+    is_stale = True
+    remainder = before = earlier = np.inf
+    for step in range(STEPS):
+        remainder = largest_of(at.gradient)
+        # One step alone may fail to halve it where a cell becomes zero or positive.
+        is_stalled = 0.5 * earlier <= remainder <= STALLED
+        if remainder <= tolerance or is_stalled:
+            return y, step, True, remainder
+        before, earlier = remainder, before
+        movable = movable_cells(at.x, one.ease, one.parent.size > 0)
+        diagonal = _diagonal(one, at)
+        if is_stale:
+            inverses = inverses_of(one.rows, movable, diagonal)
+        direction, n = conjugate_gradients(
+            one.rows, movable, diagonal, inverses, at.gradient, FORCING, SYSTEM_ITERATIONS
         )
-        if n > STALE or rows.place.shape[1] == 1:
-            self._inverses = None
-        return step
+        is_stale = n > STALE or one.rows.place.shape[1] == 1
+        slope = np.dot(at.gradient, direction)
+        length, moved = 1.0, y + direction
+        found = _set_cells(one, moved, at)
+        # Armijo's rule, which rounding errors must not keep from taking the last steps: they
+        # are those of the sum's terms, which are far larger than the sum where counts are.
+        error = max(1e-12 * abs(value), 1e-15 * pairwise_sum(np.abs(y * one.target)))
+        while found < value + 1e-4 * length * slope - error:
+            length *= 0.5
+            if length < 1e-9:
+                return y, step, False, remainder
+            moved = y + length * direction
+            found = _set_cells(one, moved, at)
+        y, value = moved, found
+        _set_gradient(one, y, at)
+    remainder = largest_of(at.gradient)
+    return y, STEPS, remainder <= tolerance, remainder
 
 
-def _inverses(rows: Rows, movable: Movable, diagonal: np.ndarray) -> Inverses:
-    """The preconditioner of R H R' + diagonal; without blocks where these would be too large."""
-    n_rows, c = rows.place.shape
-    common = np.zeros((0, c), dtype=np.int64)
-    if movable.is_shared:
-        common = rows.place[(rows.place >= 0).all(axis=1)]
-    cell, h = movable.cell, movable.h
-    order = np.argsort(movable.child, kind="stable")
-    bounds = np.searchsorted(movable.child[order], np.arange(c + 1))
-    own = [order[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-    used = [
-        np.flatnonzero(counted_rows(rows, cell[mine]) & (place >= 0))
-        for mine, place in zip(own, rows.place.T, strict=True)
-    ]
-    width = max((rows_used.size for rows_used in used), default=0)
-    alone = np.ones(diagonal.size, dtype=bool)
-    full = diagonal.copy()
-    if c * width * width > BLOCK_ENTRIES:
-        add_diagonal(rows, cell, movable.child, h, full)
-        width = 0
-    blocks, places = np.zeros((c, width, width)), np.full((c, width), -1)
-    for i, (mine, rows_used) in enumerate(zip(own, used, strict=True)):
-        if not width or not rows_used.size:
-            continue
-        number = np.full(n_rows, -1, dtype=np.int64)
-        number[rows_used] = np.arange(rows_used.size)
-        matrix = np.zeros((rows_used.size, rows_used.size))
-        add_block(rows, cell[mine], h[mine], number, matrix)
-        place = rows.place[rows_used, i]
-        matrix[np.diag_indices(place.size)] += diagonal[place]
-        blocks[i, : place.size, : place.size] = np.linalg.inv(matrix)
-        places[i, : place.size] = place
-        alone[place] = False
-    return Inverses(
-        blocks,
-        places,
-        np.where(alone, 1.0 / full, 0.0),
-        common,
-        1.0 / diagonal[common].sum(axis=1),
-    )
+@njit(cache=True, nogil=True, error_model="numpy")
+def _set_cells(one: _Round, y: np.ndarray, at: _Point) -> float:
+    """The dual function at `y` (n,), whose cells and slacks are written to `at`."""
+    rows, slack = one.rows, at.slack
+    spread(rows, y, at.of_children)
+    value = cells_at(rows, at.of_children, one.centre, one.ease, one.allowed, one.parent, at.x)
+    terms = np.empty(slack.size)
+    for b in range(slack.size):
+        p, centre = rows.bounded[b], one.slack_centre[b]
+        slack[b] = min(max(centre - y[p] * one.slack_ease, rows.lower[b]), rows.upper[b])
+        moved = slack[b] - centre
+        terms[b] = 0.5 * (moved * moved) / one.slack_ease + y[p] * slack[b]
+    value += pairwise_sum(terms)
+    return value + pairwise_sum(y * (one.target - 0.5 * one.give * y))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _set_gradient(one: _Round, y: np.ndarray, at: _Point) -> None:
+    """Write the gradient at `y` (n,), whose cells and slacks `at` has."""
+    rows, gradient = one.rows, at.gradient
+    at.sums[:] = 0.0
+    add_to_rows(rows, at.x, at.sums)
+    gather(rows, at.sums, gradient)
+    gradient[:] = one.target - one.give * y - gradient
+    for b in range(at.slack.size):
+        gradient[rows.bounded[b]] += at.slack[b]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _diagonal(one: _Round, at: _Point) -> np.ndarray:
+    """What Newton's matrix has beside R H R', on its diagonal (n,): what multipliers and slacks
+    that are between their bounds give way."""
+    rows, diagonal = one.rows, one.give.copy()
+    for b in range(at.slack.size):
+        if rows.lower[b] < at.slack[b] < rows.upper[b]:
+            diagonal[rows.bounded[b]] += one.slack_ease
+    return diagonal

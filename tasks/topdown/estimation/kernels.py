@@ -11,13 +11,13 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
-from . import active_set, admm, area_kernels, dual_kernels, exchange, network_flow
+from . import active_set, admm, area_kernels, dual_newton, exchange, network_flow
 
 KERNELS = (
     admm.approach,
     admm.first_point,
     active_set._iterate,
-    dual_kernels.conjugate_gradients,
+    dual_newton._rounds,
     network_flow.solve,
     exchange._exchange,
     area_kernels.add_change,
