@@ -189,9 +189,9 @@ class Recode:
             level[occurring] = self._by_rules(some, len(occurring))
         else:
             codes = zip(*(some[name].codes.tolist() for name in names), strict=True)
-            for i, own in zip(occurring, codes if names else [()], strict=False):
+            for i, where in zip(occurring, codes if names else [()], strict=False):
                 level[i] = self._level_where(
-                    tuple(held[name][code] for name, code in zip(names, own, strict=True))
+                    tuple(held[name][code] for name, code in zip(names, where, strict=True))
                 )
         return level[pattern]
 
