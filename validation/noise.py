@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 _LARGE = 100
 """Above this sigma^2 the variance of the discrete Gaussian differs from it by less than a float: by
 Poisson's summation formula by less than exp(-2 pi^2 sigma^2)."""
 
 
+@lru_cache(maxsize=1 << 12)
 def gaussian_variance(sigma_squared: Fraction | float) -> float:
     """Variance of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers.
 

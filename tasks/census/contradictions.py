@@ -3,8 +3,9 @@
 All constraints but invariants are homogeneous: nobody anywhere meets them all. A contradiction is a
 set of declarations that leave no other census: they cannot hold together in one area where every
 universe has a record, every bound from below has something to bound, and every relation has records
-that it speaks of. Each declaration, each pair and at last all together are tried as a linear
-program over classes of cells that no declaration tells apart.
+that it speaks of. All together are tried as a linear program over classes of cells that no
+declaration tells apart; where they clash each alone, each pair and at last fewer and fewer tell
+which.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def refuse_contradictions(
     entries = list(_entries(census, schemas, zeros, cells))
     spoken_of = [name for entry in entries for row in entry.rows for name in row[0]]
     sizes = {name: cells[name].size for name in dict.fromkeys([*spoken_of, *zeros])}
+    if not entries or _is_possible(entries, sizes):
+        return  # What meets all of them meets each and each pair, which need not be tried.
     for entry in entries:
         if not _is_possible([entry], sizes):
             raise ValueError(f"{entry.name} can hold for nobody; take it out or correct it")
@@ -50,14 +53,13 @@ def refuse_contradictions(
             raise ValueError(
                 f"{pair[0].name} and {pair[1].name} contradict each other; correct one of them"
             )
-    if len(entries) > 2 and not _is_possible(entries, sizes):
-        kept = list(entries)
-        for entry in entries:
-            fewer = [other for other in kept if other is not entry]
-            if not _is_possible(fewer, sizes):
-                kept = fewer
-        names = ", ".join(entry.name for entry in kept)
-        raise ValueError(f"{names} contradict each other; correct one of them")
+    kept = list(entries)
+    for entry in entries:
+        fewer = [other for other in kept if other is not entry]
+        if not _is_possible(fewer, sizes):
+            kept = fewer
+    names = ", ".join(entry.name for entry in kept)
+    raise ValueError(f"{names} contradict each other; correct one of them")
 
 
 def _told_apart(

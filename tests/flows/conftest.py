@@ -94,12 +94,14 @@ def judged_in_process() -> Iterator[None]:
 def settings_text(county: Path) -> str:
     """Settings of a private topdown run of the generated county, with its ledger beside them.
 
-    The last section is that on the release, which has no margins: they would be a third of the run.
+    The last section is that on the release, which has no margins and no tables: they would be half
+    of the run.
     """
     return (
         f'preset = "pl94_2020_us"\n[input]\npersons = "{county / "persons.parquet"}"\n'
         f'units = "{county / "units.parquet"}"\ngeography = "{county / "grfc.txt"}"\n'
-        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n[release]\nmargins = false\n'
+        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n'
+        "[release]\nmargins = false\ntables = false\n"
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, get_args
 import pytest
 import tomli_w
 from pydantic import BaseModel
-from spineflow.flows.order import run_in_process
+from spineflow.flows.order import called
 from spineflow.tasks.products.product import Product
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
@@ -30,6 +30,9 @@ from spineflow.tasks.runs.settings_files import dump_settings
 from tests.flows.in_process import judged_once
 
 Tree = dict[str, Any]
+
+Made = dict[str, str]
+"""What a run makes: digests by name."""
 
 ABSENT = object()
 """A toggle that takes a key away."""
@@ -53,6 +56,8 @@ class Search:
     """What is searched of a product.
 
     toggles : for each setting, by its dotted key, the values that it takes.
+    made_of : yields what a run makes, name by name with a digest that changes no more; a run whose
+        rest does not matter is left where it is.
     excused : settings without a toggle, and why.
     by_data : settings that may change nothing beside a base, because of the data or of what they
         state; in one base at least they change something.
@@ -60,7 +65,7 @@ class Search:
 
     product: Product
     toggles: Mapping[str, tuple[Any, ...]]
-    made_of: Callable[[Path, ProductSettings], str]
+    made_of: Callable[[Path, ProductSettings], Iterator[tuple[str, str]]]
     excused: Mapping[str, str] = field(default_factory=dict)
     by_data: Mapping[str, str] = field(default_factory=dict)
 
@@ -77,11 +82,13 @@ class Search:
                 if tree != base and not (is_said and get(base, key) is ABSENT):
                     yield key, value, tree
 
-    def effect(self, tree: Tree, folder: Path, known: dict[str, str]) -> str | None:
-        """A digest of what a run of some settings makes; None if they are refused.
+    def effect(
+        self, tree: Tree, folder: Path, known: dict[str, Made], other: Made | None = None
+    ) -> Made | None:
+        """What a run of some settings makes; None if they are refused.
 
         A toggle beside one base is often another one beside a second: what is `known` of the same
-        settings is not made again.
+        settings is not made again. Where `other` is given, no more is made than tells it apart.
         """
         file = folder / "settings.toml"
         file.write_text(tomli_w.dumps(tree))
@@ -89,7 +96,12 @@ class Search:
             settings = self.product.load(file)
             said = dump_settings(settings)
             if said not in known:
-                known[said] = self.made_of(folder, settings)
+                made: Made = {}
+                for name, digest in self.made_of(folder, settings):
+                    made[name] = digest
+                    if other is not None and other.get(name) != digest:
+                        return made
+                known[said] = made
             return known[said]
         except InputRefused:
             return None
@@ -136,28 +148,37 @@ def is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def run_to_tables(product: Product) -> Callable[[Path, ProductSettings], str]:
-    """Run the steps up to the checks in this process, and digest what was measured and is to be
-    released, with what it costs.
+def run_to_tables(
+    product: Product,
+) -> Callable[[Path, ProductSettings], Iterator[tuple[str, str]]]:
+    """Run the steps up to the checks in this process, and digest what it costs, what was measured
+    and what is to be released.
     """
 
-    def made_of(folder: Path, settings: ProductSettings) -> str:
+    def made_of(folder: Path, settings: ProductSettings) -> Iterator[tuple[str, str]]:
+        yield "costs", digest_of(product.costs(settings))
         number = sum(1 for path in folder.iterdir() if path.is_dir())
         run = RunDirectory(folder / f"run-{number}")
         run.root.mkdir()
         text = dump_settings(settings)
         start_run(run, product=product.name, settings_text=text, stamp=settings.stamp)
         steps = product.order(run, settings)
-        run_in_process(run, takewhile(lambda wave: "checks" not in wave, steps))
-        found = {"costs": json.dumps(product.costs(settings), sort_keys=True)}
-        for name in ("measurements", "release-unchecked"):
-            for path in sorted((run.root / name).rglob("*")):
-                if path.is_file() and path.stem != "certificate":
-                    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-                    found[path.relative_to(run.root).as_posix()] = digest
-        return digest_of(found)
+        told = set()
+        for _ in called(run, takewhile(lambda wave: "checks" not in wave, steps)):
+            for path in sorted(set((run.root / "measurements").rglob("*")) - told):
+                told.add(path)
+                yield from told_of(run, path)
+        for path in sorted((run.root / "release-unchecked").rglob("*")):
+            yield from told_of(run, path)
 
     return made_of
+
+
+def told_of(run: RunDirectory, path: Path) -> Iterator[tuple[str, str]]:
+    """The name and the digest of what is told of a run, if it is a file of it."""
+    if path.is_file() and path.stem != "certificate":
+        name = path.relative_to(run.root).as_posix()
+        yield name, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -220,14 +241,18 @@ def refuse_idle(
 
 
 def idle(search: Search, bases: Mapping[str, Tree], folder: Path) -> tuple[list[str], set[str]]:
-    """Toggles that do nothing and are not refused, and the settings that did something."""
+    """Toggles that do nothing and are not refused, and the settings that did something.
+
+    A setting does something where a run of it ends and differs. Once one has, a toggle of the same
+    setting is run until it differs from the base, and to the end if it does not.
+    """
     found, effective = [], set()
-    known: dict[str, str] = {}
+    known: dict[str, Made] = {}
     for name, base in bases.items():
         first = search.effect(base, folder, known)
         assert first is not None, f"the base {name!r} is refused"
         for key, value, tree in search.changed(base):
-            effect = search.effect(tree, folder, known)
+            effect = search.effect(tree, folder, known, first if key in effective else None)
             if effect not in (None, first):
                 effective.add(key)
             if effect == first and key not in search.by_data:

@@ -37,7 +37,9 @@ pytestmark = pytest.mark.slow
 def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchecked:
     """A run up to its checks, and its settings; not to be changed."""
     folder = tmp_path_factory.mktemp("unchecked")
-    (folder / "settings.toml").write_text(settings_text.replace("margins = false\n", ""))
+    (folder / "settings.toml").write_text(
+        settings_text.replace("margins = false\ntables = false\n", "")
+    )
     settings = TOPDOWN.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
     order = TOPDOWN.order(run, settings)

@@ -36,6 +36,7 @@ dataset = "county"
 {privacy}
 [release]
 margins = false
+tables = false
 [run]
 {run}
 """
@@ -208,7 +209,9 @@ def test_margins_in_pieces_wait_for_what_units_are_held_to(
     monkeypatch.setattr(margins, "LEAST_APART", 0)
     generate_county(tmp_path, persons=500, seed=3, state="35")
     text = SETTINGS.format(privacy="seed = 7", run="coherent = true")
-    (tmp_path / "settings.toml").write_text(text.replace("margins = false", "margins = true"))
+    (tmp_path / "settings.toml").write_text(
+        text.replace("margins = false\ntables = false", "margins = true")
+    )
     settings = TOPDOWN.load(tmp_path / "settings.toml")
     run = prepare(settings, tmp_path / "run")
     with judged_once():

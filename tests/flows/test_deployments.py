@@ -177,7 +177,7 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     settings = tmp_path / "settings.toml"
     text = (DEMOS / "topdown.toml").read_text().replace(
         "input/", f"{county}/"
-    ) + "[release]\nmargins = false\n"
+    ) + "[release]\nmargins = false\ntables = false\n"
     settings.write_text(text, encoding="utf-8")
     api = server["PREFECT_API_URL"]
     ledger = open_ledger(tmp_path / "ledger.db")

@@ -235,12 +235,12 @@ def test_rows_of_many_persons_under_the_2020_specification(shared: Path, tmp_pat
     codes = [row["RACE_ETH_CODE"] for row in rows_of(parameters / "race-and-ethnicity-codes.txt")]
     states = ("44", "09")
     data = tmp_path / "data"
-    generate_persons(data, codes, persons=60_000, tracts=100, states=states, seed=6)
+    generate_persons(data, codes, persons=25_000, tracts=100, states=states, seed=6)
     t1, t2 = released(
         tmp_path, parameters, data, "mechanism.run_pr=false", f"mechanism.states={list(states)}"
     )
     config = {"run_pr": False, "state_filter_us": states}
     expected = BruteForce(parameters, data, **config).rows()
     assert (t1, t2) == expected
-    assert len(t1) > 50_000
-    assert len(t2) > 1_000
+    assert len(t1) > 25_000
+    assert len(t2) > 200

@@ -53,8 +53,8 @@ def finished(request, tmp_path_factory) -> tuple[RunDirectory, RunDirectory, Top
         ("dhc_persons_2020_us", 'redistricting = "pl94_2020_us"'),
     ):
         file = folder / f"{preset}.toml"
-        # Margins of the earlier run are tested elsewhere; the later one measures on demand.
-        release = "" if held else "[release]\nmargins = false"
+        # Margins and tables of the earlier run are tested elsewhere; the later one has no margins.
+        release = "" if held else "[release]\nmargins = false\ntables = false"
         file.write_text(SETTINGS.format(preset=preset, redistricting=held, release=release))
         settings = TOPDOWN.load(file)
         run = prepare(settings, folder / preset)

@@ -29,7 +29,8 @@ def test_the_rho_of_an_epsilon_is_frozen_charged_and_certified(
     lines = [f'{name} = "{county / table}"' for name, table in tables.items()]
     file.write_text(
         'preset = "pl94_2020_us"\n[input]\n' + "\n".join(lines) + '\n[privacy]\ndataset = "d"\n'
-        'ledger = "ledger.db"\n[release]\nmargins = false\n[budget.persons]\nepsilon = "17.14"\n'
+        'ledger = "ledger.db"\n[release]\nmargins = false\ntables = false\n'
+        '[budget.persons]\nepsilon = "17.14"\n'
         'delta = "1e-10"\naccounting = "exact"\n'
     )
     settings = TOPDOWN.load(file)

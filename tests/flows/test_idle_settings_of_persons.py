@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -44,6 +44,21 @@ from tests.flows.idle_settings import (
     refuse_unconsidered,
     remembered,
 )
+
+
+def detailed_groups_made(_folder: Path, settings: Any) -> Iterator[tuple[str, str]]:
+    """What is measured, and how it is released, from the settings and the parameters."""
+    mechanism = settings.mechanism
+    found = [
+        mechanism.suppress_alone_above_combination,
+        mechanism.coterminous and [mechanism.summary_levels, mechanism.units_are_invariant],
+        settings.privacy.seed,
+    ]
+    yield "settings", digest_of(found)
+    yield "parameters", digest_of(repr(parameters_of(settings)))
+    yield "stages", digest_of(stages_of(settings))
+    yield "costs", digest_of(DETAILED_GROUPS.costs(settings))
+
 
 DETAILED_GROUPS_SEARCH = Search(
     DETAILED_GROUPS,
@@ -92,17 +107,7 @@ DETAILED_GROUPS_SEARCH = Search(
         "privacy.infinite": (True,),
         "privacy.seed": (2,),
     },
-    lambda folder, settings: digest_of(
-        [
-            DETAILED_GROUPS.costs(settings),
-            repr(parameters_of(settings)),
-            stages_of(settings),
-            settings.mechanism.suppress_alone_above_combination,
-            settings.mechanism.coterminous
-            and [settings.mechanism.summary_levels, settings.mechanism.units_are_invariant],
-            settings.privacy.seed,
-        ]
-    ),
+    detailed_groups_made,
     excused={
         f"input.{name}": "where the data and the parameters are"
         for name in ("parameters", "data", "persons", "units", "geography", "region_names")
@@ -155,7 +160,7 @@ def public_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return read_geography(geography_file(run)), read_invariants(invariants_file(run))
 
 
-def topdown_made(folder: Path, settings: Any) -> str:
+def topdown_made(folder: Path, settings: Any) -> Iterator[tuple[str, str]]:
     """What is measured, estimated and tabulated, from the settings and the public geography."""
     geography, invariants = public_tables(folder)
     found: list[Any] = [
@@ -165,30 +170,39 @@ def topdown_made(folder: Path, settings: Any) -> str:
         tabulated_universes(settings),
         has_legacy(settings),
         has_margins(settings),
+        settings.run.universes,
     ]
+    yield "settings", digest_of(found)
     for universe in settings.run.universes:
-        spine = spines_of(settings).spine(universe, geography, invariants)
         budget = settings.budget_of(universe)  # All that exact costs follow from, which take long.
-        found.append([universe, repr(budget), budget_report(budget, settings.schema_of(universe))])
-        found.append(repr(settings.zeros_of(universe)))
-        found.append(repr(settings.compiled_census.universes[universe].agreements))
-        found.append([settings.schema_of(universe).attributes, settings.is_on_demand(universe)])
+        found = [
+            repr(budget),
+            repr(settings.zeros_of(universe)),
+            repr(settings.compiled_census.universes[universe].agreements),
+            [settings.schema_of(universe).attributes, settings.is_on_demand(universe)],
+        ]
+        yield f"{universe} declared", digest_of(found)
+        yield (
+            f"{universe} costs",
+            digest_of(budget_report(budget, settings.schema_of(universe))),
+        )
+        spine = spines_of(settings).spine(universe, geography, invariants)
         for level in spine.geolevels:
+            found = [
+                [str(share) for share in level.plb_shares],
+                level.plb_share_code.tolist(),
+                level.parent.tolist(),
+                level.bypassed.tolist(),
+                list(map(str, level.geocode)),
+            ]
             if not settings.blocks_only or level is spine.geolevels[-1]:
                 found.append(repr(settings.passes_of(universe, level.name)))
-            found.append(
-                [
-                    level.name,
-                    [str(share) for share in level.plb_shares],
-                    level.plb_share_code.tolist(),
-                    level.parent.tolist(),
-                    level.bypassed.tolist(),
-                    list(map(str, level.geocode)),
-                ]
-            )
+            yield f"{universe} {level.name}", digest_of(found)
         categories = spines_of(settings).categories(universe, geography, invariants)
-        found.append([[c.name, np.asarray(c.entity).tolist()] for c in categories])
-    return digest_of(found)
+        yield (
+            f"{universe} categories",
+            digest_of([[c.name, np.asarray(c.entity).tolist()] for c in categories]),
+        )
 
 
 HALVES = {"total": "1/2", "detailed": "1/2"}

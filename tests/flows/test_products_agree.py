@@ -25,7 +25,7 @@ geography = "{folder}/GRFC.txt"
 dataset = "bristol"
 [products.topdown]
 preset = "pl94_2020_us"
-release = {{ margins = false }}
+release = {{ margins = false, tables = false }}
 [products.group-sizes]
 privacy = {{ epsilon = "1" }}
 geography = {{ levels = ["US", "State", "County", "Tract"] }}

@@ -1,11 +1,12 @@
 """The same DAG gives the same files as a flow on Dask's workers and as functions in one process.
 
-Threads and processes are in `test_estimators`, and on several shards.
+Threads, and topdown's processes, are in `test_estimators`, and on several shards.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,11 @@ def run_of(product: str, settings: Path, name: str, *options: str) -> RunDirecto
     return RunDirectory(folder)
 
 
+def workers_of(run: RunDirectory) -> set[int]:
+    """The processes that did the work of a run."""
+    return {int(task.worker.rpartition(":")[2]) for task in tasks_of(read(run)).values()}
+
+
 def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None:
     """On a cluster that a scheduler has, as on several machines, with two worker processes, of
     which the record tells; and in this process.
@@ -67,7 +73,7 @@ def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None
         on_cluster = run_of("topdown", settings, "cluster", "run.runner=dask", *options)
         processes = {nanny.pid for nanny in cluster.workers.values()}
     # Which of the two does what is the scheduler's to decide.
-    workers = {int(task.worker.rpartition(":")[2]) for task in tasks_of(read(on_cluster)).values()}
+    workers = workers_of(on_cluster)
     assert len(processes) == 2 and workers and workers <= processes
     with stages_in_process(judged_twice=False):
         here = run_of("topdown", settings, "here")
@@ -75,11 +81,15 @@ def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None
     assert len([name for name in made(here) if "release/mdf_" in name]) == 4
 
 
-def test_a_cluster_of_the_run_s_own_gives_what_one_process_gives(tmp_path: Path) -> None:
-    """Which cluster it is concerns no product: this one takes least time."""
+def test_workers_of_the_run_s_own_give_what_one_process_gives(tmp_path: Path) -> None:
+    """A cluster, and processes; which they are concerns no product: this one takes least time."""
     pytest.importorskip("distributed")
     settings = write_dataset(tmp_path, census_like(groups=400, counties=4, states=2, largest=8))
-    on_dask = run_of("group-sizes", settings, "dask", "run.runner=dask", "run.workers=1")
     with stages_in_process(judged_twice=False):
         here = run_of("group-sizes", settings, "here")
-    assert made(here) and made(on_dask) == made(here)
+    assert made(here)
+    for runner in ("dask", "processes"):
+        options = (f"run.runner={runner}", "run.workers=1")
+        elsewhere = run_of("group-sizes", settings, runner, *options)
+        assert made(elsewhere) == made(here), runner
+        assert workers_of(elsewhere) and os.getpid() not in workers_of(elsewhere), runner

@@ -35,6 +35,8 @@ CATEGORIES = {
     "dhc": {"school_district", "block_group"},
 }
 STRONG_MCD_STATE = "44"
+BARE = ("release.margins=false", "release.tables=false")
+"""A release of microdata alone."""
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +77,8 @@ def test_every_spine_runs_end_to_end(
     settings = write_settings(tmp_path, strong_mcd_county, preset=preset)
     run = RunDirectory(tmp_path / "run")
     arguments = ["run", "topdown", str(settings), "--run-dir", str(run.root)]
-    # `test_estimate` has the margins of the other spines.
-    margins = "true" if spine == "dhc" else "false"
-    for override in (f"geography.spine={spine}", f"release.margins={margins}"):
+    # `test_estimate` has the margins and the tables of the other spines.
+    for override in (f"geography.spine={spine}", *(() if spine == "dhc" else BARE)):
         arguments += ["--set", override]
     assert main(arguments) == 0, capsys.readouterr().err
     assert json.loads((run.checks / "checks.json").read_text())["passed"]
@@ -112,7 +113,7 @@ def test_tract_groups_can_be_added_to_a_preset(small_county: Path, tmp_path: Pat
         'budget.persons.geolevels.Tract="687/8198"',
         'budget.persons.queries.Tract_Group.total="1"',
         'run.universes=["persons"]',
-        "release.margins=false",
+        *BARE,
     ):
         arguments += ["--set", override]
     assert main(arguments) == 0, capsys.readouterr().err
@@ -130,7 +131,7 @@ def test_dhc_runs_without_school_districts(small_county: Path, tmp_path: Path, c
     settings = write_settings(tmp_path, small_county, preset="dhc_equal", geography=geography)
     run = ["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]
     categories = 'geography.categories=["block_group"]'
-    options = ["--set", categories, "--set", "release.margins=false"]
+    options = [part for option in (categories, *BARE) for part in ("--set", option)]
     assert main([*run, *options]) == 0, capsys.readouterr().err
 
 

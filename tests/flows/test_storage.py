@@ -76,7 +76,7 @@ def upload(store: s3fs.S3FileSystem, county: Path) -> None:
 @pytest.mark.usefixtures("in_process")
 def test_a_run_from_store_to_store(s3, county: Path, tmp_path: Path, capsys) -> None:
     upload(s3, county)
-    more = '[release]\nmargins = false\npublish_to = "s3://bucket/out"\n'
+    more = '[release]\nmargins = false\ntables = false\npublish_to = "s3://bucket/out"\n'
     settings = write_settings(tmp_path, more=more)
     run = RunDirectory(tmp_path / "run")
     command = ["run", "topdown", str(settings), "--run-dir", str(run.root)]

@@ -28,7 +28,7 @@ dataset = "county"
 ledger = "ledger.db"
 [products.topdown]
 preset = "pl94_2020_us"
-release = { margins = false }
+release = { margins = false, tables = false }
 [products.supplemental-dhc]
 preset = "supplemental_dhc_2020_us"
 """

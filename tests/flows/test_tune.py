@@ -127,7 +127,7 @@ def test_geolevels_get_losses_of_their_own(prefect_server, small_county, tmp_pat
         replicates="1",
         step='"8"',
         lowest='"1"',
-        highest='"64"',
+        highest='"8"',
     )
     assert main(["run", "tune", str(settings), "--run-dir", str(tmp_path / "run")]) == 0
     found = tomllib.loads((tmp_path / "run/release/settings.toml").read_text(encoding="utf-8"))

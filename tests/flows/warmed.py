@@ -22,7 +22,7 @@ def warm() -> None:
         folder = Path(name)
         generate_county(folder / "input", persons=FEWEST_PERSONS, seed=1)
         (folder / "settings.toml").write_text(
-            (DEMOS / "topdown.toml").read_text() + "[release]\nmargins = false\n"
+            (DEMOS / "topdown.toml").read_text() + "[release]\nmargins = false\ntables = false\n"
         )
         settings = PRODUCT.load(folder / "settings.toml")
         run_stages_here(PRODUCT, prepare(settings, folder / "run"), settings)

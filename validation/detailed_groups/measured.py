@@ -136,7 +136,10 @@ def read_level(
     folder = run_directory / "measurements" / kind / expected.passes[level.region_type]
     for path in sorted((folder / level.region_type / str(level.level)).rglob("*.parquet")):
         with opened(path, columns, [name for name in CODED if name in columns]) as file:
-            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
+            is_large = file.metadata.num_rows > ROWS_PER_BATCH
+            for batch in file.iter_batches(
+                batch_size=ROWS_PER_BATCH, columns=columns, use_threads=is_large
+            ):
                 if any(column.null_count for column in batch.columns):
                     raise UnusableRunFile(f"a value in {path.name} is missing")
                 yield batch

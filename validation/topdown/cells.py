@@ -53,13 +53,21 @@ class Cells:
         size = self.sizes[attribute]
         names = list(self.sizes)
         stride = math.prod(self.sizes[name] for name in names[names.index(attribute) + 1 :])
-        return np.arange(self.n) // stride % size
+        return np.tile(np.repeat(np.arange(size), stride), self.n // (stride * size))
 
     def where(self, conditions: Mapping[str, Sequence[int]]) -> np.ndarray:
-        """Mask `(n,)` of the cells in which each attribute has one of the levels given for it."""
-        mask = np.ones(self.n, dtype=bool)
-        for attribute, levels in conditions.items():
-            mask &= np.isin(self.levels(attribute), list(levels))
+        """Mask `(n,)` of the cells in which each attribute has one of the levels given for it.
+
+        Raises KeyError for an attribute that is not one of these.
+        """
+        if unknown := set(conditions) - set(self.sizes):
+            raise KeyError(min(unknown))
+        mask = np.ones(1, dtype=bool)
+        for attribute, size in self.sizes.items():
+            own = np.ones(size, dtype=bool)
+            if attribute in conditions:
+                own = np.isin(np.arange(size), list(conditions[attribute]))
+            mask = (mask[:, None] & own).ravel()
         return mask
 
     def margin(self, query: str) -> Margin:
@@ -80,14 +88,15 @@ class Cells:
 
     def _margin(self, query: str) -> Margin:
         groups = self._groups(query)
-        row = np.zeros(self.n, dtype=np.int64)
+        row = np.zeros(1, dtype=np.int64)
         n_rows = 1
-        for attribute in self.sizes:
+        for attribute, size in self.sizes.items():
+            group, n_groups = np.zeros(size, dtype=np.int64), 1
             if attribute in groups:
                 group = np.asarray(groups[attribute], dtype=np.int64)
                 n_groups = int(group.max()) + 1
-                row = row * n_groups + group[self.levels(attribute)]
-                n_rows *= n_groups
+            row = (row[:, None] * n_groups + group).ravel()
+            n_rows *= n_groups
         return Margin(n_rows, row)
 
     def _groups(self, query: str) -> dict[str, Sequence[int]]:

@@ -43,12 +43,15 @@ def check_demanded(
     for name in expected.query_shares[level.name]:
         margin = expected.cells.margin(name)
         if above is None:
-            keys = margin.row_of_cell[possible].astype(np.int64)
+            demanded = np.zeros(margin.n_rows, dtype=bool)
+            demanded[margin.row_of_cell[possible]] = True
+            keys = np.flatnonzero(demanded)
         else:
             has_choice = np.bincount(parent, minlength=int(above.geounit.max(initial=0)) + 1) > 1
             entries = has_choice[above.geounit]
-            keys = above.geounit[entries] * margin.n_rows + margin.row_of_cell[above.cell[entries]]
-        demands[spelled(name) + DPQUERY_SUFFIX] = np.unique(keys)
+            rows = margin.row_of_cell[above.cell[entries]]
+            keys = np.unique(above.geounit[entries] * margin.n_rows + rows)
+        demands[spelled(name) + DPQUERY_SUFFIX] = keys
     for batch in read_batches(
         run_directory / "measurements" / expected.cells.universe / level.name / "on_demand",
         ("geocode", "query_name", "row", "value"),

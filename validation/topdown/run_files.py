@@ -187,7 +187,10 @@ def read_batches(
                 if not row_groups:
                     continue
             for batch in file.iter_batches(
-                batch_size=rows_per_batch, row_groups=row_groups, columns=list(columns)
+                batch_size=rows_per_batch,
+                row_groups=row_groups,
+                columns=list(columns),
+                use_threads=file.metadata.num_rows > rows_per_batch,
             ):
                 for name in columns:
                     if batch.column(name).null_count:

@@ -52,7 +52,7 @@ def state_ranges(path: Path) -> dict[str, range]:
     ranges: dict[str, range] = {}
     n_rows = 0
     with opened(path, [STATE], [STATE]) as file:
-        for batch in file.iter_batches(columns=[STATE]):
+        for batch in file.iter_batches(columns=[STATE], use_threads=False):
             column = encoded(batch.column(STATE)).to_pandas()
             starts = column.ne(column.shift()).to_numpy().nonzero()[0].tolist()
             for start, stop in zip(starts, [*starts[1:], len(column)], strict=True):

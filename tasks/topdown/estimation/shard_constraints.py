@@ -392,8 +392,8 @@ def typed_query(universe: Universe, schema: Schema) -> str:
 
 def aligned_rows(inside: np.ndarray, query: MarginalQuery) -> np.ndarray | None:
     """Rows of a query whose cells are all `inside` (n_cells,); None if some are and some not."""
-    some = np.unique(query.row_of_cell[inside])
-    rest = np.unique(query.row_of_cell[~inside])
+    some = query.rows_of(inside)
+    rest = query.rows_of(~inside)
     return some if not np.intersect1d(some, rest).size else None
 
 

@@ -43,7 +43,7 @@ def demanded_rows(query: MarginalQuery, family: Family) -> np.ndarray:
     """Rows of the query, ascending, that can matter to the estimate of a family's children."""
     if family.is_settled:
         return np.zeros(0, dtype=np.int64)
-    return np.unique(query.row_of_cell[family.support])
+    return query.rows_of(family.support)
 
 
 def measure_on_demand_once(

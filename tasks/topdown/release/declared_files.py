@@ -165,7 +165,7 @@ class TableAnswers:
             )
         query = marginal_query(schema, table.query)
         inside = schema.cells_where(table.where)
-        rows = np.unique(query.row_of_cell[inside])
+        rows = query.rows_of(inside)
         axes = np.unravel_index(rows, query.shape)
         return cls(
             sparse.csr_array(query.matrix.multiply(inside[None, :]))[rows],

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spineflow.tasks.census import recodes
 from spineflow.tasks.census.attribute_declarations import AttributeDeclaration
 from spineflow.tasks.census.cef_2020 import (
     CENSUS,
@@ -13,7 +16,13 @@ from spineflow.tasks.census.cef_2020 import (
     person_columns,
     recode_of,
 )
-from spineflow.tasks.census.recodes import FIRST_REFUSED, UNKNOWN, compiled_recode
+from spineflow.tasks.census.recodes import (
+    FIRST_REFUSED,
+    UNKNOWN,
+    CodeSet,
+    Recode,
+    compiled_recode,
+)
 from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.validation.census.input_rules import RULES
@@ -88,3 +97,51 @@ def test_what_is_refused_has_a_level_of_its_own_before_all_rules():
         AttributeDeclaration.model_validate(
             {"column": "a", "numbers": [0, 1], "refused": declared.model_dump()["refused"]}
         )
+
+
+CODE_SETS = st.builds(
+    CodeSet,
+    st.frozensets(st.sampled_from(["", "1", "3", "x"]), max_size=2),
+    st.lists(st.sampled_from([(0, 2), (2, 4), (3, 3)]), max_size=1).map(tuple),
+)
+COLUMNS = ("a", "b", "c")
+RULES_OF_SEVERAL = st.lists(
+    st.tuples(
+        st.integers(FIRST_REFUSED - 1, 3).filter(lambda level: level != UNKNOWN),
+        st.dictionaries(st.sampled_from(COLUMNS), CODE_SETS),
+    ),
+    min_size=1,
+    max_size=6,
+)
+VALUES = (None, "x", "0", "1", "2", "3", "4")
+
+
+@given(
+    RULES_OF_SEVERAL,
+    st.lists(st.tuples(*[st.integers(0, len(VALUES) - 1)] * 3), max_size=12),
+    st.sampled_from([1, 1 << 10]),
+    st.sampled_from([2, 1 << 20]),
+)
+def test_levels_of_several_columns_are_those_of_the_first_rule_that_fits(
+    rules, rows, remembered, patterns
+) -> None:
+    """Row by row, however few patterns are numbered or remembered."""
+    recode = Recode("kind", ("w", "x", "y", "z"), tuple(rules))
+    codes = np.array(rows, dtype=np.int32).reshape(-1, 3)
+    columns = {name: CodedColumn(own, VALUES) for name, own in zip(COLUMNS, codes.T, strict=True)}
+    expected = [
+        next(
+            (
+                level
+                for level, where in rules
+                if all(of.holds(VALUES[row[COLUMNS.index(name)]]) for name, of in where.items())
+            ),
+            UNKNOWN,
+        )
+        for row in rows
+    ]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(recodes, "_MOST_REMEMBERED", remembered)
+        patched.setattr(recodes, "_MOST_PATTERNS", patterns)
+        for _ in range(2):
+            assert recode.evaluate(columns, len(rows)).tolist() == expected

@@ -11,10 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from spineflow.flows.order import run_in_process
+from spineflow.flows.running import prepare
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.product import ESTIMATE
 from spineflow.tasks.topdown.published import values
 from spineflow.tasks.topdown.published.layout import open_folder, partition_of
 from spineflow.tasks.topdown.published.read import check_measurements
+
+from tests.flows.in_process import up_to_measurements
 
 from .conftest import same_release
 
@@ -41,23 +46,29 @@ def first_row(table: pa.Table, name: str, value: object) -> pa.Table:
 
 
 @pytest.mark.slow
-def test_a_release_from_an_export_and_from_the_runs_own_folder_is_that_of_the_run(
-    released_export, tmp_path
-):
+def test_a_release_from_an_export_is_that_of_the_run(released_export, tmp_path):
     """Byte for byte, and so are all measurements that were read, but for an export's geocodes."""
     export = released_export
-    for name, folder in (("export", export.folder), ("own", export.run.root / "measurements")):
-        run = export.estimated(folder, tmp_path / name)
-        assert same_release(export.run, run)
-        for path in (export.run.root / "measurements").rglob("*.parquet"):
-            again = run.root / path.relative_to(export.run.root)
-            if name == "own":
-                assert again.read_bytes() == path.read_bytes(), path
-            else:
-                one, other = (pq.read_table(file).drop_columns("geocode") for file in (again, path))
-                assert one.equals(other), path
-        assert not any(run.confidential.iterdir())
-        assert "spent nothing" in (run.release / "certificate.md").read_text(encoding="utf-8")
+    run = export.estimated(export.folder, tmp_path / "export")
+    assert same_release(export.run, run)
+    for path in (export.run.root / "measurements").rglob("*.parquet"):
+        again = run.root / path.relative_to(export.run.root)
+        one, other = (pq.read_table(file).drop_columns("geocode") for file in (again, path))
+        assert one.equals(other), path
+    assert not any(run.confidential.iterdir())
+    assert "spent nothing" in (run.release / "certificate.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_measurements_from_the_runs_own_folder_are_those_of_the_run(export, tmp_path):
+    """Byte for byte, and so is what follows from them."""
+    settings = export.settings(export.run.root / "measurements")
+    run = prepare(settings, tmp_path / "own")
+    run_in_process(run, up_to_measurements(ESTIMATE.order(run, settings)))
+    for path in (export.run.root / "measurements").rglob("*.parquet"):
+        again = run.root / path.relative_to(export.run.root)
+        assert again.read_bytes() == path.read_bytes(), path
+    assert not any(run.confidential.iterdir())
 
 
 @pytest.mark.slow
