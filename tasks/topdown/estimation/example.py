@@ -72,7 +72,7 @@ def areas() -> None:
     area_kernels.add_change(none, none, none, *matrices[:4])
 
 
-CALLS = (approaches, active_sets, areas, newton_steps, flows, exchanges, first_points)
+CALLS = (approaches, newton_steps, active_sets, flows, areas, exchanges, first_points)
 """All of them, those that compile longest first."""
 
 
