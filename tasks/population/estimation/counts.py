@@ -79,13 +79,14 @@ class Counts(NamedTuple):
 
     A difference d counts `linear` |d| + `square` d^2, times the weight of the table and kind of
     area. step : (n_rows, 2) by how much the sum of these grows if a record leaves or enters a row.
-    part : (n_attributes, n_levels, n_tables).
+    part : (n_attributes, n_levels, n_tables). first_rows : (n_tables + 1,).
     """
 
     more: np.ndarray
     step: np.ndarray
     part: np.ndarray
     weight: np.ndarray
+    first_rows: np.ndarray
     n_fine: int
     linear: int
     square: int
@@ -230,18 +231,17 @@ def _counts(carried: np.ndarray, tables: Tables, curve: tuple[int, int]) -> Coun
     more = np.zeros((tables.n_rows, BLOCK + 1), dtype=np.int32)
     step = np.zeros((tables.n_rows, 2), dtype=np.int64)
     part = np.ascontiguousarray(tables.part.transpose(1, 2, 0))
-    counts = Counts(more, step, part, tables.weight, tables.n_fine, *curve)
-    _begin(counts, tables.first_rows, carried)
+    weight = np.array(tables.weight)
+    counts = Counts(more, step, part, weight, tables.first_rows, tables.n_fine, *curve)
+    weigh(counts)
     return counts
 
 
 @njit(cache=True, nogil=True)
-def _begin(counts: Counts, first_rows: np.ndarray, carried: np.ndarray) -> None:
-    """Count what is carried on, as the difference of state and county."""
+def weigh(counts: Counts) -> None:
+    """Work out by how much the sum grows with the weights that tables now have."""
     for table in range(counts.weight.shape[0]):
-        for row in range(first_rows[table], first_rows[table + 1]):
-            for level in range(carried.shape[1]):
-                counts.more[row, level] = carried[row, level]
+        for row in range(counts.first_rows[table], counts.first_rows[table + 1]):
             _step(counts, table, row)
 
 

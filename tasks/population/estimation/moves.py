@@ -3,19 +3,23 @@ that coarse tables of a state and its counties are met.
 
 What blocks have to change is carried on, and later blocks make up for it as far as their prices
 reach; once all blocks of a state are made, what is left is known. A move gives a member who is no
-householder another relationship, or anybody an age in another band on the same side of 18, or takes
-a member to another household of the block. It may make households of other types, where there are
-such and no structural zero excludes them. Nobody's origin or race changes, households keep their
-householders and tenures, and a block its adults and minors by origin and race, its homes, and
-whether a household of it has more than seven members.
+householder another relationship, anybody another age on the same side of 18, somebody who is
+neither a householder nor a partner the other sex besides, or takes a member to another household of
+the block. It may make households of other types, where there are such and no structural zero
+excludes them. Nobody's origin or race changes, households keep their householders and tenures, and
+a block its adults and minors by origin and race, its homes, and whether a household of it has more
+than seven members.
 
 A move is made where it brings coarse tables nearer to the releases, and all tables together: the
 weighted sum of differences without their sign, of the state, county, tract, block group and block,
-falls with each, so that there is an end.
+falls with each. All blocks are gone through twice. First tracts count most: of what is met in all
+tracts, counties have the sums. Where counties came first, blocks would meet them at the cost of
+their tracts, which no single move puts right. Then counties count as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +35,7 @@ from ..workload.places import (
     OLDEST,
     PARTNERS,
 )
-from ..workload.tables import household_tables, person_tables
+from ..workload.tables import FAMILY, STATE, Tables, household_tables, person_tables
 from ..workload.told_types import N_MEMBERS, Types, told_type, types
 from .cells import Cells
 from .composition import Households
@@ -48,11 +52,14 @@ from .counts import (
     person_row,
     shift,
     state_of,
+    weigh,
 )
 from .placing import SAME_SEX, Persons
 
-_SWEEPS = 2
-"""How often all blocks are gone through, at most."""
+TURNS = (10, 10, 80, 20, 10), (60, 60, 80, 20, 10)
+"""Weights of coarse tables by kind of area, each time that all blocks are gone through."""
+_TIMES = {f"{FAMILY} * sex * hhtenshort_2lev": 2.0, "relgq * sex": 1.5}
+"""How many times those count that few moves bring nearer."""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
 _SAME_SPOUSE, _SAME_PARTNER = SAME_SEX
@@ -91,17 +98,29 @@ class _Member(NamedTuple):
 
 
 def moved(
-    persons: Persons, households: Households, members: Members, spans: Spans, cells: Cells
+    persons: Persons,
+    households: Households,
+    members: Members,
+    spans: Spans,
+    cells: Cells,
+    turns: Sequence[Sequence[int]] = TURNS,
 ) -> Members:
     """The members of the households of some blocks after moves within each.
 
     persons, households : as they were released, in the order of the members and of their units.
     cells : what other blocks of the state and county have changed; brought up to date.
+    turns : weights of coarse tables each time that all blocks are gone through.
     """
     if len(members.age) == 0:
         return members
     state = state_of(persons, households, members, spans, cells)
-    _sweep(state, _moves_of(state), spans)
+    moves = _moves_of(state)
+    for turn in turns:
+        state.persons.weight[:] = weights_of(person_tables(), turn)
+        state.households.weight[:] = weights_of(household_tables(), turn)
+        weigh(state.persons)
+        weigh(state.households)
+        _sweep(state, moves, spans)
     return members_of(state, members, cells)
 
 
@@ -123,17 +142,23 @@ def _moves_of(state: State) -> _Moves:
     )
 
 
+def weights_of(tables: Tables, turn: Sequence[int]) -> np.ndarray:
+    """What a difference counts `(n_tables, 5)`: in coarse tables by the weights of a turn, as many
+    times as each counts more or less than most of them."""
+    found, usual = tables.weight.copy(), tables.weight[:, STATE].max()
+    for table in range(tables.n_fine, len(found)):
+        times = _TIMES.get(tables.names[table], 1.0) * found[table, STATE]
+        found[table] = np.array(turn) * times // usual
+    return found
+
+
 @njit(cache=True, nogil=True)
 def _sweep(state: State, moves: _Moves, spans: Spans) -> None:
-    """Go through all blocks until no move is left, or `_SWEEPS` times."""
-    for _ in range(_SWEEPS):
-        n_made = 0
-        for block in range(spans.tract.size):
-            enter(state, spans, block)
-            n_made += _n_moved(state, moves, spans, block)
-            leave(state, spans, block)
-        if n_made == 0:
-            break
+    """Go through all blocks once."""
+    for block in range(spans.tract.size):
+        enter(state, spans, block)
+        _n_moved(state, moves, spans, block)
+        leave(state, spans, block)
 
 
 @njit(cache=True, nogil=True)
@@ -194,25 +219,33 @@ def _n_related(state: State, moves: _Moves, at: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _n_aged(state: State, moves: _Moves, at: int) -> int:
-    """Give a member an age in other bands, each if the tables come nearer; how often."""
+    """Give a member another age, in the band or in another one, or the other sex, each if the
+    tables come nearer; how often."""
     n_made, people, told = 0, state.people, state.told
-    home, code, sex, who = people.home[at], people.code[at], people.sex[at], people.who[at]
+    home, code, who = people.home[at], people.code[at], people.who[at]
+    role = told.role[code]
+    is_free = not people.is_head[at] and not _FIRST_PARTNER <= role <= _LAST_PARTNER
     _tell(state, moves, at, home, home, 0, True)
-    for band in range(N_BANDS):
-        is_adult = people.age[at] >= ADULT
-        if band == state.ages.band[people.age[at]] or (_STARTS[band] >= ADULT) != is_adult:
-            continue
-        low, high = _STARTS[band], _STARTS[band + 1] - 1
-        best, least = -1, 0
-        a = person_row(state, moves.by_age, at, sex, people.age[at], who)
-        for age in range(max(low, told.first[code]), min(high, told.last[code]) + 1):
-            c = person_row(state, moves.by_age, at, sex, age, who)
-            grown = growth(state.persons, a, c)
-            if best < 0 or grown < least:
-                best, least = age, grown
-        if best >= 0 and _is_made(state, moves, at, _Member(home, code, sex, best)):
-            n_made += 1
-            _tell(state, moves, at, home, home, 0, True)
+    for new_sex in range(2):
+        for band in range(N_BANDS):
+            sex, own = people.sex[at], people.age[at]
+            if (_STARTS[band] >= ADULT) != (own >= ADULT):
+                continue
+            if new_sex != sex and not is_free:
+                continue
+            low, high = _STARTS[band], _STARTS[band + 1] - 1
+            best, least = -1, 0
+            a = person_row(state, moves.by_age, at, sex, own, who)
+            for age in range(max(low, told.first[code]), min(high, told.last[code]) + 1):
+                if age == own and new_sex == sex:
+                    continue
+                c = person_row(state, moves.by_age, at, new_sex, age, who)
+                grown = growth(state.persons, a, c)
+                if best < 0 or grown < least:
+                    best, least = age, grown
+            if best >= 0 and _is_made(state, moves, at, _Member(home, code, new_sex, best)):
+                n_made += 1
+                _tell(state, moves, at, home, home, 0, True)
     return n_made
 
 
