@@ -229,6 +229,7 @@ def _homes(households: Households, members: Members) -> Homes:
 
 def _counts(carried: np.ndarray, tables: Tables, curve: tuple[int, int]) -> Counts:
     more = np.zeros((tables.n_rows, BLOCK + 1), dtype=np.int32)
+    more[:, :CARRIED] = carried
     step = np.zeros((tables.n_rows, 2), dtype=np.int64)
     part = np.ascontiguousarray(tables.part.transpose(1, 2, 0))
     weight = np.array(tables.weight)
