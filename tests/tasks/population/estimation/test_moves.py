@@ -54,6 +54,8 @@ def test_moves_leave_one_population_that_is_nearer_to_the_releases(seed: int) ->
     census = noisy_census(np.random.default_rng(seed), 4, 6)
     made = census.populated()
     cells = Cells()
+    # What other counties have changed.
+    cells.persons[::5], cells.households[::7] = 2, -1
     after = move(census, made.members, cells)
     assert_one_population(census, told(census, made, after))
     now = made.members
@@ -67,6 +69,8 @@ def test_moves_leave_one_population_that_is_nearer_to_the_releases(seed: int) ->
     assert np.array_equal(after.relationship == 20, heads)
     assert np.array_equal(after.unit[heads], made.members.unit[heads])
     own = changed(census.persons, census.households, after, spans_of(census.blocks()))
+    own.persons[::5] += 2
+    own.households[::7] -= 1
     assert np.array_equal(cells.persons, own.persons)
     assert np.array_equal(cells.households, own.households)
 
