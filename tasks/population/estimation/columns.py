@@ -29,6 +29,7 @@ import numpy as np
 
 from ...solvers.growing import GrowingProgram
 from ..workload.household_types import OPEN_SIZE
+from .few import FEW, MOST, Block, nearest_of_few
 from .pricing import cheapest, nearest, priced, slot_prices, slots
 
 _FIRST, _WITHIN = 10, 2.0
@@ -43,6 +44,10 @@ _FAR = 1000
 """Columns of the integer program where these have no solution."""
 _NEARLY_WHOLE = 0.8
 """A fraction that is taken up at once when a linear program is rounded."""
+_SHARES, _LESS_NEAR = (1 / 6, 0.0), 2
+"""Shares of the patterns that are taken up at once, one after the other until a solution is good
+enough; and by how many times the gap it may be above the bound, if none is, before the integer
+program is solved."""
 _NODES, _MORE_NODES, _ITERATIONS = 20, 500, 50_000
 """Limits of the integer program: nodes, and where these find nothing; of a linear program:
 iterations."""
@@ -165,19 +170,33 @@ class Program:
         own = self._x[columns]
         if not self._misses(self._x) and (abs(own - np.rint(own)) < EXACT).all():
             return self._taken(self._x, self._bound, self._objective)
+        if self.problem.n_of_class.sum() <= FEW:
+            few = self._of_few()
+            if few is not None:
+                return few
         left_out = self._add_near()
         columns = np.concatenate([self._z, self._more])
-        x, cost = self._rounded(columns)
-        if cost <= self._bound + max(_GAP * self._bound, _ENOUGH):
+        self._allow_nobody_missing()
+        x, cost = self._x, np.inf
+        for share in _SHARES:
+            now, now_cost = self._rounded(columns, share)
+            if now_cost < cost:
+                x, cost = now, now_cost
+            if self._is_near(cost, 1):
+                return self._taken(x, self._bound, cost)
+        if self._is_near(cost, _LESS_NEAR):
             return self._taken(x, self._bound, cost)
         is_known = np.isfinite(cost)
         self._lp.bound(columns, np.zeros(len(columns)), np.full(len(columns), np.inf))
-        self._allow_nobody_missing()
         known = x if is_known else None
         gap = (_GAP, _ENOUGH)
         found = self._lp.solved_in_integers(columns, self._at_most(), _NODES, gap, known)
+        if found is None and FEW < self.problem.n_of_class.sum() <= MOST:
+            few = self._of_few()
+            if few is not None:
+                return few
         if found is None:
-            # Of one or two households no pattern nearby may have as many members as there are.
+            # Of a few households no pattern nearby may have as many members as there are.
             self._add_far()
             columns = np.concatenate([self._z, self._more])
             self._allow_nobody_missing()
@@ -187,6 +206,24 @@ class Program:
             bound = min(found.bound, self._bound + left_out)
             return self._taken(found.x, bound, found.objective)
         return self._taken(x, self._bound, cost) if is_known else None
+
+    def _of_few(self) -> Taken | None:
+        """The best solution for a few households, by trying patterns."""
+        problem, now = self.problem, self._prices
+        owner = np.repeat(np.arange(len(problem.costs)), problem.n_of_class)
+        block = Block(
+            problem.costs[owner],
+            problem.n_of_place,
+            problem.fill,
+            problem.per_first,
+            problem.per_later,
+            problem.most,
+        )
+        few = nearest_of_few(block, now.of_person, now.of_pattern)
+        if few is None:
+            return None
+        one, is_optimal = np.ones(len(owner), dtype=np.int64), few.cost <= few.bound + EXACT
+        return Taken(owner, few.pattern, one, few.further, is_optimal, few.cost)
 
     def _priced(self, of_person: np.ndarray, most: int) -> _Prices:
         problem = self.problem
@@ -296,20 +333,28 @@ class Program:
         self._add_patterns(owner, pattern)
         self._add_fill(self._prices, np.inf)
 
-    def _rounded(self, columns: np.ndarray) -> tuple[np.ndarray, float]:
+    def _is_near(self, cost: float, times: float) -> bool:
+        """Whether a solution costs no more than so many times the gap above the bound."""
+        return cost <= self._bound + times * max(_GAP * self._bound, _ENOUGH)
+
+    def _rounded(self, columns: np.ndarray, share: float) -> tuple[np.ndarray, float]:
         """A solution of whole numbers near that of the linear program, and its cost; infinite where
         there is none.
 
         Of every class the pattern whose number has the largest fraction is taken once more; of
-        these the ones that are nearly whole, and some others, at a time. Then all is solved anew
-        for the rest.
+        these the ones that are nearly whole, and a share of the others, at a time; or one, where
+        the share is 0. Then all is solved anew for the rest. From the beginning on nobody may be
+        missing.
         """
-        x = np.append(self._x, np.zeros(self._lp.n_columns - len(self._x)))
-        lower, objective = np.zeros(len(columns)), self._objective
+        lower = np.zeros(len(columns))
+        self._lp.bound(columns, lower, np.full(len(columns), np.inf))
         n_patterns = len(self._z)
         owner = np.append(self._owner, len(self.problem.costs) + np.arange(len(self._more)))
         while True:
-            own = x[columns]
+            solution = self._lp.solved(_ITERATIONS)
+            if solution is None:
+                return self._x, np.inf
+            own = solution.x[columns]
             part = own - np.floor(own + EXACT)
             part[part < EXACT] = 0.0
             if part[:n_patterns].any():
@@ -317,18 +362,13 @@ class Program:
             order = np.lexsort((-part, owner))
             order = order[part[order] > 0]
             if len(order) == 0:
-                break
+                return solution.x, solution.objective
             first = order[np.append(True, owner[order][1:] != owner[order][:-1])]
             first = first[np.argsort(-part[first], kind="stable")]
-            n_taken = max(1, len(first) // 6, int((part[first] > _NEARLY_WHOLE).sum()))
-            up = first[:n_taken]
+            n_nearly = int((part[first] > _NEARLY_WHOLE).sum())
+            up = first[: max(1, int(len(first) * share), n_nearly if share > 0 else 0)]
             lower[up] = np.floor(own[up] + EXACT) + 1
             self._lp.bound(columns[up], lower[up], np.full(len(up), np.inf))
-            solution = self._lp.solved(_ITERATIONS)
-            if solution is None:
-                return x, np.inf
-            x, objective = solution.x, solution.objective
-        return x, np.inf if self._misses(x) else objective
 
     def _at_most(self) -> np.ndarray:
         """How often each pattern, and each further member, can be there at most."""

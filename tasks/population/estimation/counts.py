@@ -12,7 +12,7 @@ from numba import njit
 
 from ...census.households import HOUSEHOLDER, MALE, Members
 from ..workload.household_types import ELDERLY, TYPE, levels_of_age, possible
-from ..workload.levels import TOLD, household_levels
+from ..workload.levels import TOLD
 from ..workload.person_levels import relationships
 from ..workload.places import (
     AGES_OF_RELATIONSHIP,
@@ -32,6 +32,7 @@ from ..workload.tables import (
     household_tables,
     person_tables,
 )
+from ..workload.told_types import told_levels
 from .cells import CARRIED, Cells
 from .composition import Households
 from .placing import Persons
@@ -74,12 +75,21 @@ class Homes(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Records more than were released, by row and kind of area `(n_rows, 5)`; and `Tables`."""
+    """Records more than were released, by row and kind of area `(n_rows, 5)`; and `Tables`.
+
+    A difference d counts `linear` |d| + `square` d^2, times the weight of the table and kind of
+    area. step : (n_rows, 2) by how much the sum of these grows if a record leaves or enters a row.
+    part : (n_attributes, n_levels, n_tables). first_rows : (n_tables + 1,).
+    """
 
     more: np.ndarray
+    step: np.ndarray
     part: np.ndarray
     weight: np.ndarray
+    first_rows: np.ndarray
     n_fine: int
+    linear: int
+    square: int
 
 
 class Ages(NamedTuple):
@@ -122,19 +132,25 @@ class Spans(NamedTuple):
 
 
 def state_of(
-    persons: Persons, households: Households, members: Members, spans: Spans, cells: Cells
+    persons: Persons,
+    households: Households,
+    members: Members,
+    spans: Spans,
+    cells: Cells,
+    curve: tuple[int, int] = (1, 0),
 ) -> State:
     """Members of the households of some blocks of a county, and what these and others have changed.
 
     persons, households : as they were released, in the order of the members and of their units.
     cells : what other blocks of the state and county have changed.
+    curve : how much a difference counts, and its square.
     """
     state = State(
         _told(),
         _people(persons, members),
         _homes(households, members),
-        _counts(cells.persons, person_tables()),
-        _counts(cells.households, household_tables()),
+        _counts(cells.persons, person_tables(), curve),
+        _counts(cells.households, household_tables(), curve),
         _ages(),
     )
     for level in range(CARRIED):
@@ -193,7 +209,7 @@ def _people(persons: Persons, members: Members) -> People:
 
 def _homes(households: Households, members: Members) -> Homes:
     n = len(households.kind)
-    levels = household_levels(members, n)
+    levels = told_levels(members, n)
     heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
     head = np.empty(n, dtype=np.int64)
     head[members.unit[heads]] = heads
@@ -211,10 +227,97 @@ def _homes(households: Households, members: Members) -> Homes:
     )
 
 
-def _counts(carried: np.ndarray, tables: Tables) -> Counts:
+def _counts(carried: np.ndarray, tables: Tables, curve: tuple[int, int]) -> Counts:
     more = np.zeros((tables.n_rows, BLOCK + 1), dtype=np.int32)
     more[:, :CARRIED] = carried
-    return Counts(more, tables.part, tables.weight, tables.n_fine)
+    step = np.zeros((tables.n_rows, 2), dtype=np.int64)
+    part = np.ascontiguousarray(tables.part.transpose(1, 2, 0))
+    weight = np.array(tables.weight)
+    counts = Counts(more, step, part, weight, tables.first_rows, tables.n_fine, *curve)
+    weigh(counts)
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def weigh(counts: Counts) -> None:
+    """Work out by how much the sum grows with the weights that tables now have."""
+    for table in range(counts.weight.shape[0]):
+        for row in range(counts.first_rows[table], counts.first_rows[table + 1]):
+            _step(counts, table, row)
+
+
+@njit(cache=True, nogil=True)
+def _step(counts: Counts, table: int, row: int) -> None:
+    """Work out by how much the sum grows if a record leaves or enters a row."""
+    out = into = 0
+    for level in range(counts.weight.shape[1]):
+        d, weight = counts.more[row, level], counts.weight[table, level]
+        out += weight * _growth_of_leaving(counts, d)
+        into += weight * _growth_of_leaving(counts, -d)
+    counts.step[row, 0], counts.step[row, 1] = out, into
+
+
+@njit(cache=True, nogil=True)
+def _growth_of_leaving(counts: Counts, d: int) -> int:
+    """By how much what a difference counts grows if it is smaller by 1."""
+    return (-counts.linear if d > 0 else counts.linear) + counts.square * (1 - 2 * d)
+
+
+@njit(cache=True, nogil=True)
+def _count(counts: Counts, table: int, row: int, level: int, by: int) -> None:
+    """Count so many records more in a row of a kind of area."""
+    d = counts.more[row, level]
+    counts.more[row, level] = new = d + by
+    weight = counts.weight[table, level]
+    if weight > 0:
+        out, old = _growth_of_leaving(counts, new), _growth_of_leaving(counts, d)
+        counts.step[row, 0] += weight * (out - old)
+        into, old = _growth_of_leaving(counts, -new), _growth_of_leaving(counts, -d)
+        counts.step[row, 1] += weight * (into - old)
+
+
+@njit(cache=True, nogil=True)
+def shift(counts: Counts, table: int, a: int, c: int) -> None:
+    """Let a record go from the row a to c, of all kinds of areas."""
+    if a != c:
+        for level in range(counts.weight.shape[1]):
+            counts.more[a, level] -= 1
+            counts.more[c, level] += 1
+        _step(counts, table, a)
+        _step(counts, table, c)
+
+
+@njit(cache=True, nogil=True)
+def growth(counts: Counts, a: int, c: int) -> int:
+    """By how much the sum grows if a record goes from the row a to c."""
+    return 0 if a == c else counts.step[a, 0] + counts.step[c, 1]
+
+
+@njit(cache=True, nogil=True)
+def growth_of_two(counts: Counts, table: int, a: int, c: int, b: int, d: int) -> int:
+    """By how much the sum grows if two records go from the rows a and b to c and d."""
+    if a == c:
+        return growth(counts, b, d)
+    if b == d:
+        return growth(counts, a, c)
+    if a == d:
+        return growth(counts, b, c)
+    if b == c:
+        return growth(counts, a, d)
+    grown = growth(counts, a, c) + growth(counts, b, d)
+    if a == b or c == d:
+        # Both leave one row, or enter one.
+        for level in range(counts.weight.shape[1]):
+            weight = counts.weight[table, level]
+            if a == b:
+                more = counts.more[a, level]
+                grown += weight * _growth_of_leaving(counts, more - 1)
+                grown -= weight * _growth_of_leaving(counts, more)
+            if c == d:
+                more = -counts.more[c, level]
+                grown += weight * _growth_of_leaving(counts, more - 1)
+                grown -= weight * _growth_of_leaving(counts, more)
+    return grown
 
 
 @cache
@@ -269,23 +372,25 @@ def _end(numbers: np.ndarray, first: int) -> int:
 @njit(cache=True, nogil=True)
 def _add(state: State, spans: Spans, block: int, end: int, level: int, sign: int) -> None:
     """Count what some blocks have changed in areas of a kind, or take it back."""
-    people, homes = state.people, state.homes
+    people, homes, persons, households = state.people, state.homes, state.persons, state.households
     for at in range(spans.persons[block], spans.persons[end]):
-        for table in range(state.persons.weight.shape[0]):
-            before, part = 0, state.persons.part[table]
-            for attribute in range(part.shape[0]):
-                before += part[attribute, people.released[at, attribute]]
+        for table in range(persons.weight.shape[0]):
+            before = 0
+            for attribute in range(persons.part.shape[0]):
+                before += persons.part[attribute, people.released[at, attribute], table]
             now = person_row(state, table, at, people.sex[at], people.age[at], people.who[at])
-            state.persons.more[before, level] -= sign
-            state.persons.more[now, level] += sign
+            if before != now:
+                _count(persons, table, before, level, -sign)
+                _count(persons, table, now, level, sign)
     for home in range(spans.households[block], spans.households[end]):
-        for table in range(state.households.weight.shape[0]):
-            before, part = 0, state.households.part[table]
-            for attribute in range(part.shape[0]):
-                before += part[attribute, homes.released[home, attribute]]
+        for table in range(households.weight.shape[0]):
+            before = 0
+            for attribute in range(households.part.shape[0]):
+                before += households.part[attribute, homes.released[home, attribute], table]
             now = row_now(state, table, home)
-            state.households.more[before, level] -= sign
-            state.households.more[now, level] += sign
+            if before != now:
+                _count(households, table, before, level, -sign)
+                _count(households, table, now, level, sign)
 
 
 @njit(cache=True, nogil=True)
@@ -297,24 +402,24 @@ def person_row(state: State, table: int, at: int, sex: int, age: int, who: int) 
 @njit(cache=True, nogil=True)
 def row_of(state: State, table: int, relationship: int, sex: int, age: int, who: int) -> int:
     """The row of who is a person of these attributes."""
-    people, part = state.people, state.persons.part[table]
-    row = part[0, relationship] + part[1, sex] + part[2, age]
-    return row + part[3, people.origin[who]] + part[4, people.race[who]]
+    people, part = state.people, state.persons.part
+    row = part[0, relationship, table] + part[1, sex, table] + part[2, age, table]
+    return row + part[3, people.origin[who], table] + part[4, people.race[who], table]
 
 
 @njit(cache=True, nogil=True)
 def home_row(state: State, table: int, home: int, age: int, who: int, unit: int) -> int:
     """The row of a household in a unit, whose householder is of an age and who a person is."""
-    people, homes, part = state.people, state.homes, state.households.part[table]
-    row = part[0, people.sex[homes.head[home]]] + part[1, state.ages.level[age]]
-    row += part[2, people.origin[who]] + part[3, people.head_race[who]]
-    return (
-        row + part[4, homes.elderly[home]] + part[5, homes.tenure[unit]] + part[6, homes.kind[home]]
-    )
+    people, homes, part = state.people, state.homes, state.households.part
+    row = part[0, people.sex[homes.head[home]], table] + part[1, state.ages.level[age], table]
+    row += part[2, people.origin[who], table] + part[3, people.head_race[who], table]
+    row += part[4, homes.elderly[home], table] + part[5, homes.tenure[unit], table]
+    return row + part[6, homes.kind[home], table]
 
 
 @njit(cache=True, nogil=True)
 def row_now(state: State, table: int, home: int) -> int:
+    """The row of a household as it is."""
     head = state.homes.head[home]
     age, who = state.people.age[head], state.people.who[head]
     return home_row(state, table, home, age, who, state.homes.unit[home])

@@ -28,26 +28,27 @@ from ..workload.tables import STATE
 from .cells import Cells
 from .composition import Households
 from .counts import (
-    Counts,
     Spans,
     State,
     enter,
+    growth,
+    growth_of_two,
     home_row,
     leave,
     members_of,
     person_row,
     row_now,
     row_of,
+    shift,
     state_of,
 )
 from .placing import Persons
 
 _SWEEPS = 2
 """How often all blocks of a piece are gone through, at most."""
-LARGE = 0.02
-"""How much the square of a difference counts."""
-_LEAST = 1e-6
-"""By how much an exchange makes the sum smaller, at least."""
+CURVE = 50, 1
+"""How much a difference counts without its sign, and its square: large ones somewhat more than many
+small ones of their sum, so that they are spread over rows where they can be made up for."""
 
 
 def exchanged(
@@ -60,7 +61,7 @@ def exchanged(
     """
     if len(members.age) == 0:
         return members
-    state = state_of(persons, households, members, spans, cells)
+    state = state_of(persons, households, members, spans, cells, CURVE)
     _sweep(state, spans)
     return members_of(state, members, cells)
 
@@ -76,60 +77,6 @@ def _sweep(state: State, spans: Spans) -> None:
             leave(state, spans, block)
         if n_made == 0:
             break
-
-
-@njit(cache=True, nogil=True)
-def _growth(counts: Counts, table: int, a: int, b: int, c: int, d: int) -> float:
-    """By how much the sum grows if two records go from the rows a and b to c and d."""
-    if a == c:
-        return 0.0 if b == d else _growth_of_one(counts, table, b, d)
-    if a == d:
-        return 0.0 if b == c else _growth_of_one(counts, table, b, c)
-    if b == c:
-        return _growth_of_one(counts, table, a, d)
-    if b == d:
-        return _growth_of_one(counts, table, a, c)
-    grown = _growth_of_one(counts, table, a, c) + _growth_of_one(counts, table, b, d)
-    if a != b and c != d:
-        return grown
-    # Both leave one row, or enter one.
-    for level in range(counts.weight.shape[1]):
-        weight = counts.weight[table, level]
-        if a == b:
-            more = counts.more[a, level]
-            grown += weight * (_value(more - 2) - 2 * _value(more - 1) + _value(more))
-        if c == d:
-            more = counts.more[c, level]
-            grown += weight * (_value(more + 2) - 2 * _value(more + 1) + _value(more))
-    return grown
-
-
-@njit(cache=True, nogil=True)
-def _growth_of_one(counts: Counts, table: int, a: int, c: int) -> float:
-    """By how much the sum grows if one record goes from the row a to another, c."""
-    grown = 0.0
-    for level in range(counts.weight.shape[1]):
-        out, into = counts.more[a, level], counts.more[c, level]
-        step = _value(out - 1) - _value(out) + _value(into + 1) - _value(into)
-        grown += counts.weight[table, level] * step
-    return grown
-
-
-@njit(cache=True, nogil=True)
-def _value(more: int) -> float:
-    """What a difference counts: without its sign, and large ones somewhat more than many small ones
-    of their sum, so that they are spread over rows where they can be made up for."""
-    return abs(more) + LARGE * more * more
-
-
-@njit(cache=True, nogil=True)
-def _move(counts: Counts, a: int, b: int, c: int, d: int) -> None:
-    """Let two records go from the rows a and b to c and d."""
-    for level in range(counts.weight.shape[1]):
-        counts.more[a, level] -= 1
-        counts.more[b, level] -= 1
-        counts.more[c, level] += 1
-        counts.more[d, level] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -160,7 +107,7 @@ def _is_told_otherwise(state: State, at: int) -> bool:
         first -= 1
     while last < OLDEST and ages.band[last + 1] == band:
         last += 1
-    least, best_code, best_sex, best_age = -_LEAST, code, sex, age
+    least, best_code, best_sex, best_age = 0, code, sex, age
     for other in range(told.role.size):
         if told.role[other] != told.role[code]:
             continue
@@ -171,23 +118,19 @@ def _is_told_otherwise(state: State, at: int) -> bool:
             for new_age in range(max(first, told.first[other]), min(last, told.last[other]) + 1):
                 if people.is_head[at] and ages.level[new_age] != ages.level[age]:
                     continue
-                grown = 0.0
+                grown = 0
                 for table in range(state.persons.weight.shape[0]):
                     a = person_row(state, table, at, sex, age, who)
                     c = row_of(state, table, level, new_sex, new_age, who)
-                    if a != c:
-                        grown += _growth_of_one(state.persons, table, a, c)
+                    grown += growth(state.persons, a, c)
                 if grown < least:
                     least, best_code, best_sex, best_age = grown, other, new_sex, new_age
-    if least == -_LEAST:
+    if least == 0:
         return False
     level = people.relationship[at] if best_code == code else told.level[best_code]
     for table in range(state.persons.weight.shape[0]):
         a = person_row(state, table, at, sex, age, who)
-        c = row_of(state, table, level, best_sex, best_age, who)
-        for kind in range(more.shape[1]):
-            more[a, kind] -= 1
-            more[c, kind] += 1
+        shift(state.persons, table, a, row_of(state, table, level, best_sex, best_age, who))
     people.code[at], people.relationship[at] = best_code, level
     people.sex[at], people.age[at] = best_sex, best_age
     return True
@@ -258,7 +201,7 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
     are_heads = people.is_head[p] and people.is_head[q]
     home, other = people.home[p], people.home[q]
     unit, other_unit = homes.unit[home], homes.unit[other]
-    grown = 0.0
+    grown = 0
     # At first to see what it comes to, and then to do it.
     for is_made in (False, True):
         for table in range(state.persons.weight.shape[0]):
@@ -267,9 +210,10 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
             c = person_row(state, table, p, sex, age, who)
             d = person_row(state, table, q, other_sex, other_age, other_who)
             if is_made:
-                _move(state.persons, a, b, c, d)
+                shift(state.persons, table, a, c)
+                shift(state.persons, table, b, d)
             else:
-                grown += _growth(state.persons, table, a, b, c, d)
+                grown += growth_of_two(state.persons, table, a, c, b, d)
         if are_heads:
             told, other_told = (age, who, unit), (other_age, other_who, other_unit)
             grown += _growth_of_homes(state, home, other, told, other_told, is_made)
@@ -277,7 +221,7 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
             grown += _growth_of_home(state, home, (age, who, unit), is_made)
         elif people.is_head[q]:
             grown += _growth_of_home(state, other, (other_age, other_who, other_unit), is_made)
-        if grown > -_LEAST:
+        if grown >= 0:
             return False
     people.sex[p], people.age[p], people.who[p] = sex, age, who
     people.sex[q], people.age[q], people.who[q] = other_sex, other_age, other_who
@@ -285,18 +229,16 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
 
 
 @njit(cache=True, nogil=True)
-def _growth_of_home(state: State, home: int, told: tuple[int, int, int], is_made: bool) -> float:
+def _growth_of_home(state: State, home: int, told: tuple[int, int, int], is_made: bool) -> int:
     """By how much the sum grows if a household has a householder of an age, who is a person, and
     lives in a unit; or, if it is to be made so, 0 once its rows are the new ones."""
-    grown, more = 0.0, state.households.more
+    grown = 0
     for table in range(state.households.weight.shape[0]):
         a, c = row_now(state, table, home), home_row(state, table, home, *told)
         if is_made:
-            for level in range(more.shape[1]):
-                more[a, level] -= 1
-                more[c, level] += 1
-        elif a != c:
-            grown += _growth_of_one(state.households, table, a, c)
+            shift(state.households, table, a, c)
+        else:
+            grown += growth(state.households, a, c)
     return grown
 
 
@@ -308,18 +250,19 @@ def _growth_of_homes(
     told: tuple[int, int, int],
     other_told: tuple[int, int, int],
     is_made: bool,
-) -> float:
+) -> int:
     """By how much the sum grows if two households have householders of an age, who is a person, and
     live in a unit; or, if it is to be made so, 0 once their rows are the new ones."""
-    grown = 0.0
+    grown = 0
     for table in range(state.households.weight.shape[0]):
         a, b = row_now(state, table, home), row_now(state, table, other)
         c = home_row(state, table, home, told[0], told[1], told[2])
         d = home_row(state, table, other, other_told[0], other_told[1], other_told[2])
         if is_made:
-            _move(state.households, a, b, c, d)
+            shift(state.households, table, a, c)
+            shift(state.households, table, b, d)
         else:
-            grown += _growth(state.households, table, a, b, c, d)
+            grown += growth_of_two(state.households, table, a, c, b, d)
     return grown
 
 
@@ -339,7 +282,7 @@ def _is_rehoused(state: State, home: int, other: int) -> bool:
         return False
     told = people.age[head], people.who[head], unit
     other_told = people.age[other_head], people.who[other_head], other_unit
-    if _growth_of_homes(state, home, other, told, other_told, False) > -_LEAST:
+    if _growth_of_homes(state, home, other, told, other_told, False) >= 0:
         return False
     _growth_of_homes(state, home, other, told, other_told, True)
     homes.unit[home], homes.unit[other] = unit, other_unit

@@ -3,19 +3,23 @@ that coarse tables of a state and its counties are met.
 
 What blocks have to change is carried on, and later blocks make up for it as far as their prices
 reach; once all blocks of a state are made, what is left is known. A move gives a member who is no
-householder another relationship, or anybody an age in another band on the same side of 18, or takes
-a member to another household of the block. It may make households of other types, where there are
-such and no structural zero excludes them. Nobody's origin or race changes, households keep their
-householders and tenures, and a block its adults and minors by origin and race, its homes, and
-whether a household of it has more than seven members.
+householder another relationship, anybody another age on the same side of 18, somebody who is
+neither a householder nor a partner the other sex besides, or takes a member to another household of
+the block. It may make households of other types, where there are such and no structural zero
+excludes them. Nobody's origin or race changes, households keep their householders and tenures, and
+a block its adults and minors by origin and race, its homes, and whether a household of it has more
+than seven members.
 
 A move is made where it brings coarse tables nearer to the releases, and all tables together: the
 weighted sum of differences without their sign, of the state, county, tract, block group and block,
-falls with each, so that there is an end.
+falls with each. All blocks are gone through twice. First tracts count most: of what is met in all
+tracts, counties have the sums. Where counties came first, blocks would meet them at the cost of
+their tracts, which no single move puts right. Then counties count as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,17 +35,31 @@ from ..workload.places import (
     OLDEST,
     PARTNERS,
 )
-from ..workload.tables import BLOCK, household_tables, person_tables
+from ..workload.tables import FAMILY, STATE, Tables, household_tables, person_tables
 from ..workload.told_types import N_MEMBERS, Types, told_type, types
 from .cells import Cells
 from .composition import Households
-from .counts import Counts, Spans, State, enter, home_row, leave, members_of, person_row, state_of
+from .counts import (
+    Counts,
+    Spans,
+    State,
+    enter,
+    growth,
+    growth_of_two,
+    home_row,
+    leave,
+    members_of,
+    person_row,
+    shift,
+    state_of,
+    weigh,
+)
 from .placing import SAME_SEX, Persons
 
-_SWEEPS = 2
-"""How often all blocks are gone through, at most."""
-_LEAST = 1e-6
-"""By how much a move makes the sum smaller, at least."""
+TURNS = (10, 10, 80, 20, 10), (60, 60, 80, 20, 10)
+"""Weights of coarse tables by kind of area, each time that all blocks are gone through."""
+_TIMES = {f"{FAMILY} * sex * hhtenshort_2lev": 2.0, "relgq * sex": 1.5}
+"""How many times those count that few moves bring nearer."""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
 _SAME_SPOUSE, _SAME_PARTNER = SAME_SEX
@@ -53,8 +71,8 @@ class _Moves(NamedTuple):
 
     size : (n,) members of each household. members : (n, N_MEMBERS) how many have each place.
     alone : level of relationship of a householder who lives alone.
-    of_persons : (3, n_tables, 2) rows of a member and two householders before and after a move.
-    of_homes : (2, n_tables, 2) rows of two households.
+    of_persons : (n_tables, 3, 2) rows of a member and two householders before and after a move.
+    of_homes : (n_tables, 2, 2) rows of two households.
     by_kind, by_age, by_size : numbers of the tables by relationship, by age and by size.
     """
 
@@ -80,50 +98,67 @@ class _Member(NamedTuple):
 
 
 def moved(
-    persons: Persons, households: Households, members: Members, spans: Spans, cells: Cells
+    persons: Persons,
+    households: Households,
+    members: Members,
+    spans: Spans,
+    cells: Cells,
+    turns: Sequence[Sequence[int]] = TURNS,
 ) -> Members:
     """The members of the households of some blocks after moves within each.
 
     persons, households : as they were released, in the order of the members and of their units.
     cells : what other blocks of the state and county have changed; brought up to date.
+    turns : weights of coarse tables each time that all blocks are gone through.
     """
     if len(members.age) == 0:
         return members
     state = state_of(persons, households, members, spans, cells)
-    _sweep(state, _moves_of(state), spans)
+    moves = _moves_of(state)
+    for turn in turns:
+        state.persons.weight[:] = weights_of(person_tables(), turn)
+        state.households.weight[:] = weights_of(household_tables(), turn)
+        weigh(state.persons)
+        weigh(state.households)
+        _sweep(state, moves, spans)
     return members_of(state, members, cells)
 
 
 def _moves_of(state: State) -> _Moves:
     people, told, n = state.people, state.told, len(state.homes.head)
-    members = np.zeros((n, N_MEMBERS), dtype=np.int16)
     place = told.role[people.code] * N_BANDS + state.ages.band[people.age]
-    np.add.at(members, (people.home, place), 1)
+    members = np.bincount(people.home * N_MEMBERS + place, minlength=n * N_MEMBERS)
     of_persons, of_homes = person_tables().names, household_tables().names
     return _Moves(
         np.bincount(people.home, minlength=n),
-        members,
+        members.reshape(n, N_MEMBERS).astype(np.int16),
         types(),
         relationships().alone,
-        np.zeros((3, len(of_persons), 2), dtype=np.int64),
-        np.zeros((2, len(of_homes), 2), dtype=np.int64),
+        np.zeros((len(of_persons), 3, 2), dtype=np.int64),
+        np.zeros((len(of_homes), 2, 2), dtype=np.int64),
         of_persons.index("relgq * sex"),
         of_persons.index("age * sex"),
         of_homes.index("hhtenshort_2lev * size"),
     )
 
 
+def weights_of(tables: Tables, turn: Sequence[int]) -> np.ndarray:
+    """What a difference counts `(n_tables, 5)`: in coarse tables by the weights of a turn, as many
+    times as each counts more or less than most of them."""
+    found, usual = tables.weight.copy(), tables.weight[:, STATE].max()
+    for table in range(tables.n_fine, len(found)):
+        times = _TIMES.get(tables.names[table], 1.0) * found[table, STATE]
+        found[table] = np.array(turn) * times // usual
+    return found
+
+
 @njit(cache=True, nogil=True)
 def _sweep(state: State, moves: _Moves, spans: Spans) -> None:
-    """Go through all blocks until no move is left, or `_SWEEPS` times."""
-    for _ in range(_SWEEPS):
-        n_made = 0
-        for block in range(spans.tract.size):
-            enter(state, spans, block)
-            n_made += _n_moved(state, moves, spans, block)
-            leave(state, spans, block)
-        if n_made == 0:
-            break
+    """Go through all blocks once."""
+    for block in range(spans.tract.size):
+        enter(state, spans, block)
+        _n_moved(state, moves, spans, block)
+        leave(state, spans, block)
 
 
 @njit(cache=True, nogil=True)
@@ -162,7 +197,7 @@ def _n_related(state: State, moves: _Moves, at: int) -> int:
     """Give a member other relationships, each if the tables come nearer; how often."""
     n_made, people, told = 0, state.people, state.told
     home = people.home[at]
-    _tell(state, moves, at, home, home, 0)
+    _tell(state, moves, at, home, home, 0, True)
     for code in range(told.role.size):
         sex, age = people.sex[at], people.age[at]
         if code in (_HEAD, people.code[at]):
@@ -178,31 +213,39 @@ def _n_related(state: State, moves: _Moves, at: int) -> int:
             new = _Member(home, code, sex, min(max(age, low), high))
             if _is_made(state, moves, at, new):
                 n_made += 1
-                _tell(state, moves, at, home, home, 0)
+                _tell(state, moves, at, home, home, 0, True)
     return n_made
 
 
 @njit(cache=True, nogil=True)
 def _n_aged(state: State, moves: _Moves, at: int) -> int:
-    """Give a member an age in other bands, each if the tables come nearer; how often."""
+    """Give a member another age, in the band or in another one, or the other sex, each if the
+    tables come nearer; how often."""
     n_made, people, told = 0, state.people, state.told
-    home, code, sex, who = people.home[at], people.code[at], people.sex[at], people.who[at]
-    _tell(state, moves, at, home, home, 0)
-    for band in range(N_BANDS):
-        is_adult = people.age[at] >= ADULT
-        if band == state.ages.band[people.age[at]] or (_STARTS[band] >= ADULT) != is_adult:
-            continue
-        low, high = _STARTS[band], _STARTS[band + 1] - 1
-        best, least = -1, np.inf
-        a = person_row(state, moves.by_age, at, sex, people.age[at], who)
-        for age in range(max(low, told.first[code]), min(high, told.last[code]) + 1):
-            c = person_row(state, moves.by_age, at, sex, age, who)
-            grown = _growth(state.persons, moves.by_age, a, c)
-            if grown < least:
-                best, least = age, grown
-        if best >= 0 and _is_made(state, moves, at, _Member(home, code, sex, best)):
-            n_made += 1
-            _tell(state, moves, at, home, home, 0)
+    home, code, who = people.home[at], people.code[at], people.who[at]
+    role = told.role[code]
+    is_free = not people.is_head[at] and not _FIRST_PARTNER <= role <= _LAST_PARTNER
+    _tell(state, moves, at, home, home, 0, True)
+    for new_sex in range(2):
+        for band in range(N_BANDS):
+            sex, own = people.sex[at], people.age[at]
+            if (_STARTS[band] >= ADULT) != (own >= ADULT):
+                continue
+            if new_sex != sex and not is_free:
+                continue
+            low, high = _STARTS[band], _STARTS[band + 1] - 1
+            best, least = -1, 0
+            a = person_row(state, moves.by_age, at, sex, own, who)
+            for age in range(max(low, told.first[code]), min(high, told.last[code]) + 1):
+                if age == own and new_sex == sex:
+                    continue
+                c = person_row(state, moves.by_age, at, new_sex, age, who)
+                grown = growth(state.persons, a, c)
+                if best < 0 or grown < least:
+                    best, least = age, grown
+            if best >= 0 and _is_made(state, moves, at, _Member(home, code, new_sex, best)):
+                n_made += 1
+                _tell(state, moves, at, home, home, 0, True)
     return n_made
 
 
@@ -214,15 +257,14 @@ def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
     if home == people.home[at] or not _fits_better(state, moves, people.home[at], home):
         return False
     own, sex, age = people.code[at], people.sex[at], people.age[at]
-    _tell(state, moves, at, people.home[at], home, 0)
+    _tell(state, moves, at, people.home[at], home, 0, True)
     if _is_made(state, moves, at, _Member(home, own, sex, age)):
         return True
-    part, best, least = state.persons.part[moves.by_kind], own, 0.0
+    part, best, least = state.persons.part[:, :, moves.by_kind], own, 0
     a = part[0, told.level[own]] + part[1, sex]
     for code in range(told.role.size):
         if told.role[code] > _LAST_PARTNER and told.first[code] <= age <= told.last[code]:
-            c = part[0, told.level[code]] + part[1, sex]
-            grown = _growth(state.persons, moves.by_kind, a, c)
+            grown = growth(state.persons, a, part[0, told.level[code]] + part[1, sex])
             if grown < least:
                 best, least = code, grown
     return best != own and _is_made(state, moves, at, _Member(home, best, sex, age))
@@ -232,14 +274,15 @@ def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
 def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
     """Whether numbers of households by size, and of householders who live alone, come nearer if
     somebody goes from a household to another."""
-    grown, homes, told = 0.0, state.homes, state.told
-    of_size, of_kind = state.households.part[moves.by_size], state.persons.part[moves.by_kind]
+    grown, homes, told = 0, state.homes, state.told
+    of_size = state.households.part[:, :, moves.by_size]
+    of_kind = state.persons.part[:, :, moves.by_kind]
     for one, step in ((home, -1), (other, 1)):
         before, after = moves.size[one], moves.size[one] + step
         # Sizes are the last factor of their table.
         a = of_size[0, 0] + of_size[5, homes.tenure[homes.unit[one]]] + min(before, OPEN_SIZE) - 1
         c = a + min(after, OPEN_SIZE) - min(before, OPEN_SIZE)
-        grown += _growth(state.households, moves.by_size, a, c)
+        grown += growth(state.households, a, c)
         if min(before, after) == 1:
             of_head = of_kind[1, state.people.sex[homes.head[one]]]
             alone, others = (
@@ -247,26 +290,30 @@ def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
                 of_head + of_kind[0, told.level[_HEAD]],
             )
             a, c = (others, alone) if after == 1 else (alone, others)
-            grown += _growth(state.persons, moves.by_kind, a, c)
-    return grown < -_LEAST
+            grown += growth(state.persons, a, c)
+    return grown < 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _is_made(state: State, moves: _Moves, at: int, new: _Member) -> bool:
     """Whether a member now is something else, by which the tables have come nearer; the rows before
-    have been written down, and hold until a move is made."""
+    of coarse tables have been written down, and hold until a move is made."""
     people = state.people
     old = _Member(people.home[at], people.code[at], people.sex[at], people.age[at])
     one, two = old.home, new.home
     if _put(state, moves, at, new):
-        _tell(state, moves, at, one, two, 1)
-        grown = _shifted(state, moves, one != two, True, 0)
-        if grown < -_LEAST:
-            grown += _shifted(state, moves, one != two, False, 0)
-            if grown < -_LEAST:
+        _tell(state, moves, at, one, two, 1, True)
+        grown = _growth(state, moves, one != two, True)
+        if grown < 0:
+            # Few moves come so far, that rows of large tables are written down for them alone.
+            _tell(state, moves, at, one, two, 1, False)
+            _put(state, moves, at, old)
+            _tell(state, moves, at, one, two, 0, False)
+            _put(state, moves, at, new)
+            if grown + _growth(state, moves, one != two, False) < 0:
+                _shift_all(state.persons, moves.of_persons, 1 if one == two else 3)
+                _shift_all(state.households, moves.of_homes, 1 if one == two else 2)
                 return True
-            _shifted(state, moves, one != two, False, 1)
-        _shifted(state, moves, one != two, True, 1)
     _put(state, moves, at, old)
     return False
 
@@ -300,63 +347,70 @@ def _put(state: State, moves: _Moves, at: int, new: _Member) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _tell(state: State, moves: _Moves, at: int, one: int, two: int, when: int) -> None:
+def _tables(counts: Counts, are_coarse: bool) -> range:
+    """The numbers of the coarse tables, or of the others."""
+    n_tables = counts.weight.shape[0]
+    return range(counts.n_fine, n_tables) if are_coarse else range(counts.n_fine)
+
+
+@njit(cache=True, nogil=True)
+def _tell(
+    state: State, moves: _Moves, at: int, one: int, two: int, when: int, are_coarse: bool
+) -> None:
     """Write down the rows of a member, of one or two households and of the householders of two,
-    before (0) or after (1) a move."""
+    before (0) or after (1) a move, of the coarse tables or of the others."""
     people, homes = state.people, state.homes
     everybody = at, homes.head[one], homes.head[two]
     # Where nobody comes or goes, no other householder changes.
     for k in range(1 if one == two else 3):
         who = everybody[k]
-        for table in range(state.persons.part.shape[0]):
+        for table in _tables(state.persons, are_coarse):
             row = person_row(state, table, who, people.sex[who], people.age[who], people.who[who])
-            moves.of_persons[k, table, when] = row
+            moves.of_persons[table, k, when] = row
     both = one, two
     for k in range(1 if one == two else 2):
         home = both[k]
         head = homes.head[home]
-        for table in range(state.households.part.shape[0]):
+        for table in _tables(state.households, are_coarse):
             age, who = people.age[head], people.who[head]
             row = home_row(state, table, home, age, who, homes.unit[home])
-            moves.of_homes[k, table, when] = row
+            moves.of_homes[table, k, when] = row
 
 
 @njit(cache=True, nogil=True)
-def _shifted(state: State, moves: _Moves, are_two: bool, are_coarse: bool, back: int) -> float:
-    """Let records go to their rows after a move, or back; by how much the sum of the coarse, or of
-    the other tables grows."""
-    grown = 0.0
-    for table in range(state.persons.part.shape[0]):
-        if (table >= state.persons.n_fine) == are_coarse:
-            for k in range(3 if are_two else 1):
-                rows = moves.of_persons[k, table]
-                grown += _shift(state.persons, table, rows[back], rows[1 - back])
-    for table in range(state.households.part.shape[0]):
-        if (table >= state.households.n_fine) == are_coarse:
-            for k in range(2 if are_two else 1):
-                rows = moves.of_homes[k, table]
-                grown += _shift(state.households, table, rows[back], rows[1 - back])
+def _growth(state: State, moves: _Moves, are_two: bool, are_coarse: bool) -> int:
+    """By how much the sum of the coarse, or of the other tables grows if records go to their rows
+    after a move."""
+    grown = 0
+    for table in _tables(state.persons, are_coarse):
+        grown += _growth_of(state.persons, table, moves.of_persons[table], 3 if are_two else 1)
+    for table in _tables(state.households, are_coarse):
+        grown += _growth_of(state.households, table, moves.of_homes[table], 2 if are_two else 1)
     return grown
 
 
 @njit(cache=True, nogil=True)
-def _growth(counts: Counts, table: int, a: int, c: int) -> float:
-    """By how much the sum grows if a record goes from a row to another."""
-    grown = 0.0
-    if a != c:
-        for level in range(BLOCK + 1):
-            out, into = counts.more[a, level], counts.more[c, level]
-            step = (-1.0 if out > 0 else 1.0) + (1.0 if into >= 0 else -1.0)
-            grown += counts.weight[table, level] * step
+def _growth_of(counts: Counts, table: int, rows: np.ndarray, n: int) -> int:
+    """By how much the sum of a table grows if `n` records go from their rows before to those
+    after."""
+    if n == 1:
+        return growth(counts, rows[0, 0], rows[0, 1])
+    if n == 2 or rows[2, 0] == rows[2, 1]:
+        return growth_of_two(counts, table, rows[0, 0], rows[0, 1], rows[1, 0], rows[1, 1])
+    if rows[1, 0] == rows[1, 1]:
+        return growth_of_two(counts, table, rows[0, 0], rows[0, 1], rows[2, 0], rows[2, 1])
+    grown = 0
+    for k in range(n):
+        grown += growth(counts, rows[k, 0], rows[k, 1])
+        shift(counts, table, rows[k, 0], rows[k, 1])
+    for k in range(n):
+        shift(counts, table, rows[k, 1], rows[k, 0])
     return grown
 
 
 @njit(cache=True, nogil=True)
-def _shift(counts: Counts, table: int, a: int, c: int) -> float:
-    """Let a record go from a row to another; by how much the sum grows."""
-    grown = _growth(counts, table, a, c)
-    if a != c:
-        for level in range(BLOCK + 1):
-            counts.more[a, level] -= 1
-            counts.more[c, level] += 1
-    return grown
+def _shift_all(counts: Counts, rows: np.ndarray, n: int) -> None:
+    """Let `n` records go from their rows before to those after, in all tables."""
+    for table in range(rows.shape[0]):
+        for k in range(n):
+            shift(counts, table, rows[table, k, 0], rows[table, k, 1])

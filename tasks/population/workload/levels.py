@@ -4,6 +4,8 @@ are made from members.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from ...census.households import Members, unit_columns
@@ -14,6 +16,8 @@ TOLD = (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE)
 """Attributes of households that members tell; the tenure is none of them."""
 _LARGEST = {"P18": 99, "P60": 99, "P65": 99, "P75": 99}
 """What columns of two digits can say."""
+_N_RACES = 63
+"""Combinations of races."""
 
 
 def household_levels(members: Members, n_units: int) -> np.ndarray:
@@ -42,9 +46,16 @@ def are_possible(levels: np.ndarray) -> np.ndarray:
 
 def head_races(race: np.ndarray) -> np.ndarray:
     """The level of race that a householder of each combination of races is counted by."""
+    return _head_races()[race]
+
+
+@cache
+def _head_races() -> np.ndarray:
+    """That level of each combination, 0 being none."""
     declared = universe()
     recode = declared.recodes[declared.schema.attributes[RACE]]
     (name,) = recode.columns
+    race = np.arange(_N_RACES + 1)
     return recode.evaluate({name: _coded(race)}, len(race)).astype(np.int64)
 
 

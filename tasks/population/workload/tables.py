@@ -22,14 +22,14 @@ from . import household_types, person_levels
 STATE, COUNTY, TRACT, BLOCK_GROUP, BLOCK = range(5)
 """Kinds of areas, from the largest to the smallest."""
 
-_FINEST = (1.0, 0.5, 0.0, 0.0, 0.2)
-"""By kind of area. In tracts and block groups most rows of a finest query are noise, and no guide;
-in a block they say what need not be exchanged."""
-_PART = (1.0, 0.5, 0.0, 0.0, 0.0)
+_FINEST = (10, 5, 0, 0, 2)
+"""By kind of area; sums of whole numbers are exact. In tracts and block groups most rows of a
+finest query are noise, and no guide; in a block they say what need not be exchanged."""
+_PART = (10, 5, 0, 0, 0)
 """Of a part of the finest query: where it is met, rows that lack records are beside rows of others
 that have too many."""
-_COARSE = (4.0, 4.0, 4.0, 2.0, 1.0)
-_LIGHT = (2.0, 1.0, 1.0, 0.5, 0.5)
+_COARSE = (40, 40, 40, 20, 10)
+_LIGHT = (20, 10, 10, 5, 5)
 """Of what the finest query alone tells, so that it has more noise than coarse queries."""
 
 FAMILY = "partner_type_detailed_own_child_status"
@@ -66,15 +66,20 @@ class Tables:
     part : (n_tables, n_attributes, n_levels) what each level of each attribute adds to the number
         of a record's row; rows of all tables are numbered through.
     weight : (n_tables, 5) what a record too many or too few in a row counts, by kind of area.
-    n_rows : of all tables.
+    first_rows : (n_tables + 1,) the first row of each table, and the number of all.
     n_fine : tables that stand before the coarse ones.
     """
 
     names: tuple[str, ...]
     part: np.ndarray
     weight: np.ndarray
-    n_rows: int
+    first_rows: np.ndarray
     n_fine: int
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all tables."""
+        return int(self.first_rows[-1])
 
 
 @cache
@@ -108,16 +113,15 @@ def _of_types(query: str) -> np.ndarray:
     return np.array(marginal_query(schema, query).factors[household_types.TYPE])
 
 
-def _tables(schema: Schema, weights: Mapping[str, tuple[float, ...]]) -> Tables:
+def _tables(schema: Schema, weights: Mapping[str, tuple[int, ...]]) -> Tables:
     queries = [marginal_query(schema, name) for name in weights]
     part = np.zeros((len(queries), len(schema.shape), max(schema.shape)), dtype=np.int64)
-    n_rows = 0
-    for own, query in zip(part, queries, strict=True):
+    first_rows = np.cumsum([0, *(query.n_rows for query in queries)])
+    for own, first, query in zip(part, first_rows[:-1], queries, strict=True):
         stride = query.n_rows
         for of_attribute, factor, size in zip(own, query.factors, query.shape, strict=True):
             stride //= size
             of_attribute[: len(factor)] = stride * np.array(factor)
-        own[0] += n_rows
-        n_rows += query.n_rows
+        own[0] += first
     n_fine = [weight == _COARSE for weight in weights.values()].index(True)
-    return Tables(tuple(weights), part, np.array(list(weights.values())), n_rows, n_fine)
+    return Tables(tuple(weights), part, np.array(list(weights.values())), first_rows, n_fine)

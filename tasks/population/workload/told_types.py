@@ -10,8 +10,32 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .household_types import NO_COUPLE, OPEN_SIZE, household_types, possible
-from .places import ALONE, GENERATION, GROWN, N_BANDS, OWN_CHILD, PARTNERS, RELATIVE, YOUNG
+from ...census.households import HOUSEHOLDER, MALE, Members
+from .household_types import (
+    AGE,
+    ELDERLY,
+    NO_COUPLE,
+    OPEN_SIZE,
+    ORIGIN,
+    RACE,
+    SEX,
+    TYPE,
+    household_types,
+    levels_of_age,
+    possible,
+)
+from .levels import TOLD, head_races
+from .places import (
+    ALONE,
+    GENERATION,
+    GROWN,
+    N_BANDS,
+    OWN_CHILD,
+    PARTNERS,
+    RELATIVE,
+    YOUNG,
+    places_of,
+)
 
 N_MEMBERS = ALONE * N_BANDS
 """Places that members are counted by: who lives alone has that of a householder."""
@@ -44,6 +68,35 @@ def types() -> Types:
         three = int(told.is_multigenerational)
         kind[told.couple, kin, own, children, minors, three, told.size] = level
     return Types(kind, possible())
+
+
+def told_levels(members: Members, n_units: int) -> np.ndarray:
+    """Level of each household in the attributes of `TOLD` `(6, n_units)`, as `household_levels`
+    tells it, of households that have one householder each.
+    """
+    heads = members.relationship == HOUSEHOLDER
+    unit, found = members.unit[heads], np.full((len(TOLD), n_units), -1)
+    found[TOLD.index(SEX), unit] = members.sex[heads] - MALE
+    found[TOLD.index(AGE), unit] = levels_of_age(members.age[heads])
+    found[TOLD.index(ORIGIN), unit] = members.hispanic[heads] - 1
+    found[TOLD.index(RACE), unit] = head_races(members.race[heads])
+    is_alone = np.zeros(len(members.age), dtype=bool)
+    place = places_of(members.relationship, members.age, is_alone)
+    by_place = np.bincount(members.unit * N_MEMBERS + place, minlength=n_units * N_MEMBERS)
+    told = _told_of_all(types(), by_place.reshape(n_units, N_MEMBERS))
+    found[[TOLD.index(TYPE), TOLD.index(ELDERLY)]] = told
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _told_of_all(types: Types, by_place: np.ndarray) -> np.ndarray:
+    """Types and oldest members `(2, n)` of households."""
+    n = by_place.shape[0]
+    found = np.empty((2, n), dtype=np.int64)
+    for home in range(n):
+        own = by_place[home]
+        found[0, home], found[1, home] = told_type(types, own, own.sum())
+    return found
 
 
 @njit(cache=True, nogil=True)

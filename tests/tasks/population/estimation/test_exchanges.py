@@ -20,7 +20,7 @@ from spineflow.tasks.population.estimation.cells import Cells
 from spineflow.tasks.population.estimation.composition import Households
 from spineflow.tasks.population.estimation.counts import Spans
 from spineflow.tasks.population.estimation.drift import Drift
-from spineflow.tasks.population.estimation.exchanges import LARGE, exchanged
+from spineflow.tasks.population.estimation.exchanges import CURVE, exchanged
 from spineflow.tasks.population.estimation.placing import Persons
 from spineflow.tasks.population.workload import household_types, person_levels
 from spineflow.tasks.population.workload.household_types import RENTED, levels_of_age
@@ -102,12 +102,18 @@ def areas_by_level(census: Census) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         )
 
 
-def objective(census: Census, members: Members, large: float = LARGE) -> float:
+def objective(
+    census: Census,
+    members: Members,
+    large: float = CURVE[1] / CURVE[0],
+    weights: tuple[np.ndarray, np.ndarray] | None = None,
+) -> float:
     """The weighted sum of what differences of all tables count, which are counted one by one."""
+    own_weights = weights or (person_tables().weight, household_tables().weight)
     total = 0.0
     pairs = zip(released_cells(census), made_cells(census, members), strict=True)
     for universe, (before, after) in enumerate(pairs):
-        weight = (person_tables(), household_tables())[universe].weight
+        weight = own_weights[universe]
         for level, areas in enumerate(areas_by_level(census)):
             for table, row_of_cell in enumerate(rows_of_cells(universe)):
                 counts: Counter[tuple[int, int]] = Counter()

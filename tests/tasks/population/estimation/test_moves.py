@@ -3,6 +3,7 @@ what they make smaller, and what a whole state makes up for at last."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,18 +15,24 @@ from spineflow.tasks.population.estimation.blocks import Populated, spans_of
 from spineflow.tasks.population.estimation.cells import Cells
 from spineflow.tasks.population.estimation.closing import closed
 from spineflow.tasks.population.estimation.counts import changed
-from spineflow.tasks.population.estimation.moves import moved
+from spineflow.tasks.population.estimation.moves import TURNS, moved, weights_of
 from spineflow.tasks.population.workload.household_types import OPEN_SIZE
 from spineflow.tasks.population.workload.levels import household_levels
+from spineflow.tasks.population.workload.tables import household_tables, person_tables
 
 from .test_exchanges import objective
 from .test_population import Census, assert_one_population, noisy_census, true_census
 
 
-def move(census: Census, members: Members, cells: Cells | None = None) -> Members:
+def move(
+    census: Census,
+    members: Members,
+    cells: Cells | None = None,
+    turns: Sequence[Sequence[int]] = TURNS,
+) -> Members:
     own = Cells() if cells is None else cells
-    blocks = census.blocks()
-    return moved(census.persons, census.households, members, spans_of(blocks), own)
+    spans = spans_of(census.blocks())
+    return moved(census.persons, census.households, members, spans, own, turns)
 
 
 def told(census: Census, made: Populated, members: Members) -> Populated:
@@ -47,14 +54,23 @@ def test_moves_leave_one_population_that_is_nearer_to_the_releases(seed: int) ->
     census = noisy_census(np.random.default_rng(seed), 4, 6)
     made = census.populated()
     cells = Cells()
+    # What other counties have changed.
+    cells.persons[::5], cells.households[::7] = 2, -1
     after = move(census, made.members, cells)
     assert_one_population(census, told(census, made, after))
-    assert objective(census, after, 0.0) <= objective(census, made.members, 0.0)
+    now = made.members
+    for turn in TURNS:
+        weights = weights_of(person_tables(), turn), weights_of(household_tables(), turn)
+        before = objective(census, now, 0.0, weights)
+        now = move(census, now, turns=[turn])
+        assert objective(census, now, 0.0, weights) <= before
     assert have_larger(census, after) == have_larger(census, made.members)
     heads = made.members.relationship == 20
     assert np.array_equal(after.relationship == 20, heads)
     assert np.array_equal(after.unit[heads], made.members.unit[heads])
     own = changed(census.persons, census.households, after, spans_of(census.blocks()))
+    own.persons[::5] += 2
+    own.households[::7] -= 1
     assert np.array_equal(cells.persons, own.persons)
     assert np.array_equal(cells.households, own.households)
 

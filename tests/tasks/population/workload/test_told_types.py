@@ -7,7 +7,12 @@ from spineflow.tasks.census.households import Members
 from spineflow.tasks.population.workload.household_types import ELDERLY, TYPE
 from spineflow.tasks.population.workload.levels import TOLD, household_levels
 from spineflow.tasks.population.workload.places import ALONE, N_BANDS, places_of
-from spineflow.tasks.population.workload.told_types import N_MEMBERS, told_type, types
+from spineflow.tasks.population.workload.told_types import (
+    N_MEMBERS,
+    told_levels,
+    told_type,
+    types,
+)
 
 
 def random_members(rng: np.random.Generator, n_units: int) -> Members:
@@ -40,6 +45,8 @@ def test_members_by_place_tell_what_the_recodes_tell() -> None:
     assert np.array_equal(found[:, 0], kind)
     assert np.array_equal(found[kind >= 0, 1], elderly[kind >= 0])
     assert len(np.unique(kind)) > 150
+    assert np.array_equal(told_levels(members, 3000)[:, kind >= 0], levels[:, kind >= 0])
+    assert np.array_equal(told_levels(members, 3000)[TOLD.index(TYPE)], kind)
 
 
 def test_two_partners_make_no_type() -> None:
