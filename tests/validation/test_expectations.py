@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES, applicable_rules
-from spineflow.validation.expectations import build_suites, by_the_rules_alone, run_suites
+from spineflow.validation.expectations import (
+    build_suites,
+    by_the_rules_alone,
+    import_great_expectations,
+    run_suites,
+)
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, count_violations
 
@@ -125,6 +130,7 @@ def test_an_expectation_that_cannot_be_evaluated_has_not_passed():
 
 
 def test_there_is_a_suite_for_every_table_and_one_across():
+    import_great_expectations().get_context(mode="ephemeral")  # Suites are made in one.
     suites = build_suites(RULES)
     assert set(suites) == set(SUITES)
     assert all(suite.expectations for suite in suites.values())
