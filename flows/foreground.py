@@ -19,7 +19,7 @@ from ..validation.expectations import import_great_expectations, judged
 from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
 from .endings import explained
-from .forking import forked
+from .forking import forked, listening
 from .kernels import compile_beside, load_kernels
 from .registry import stages_of
 from .runners import begin_forking
@@ -72,8 +72,8 @@ def make_ready(product: str, is_begun: bool) -> None:
     """Import and load in this process, which workers are forked from, what they need first; in
     another one, what judges the input of a run that is not begun."""
     if not is_begun:
-        judge.begin(
-            lambda serve, kept: forked(serve, kept={kept}), import_great_expectations, judged
-        )
+        with listening() as (listener, address):
+            fork = partial(forked, kept={listener.fileno()})
+            judge.begin(listener, address, fork, import_great_expectations, judged)
     stages_of(product)
     load_kernels(product)

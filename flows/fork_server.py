@@ -14,12 +14,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 from . import forking
@@ -48,11 +47,7 @@ def begin(prepare: Callable[[], None]) -> bool:
         return False
     tracker = resource_tracker.getfd()  # Begun by this process, which workers tell of semaphores.
     server = _python_s()
-    with socket.socket(socket.AF_UNIX) as listener:
-        address = connection.arbitrary_address("AF_UNIX")  # type: ignore[attr-defined]
-        listener.bind(address)
-        os.chmod(address, 0o600)
-        listener.listen()
+    with forking.listening() as (listener, address):
         alive_reading, alive_writing = os.pipe()
         serve = partial(_serve, listener.fileno(), alive_reading, prepare)
         process = forking.forked(serve, kept={listener.fileno(), alive_reading, tracker}).pid

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import Context
+from multiprocessing import connection
 from pathlib import Path
 
 from .interruption import LISTENER
@@ -106,6 +108,17 @@ def forked(
         code = 0
     finally:
         os._exit(code)
+
+
+@contextmanager
+def listening() -> Iterator[tuple[socket.socket, str]]:
+    """A socket for a fork to answer at, which nobody but this user reaches, and its address."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = connection.arbitrary_address("AF_UNIX")  # type: ignore[attr-defined]
+        listener.bind(address)
+        os.chmod(address, 0o600)
+        listener.listen()
+        yield listener, address
 
 
 def _let_go(kept: Collection[int | None]) -> None:

@@ -23,22 +23,19 @@ _address: str | None = None
 
 
 def begin(
-    fork: Callable[[Callable[[], None], int], object],
+    listener: socket.socket,
+    address: str,
+    fork: Callable[[Callable[[], None]], object],
     import_all: Callable[[], object],
     judge: Callable[..., Any],
 ) -> None:
     """Begin the process, for this one and all that are forked from it later.
 
-    fork : forks this process; the fork keeps one descriptor, and calls a function. import_all :
-        what the fork calls first. judge : what it answers with.
+    listener, address : where it is asked. fork : forks this process; the fork keeps the listener,
+        and calls a function. import_all : what it calls first. judge : what it answers with.
     """
     global _address
-    with socket.socket(socket.AF_UNIX) as listener:
-        address = connection.arbitrary_address("AF_UNIX")  # type: ignore[attr-defined]
-        listener.bind(address)
-        os.chmod(address, 0o600)
-        listener.listen()
-        fork(partial(_serve, listener, import_all, judge, os.getpid()), listener.fileno())
+    fork(partial(_serve, listener, import_all, judge, os.getpid()))
     _address = address
 
 

@@ -103,20 +103,18 @@ def hash_ahead(run: RunDirectory) -> None:
 
 def shared_digests() -> Path | None:
     """Where the processes that this one begins tell it and each other what they hash, by
-    `share_digests`; None where there is no file that ends with this process. What it knows already
-    is told."""
-    if _shared is None:
-        if not hasattr(os, "memfd_create"):
-            return None
+    `share_digests`; None where there is no file that ends with this process."""
+    if _shared is None and hasattr(os, "memfd_create"):
         share_digests(Path(f"/proc/{os.getpid()}/fd/{os.memfd_create('digests')}"))
-        _know(_known)
     return None if _shared is None else _shared.file
 
 
 def share_digests(file: Path) -> None:
-    """From now on, tell the command's other processes what this one hashes, and take their word."""
+    """Tell the command's other processes what this one has hashed and hashes from now on, and take
+    their word."""
     global _shared
     _shared = _Shared(file)
+    _shared.tell(_known)
 
 
 def know_renamed(before: Path, after: Path) -> None:

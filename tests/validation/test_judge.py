@@ -14,14 +14,15 @@ from spineflow.validation import judge
 
 BEGUN = """
     import os, signal, sys
-    from spineflow.flows.forking import forked
+    from spineflow.flows.forking import forked, listening
     from spineflow.validation import judge
 
     def begin(import_all, answer):
         begun = []
-        judge.begin(
-            lambda serve, kept: begun.append(forked(serve, kept={kept})), import_all, answer
-        )
+        with listening() as (listener, address):
+            kept = {listener.fileno()}
+            fork = lambda serve: begun.append(forked(serve, kept=kept))
+            judge.begin(listener, address, fork, import_all, answer)
         return begun[0]
 """
 
