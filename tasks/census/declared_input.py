@@ -7,7 +7,7 @@ as such: the areas, the numbers of records that bounds are multiples of, and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ...validation.expectations import readable, run_suites
-from ...validation.outcome import Outcome
+from ...validation.expectations import readable
 from ...validation.rules import count_violations
 from ..ledger.digests import InputDigest, input_digest
 from ..ledger.recognition import RecordColumn, people_digests
@@ -59,7 +58,6 @@ class DeclaredInput:
     multiples: Mapping[tuple[str, int], np.ndarray]
     totals: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
     raw: Mapping[str, Sequence[RecordColumn]]
-    outcomes: tuple[Outcome, ...]
 
     @property
     def geography(self) -> pd.DataFrame:
@@ -112,11 +110,15 @@ class DeclaredInput:
 
 @dataclass(frozen=True, eq=False)
 class DeclaredTables:
-    """The tables of a declared census; see `tasks.census.partitions.CensusReading`."""
+    """The tables of a declared census; see `tasks.census.partitions.CensusReading`.
+
+    `ahead` is called with the result of a check while that is judged.
+    """
 
     census: Census
     schemas: Mapping[str, Schema]
     files: Mapping[str, tuple[InputFile, ...]]
+    ahead: Callable[[DeclaredInput], object] | None = None
 
     @classmethod
     def of(
@@ -294,19 +296,19 @@ class DeclaredTables:
         if not any(count_violations(rule, evidence.suites) for rule in rules):
             _tally_constraints(census, schemas, counts, multiples, evidence)
             rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
-        outcomes = run_suites(rules, evidence.suites)
-        findings = evidence.findings(rules, self.files, outcomes)
-        outcomes = (*read, *outcomes)
-        if findings:
-            return InputCheck(outcomes, findings, None, evidence.formats)
-        histograms = {name: counts[name] for name in schemas}
-        totals = {
-            name: invariant_totals(census.universes[name], schemas[name], areas, histograms[name])
-            for name in schemas
-        }
-        columns = {name: counted[name].raw for name in schemas}
-        result = DeclaredInput(areas, histograms, multiples, totals, columns, outcomes)
-        return InputCheck(outcomes, (), result, evidence.formats)
+
+        def build() -> DeclaredInput:
+            histograms = {name: counts[name] for name in schemas}
+            totals = {
+                name: invariant_totals(
+                    census.universes[name], schemas[name], areas, histograms[name]
+                )
+                for name in schemas
+            }
+            columns = {name: counted[name].raw for name in schemas}
+            return DeclaredInput(areas, histograms, multiples, totals, columns)
+
+        return evidence.checked(rules, self.files, read, build, self.ahead)
 
 
 def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ...validation.expectations import run_suites
 from ...validation.outcome import Outcome
 from ...validation.rules import Rule, Value, count_violations
-from ..tables.findings import Finding
+from ..tables.findings import Finding, InputCheck
 from ..tables.readers import format_of
 from ..tables.sources import InputFile
+
+Accepted = TypeVar("Accepted")
 
 
 @dataclass
@@ -104,3 +109,26 @@ class EvidenceTally:
                 name = files[rule.table][first].name
                 found.append(Finding(name, rule.column, rule.statement, rule.remedy, count or None))
         return tuple(found)
+
+    def checked(
+        self,
+        rules: Sequence[Rule],
+        files: Mapping[str, Sequence[InputFile]],
+        read: Sequence[Outcome],
+        build: Callable[[], Accepted],
+        ahead: Callable[[Accepted], object] | None = None,
+    ) -> InputCheck[Accepted]:
+        """The check of tables that have been read, with the outcomes of their reading.
+
+        Great Expectations judges the rules, in another process if there is one for that. Where our
+        own code finds no rule broken, `build` meanwhile makes the result, and `ahead` is called
+        with it, for what takes time. The input is accepted only if both find nothing.
+        """
+        with ThreadPoolExecutor(1) as other:
+            judging = other.submit(copy_context().run, run_suites, rules, self.suites)
+            result = None if self.findings(rules, files) else build()
+            if result is not None and ahead is not None:
+                ahead(result)
+            judged = judging.result()
+        findings = self.findings(rules, files, judged)
+        return InputCheck((*read, *judged), findings, None if findings else result, self.formats)

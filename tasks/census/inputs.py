@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,7 @@ import pandas as pd
 from scipy import sparse
 
 from ...validation.census.input_rules import applicable_rules
-from ...validation.expectations import readable, run_suites
-from ...validation.outcome import Outcome
+from ...validation.expectations import readable
 from ..ledger.digests import InputDigest
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.mapped import zeros
@@ -60,7 +60,6 @@ class IngestResult:
     """Persons of every unit, shape `(n_units,)`."""
     unit_vacancy: np.ndarray
     """Code of the vacancy of every housing unit, shape `(n_units,)`; -1 for facilities."""
-    outcomes: tuple[Outcome, ...]
 
     @property
     def public(self) -> pd.DataFrame:
@@ -114,11 +113,15 @@ def check_inputs(
 
 @dataclass(frozen=True, eq=False)
 class CefTables:
-    """The tables of the Census Edited File; see `tasks.census.partitions.CensusReading`."""
+    """The tables of the Census Edited File; see `tasks.census.partitions.CensusReading`.
+
+    `ahead` is called with the result of a check while that is judged.
+    """
 
     files: Mapping[str, tuple[InputFile, ...]]
     person_schema: Schema | None
     unit_schema: Schema | None
+    ahead: Callable[[IngestResult], object] | None = None
 
     @property
     def records(self) -> Mapping[str, tuple[InputFile, ...]]:
@@ -212,12 +215,17 @@ class CefTables:
     ) -> InputCheck[IngestResult]:
         """The check of tables that have been read: every rule is evaluated on the evidence."""
         tally_empty_facilities(evidence, units, persons.references)
-        rules = applicable_rules(evidence.suites)
-        judged = run_suites(rules, evidence.suites)
-        findings = evidence.findings(rules, self.files, judged)
-        outcomes = (*(readable(name, True) for name in _TABLES), *judged)
-        if findings:
-            return InputCheck(outcomes, findings, None)
+        rules, read = applicable_rules(evidence.suites), [readable(name, True) for name in _TABLES]
+        build = partial(self._result, geography, units, persons, scratch)
+        return evidence.checked(rules, self.files, read, build, self.ahead)
+
+    def _result(
+        self,
+        geography: pd.DataFrame,
+        units: JoinedTable,
+        persons: Counted,
+        scratch: Path | None,
+    ) -> IngestResult:
         kind, vacancy, occupied = unit_counts(geography, units, self.unit_schema, scratch)
         histograms: dict[str, sparse.csr_array] = {}
         if self.person_schema:
@@ -225,7 +233,7 @@ class CefTables:
         if occupied is not None:
             histograms["units"] = occupied
         geocode, identity = geography["block_geocode"], persons.totals["identity"]
-        result = IngestResult(
+        return IngestResult(
             geography=geography,
             invariants=block_invariants(geocode, units.area, kind),
             state_totals=state_totals(geocode, identity.sum(axis=1)),
@@ -234,9 +242,7 @@ class CefTables:
             unit_block=units.area,
             unit_population=persons.references,
             unit_vacancy=vacancy,
-            outcomes=outcomes,
         )
-        return InputCheck(outcomes, (), result)
 
 
 def unit_counts(

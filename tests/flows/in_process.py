@@ -15,8 +15,7 @@ from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, Value
 
 JUDGED_IN = (
-    "spineflow.tasks.census.inputs",
-    "spineflow.tasks.census.declared_input",
+    "spineflow.tasks.census.evidence",
     "spineflow.tasks.detailed_groups.ingest.inputs",
     "spineflow.tasks.tables.tally",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,8 @@ import pyarrow as pa
 from ....validation.outcome import Outcome
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
-from ...ledger.identity import store_identity
+from ...ledger.identity import Digests, store_identity
+from ...ledger.store import open_ledger
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_parquet
@@ -22,11 +24,13 @@ from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
 from .parts import check_of_parts
-from .reading import IngestedInput, completed, reading_of
+from .reading import Ahead, IngestedInput, completed, reading_of
 
 
 def check_input_of(
-    settings: TopdownSettings, scratch: Path | None = None
+    settings: TopdownSettings,
+    scratch: Path | None = None,
+    ahead: Ahead | None = None,
 ) -> InputCheck[IngestedInput]:
     """Read and check the tables that the settings name; messages show their file names.
 
@@ -35,7 +39,7 @@ def check_input_of(
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=scratch) as folder:
-        reading, findings = completed(reading_of(settings), Path(folder))
+        reading, findings = completed(reading_of(settings, ahead), Path(folder))
         if findings:
             told = dict.fromkeys(finding.file for finding in findings)
             outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in told)
@@ -79,17 +83,25 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
     """
-    with check_of_parts(run, settings) as parts:
-        check = parts or check_input_of(settings, run.confidential)
-        _write_ingested(run, settings, check)
+    own = dict[bytes, Digests]()
+
+    def recognise(counted: IngestedInput) -> None:
+        if settings.is_private:
+            key = open_ledger(Path(settings.privacy.ledger)).key()
+            own[key] = counted.digests(key)
+
+    with check_of_parts(run, settings, recognise) as parts:
+        check = parts or check_input_of(settings, run.confidential, recognise)
+        _write_ingested(run, settings, check, own)
 
 
 def _write_ingested(
     run: RunDirectory,
     settings: TopdownSettings,
     check: InputCheck[IngestedInput],
+    own: Mapping[bytes, Digests],
 ) -> None:
-    """Write what a check of the input has found."""
+    """Write what a check of the input has found; `own` are digests of its people by their key."""
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
     refuse_large_deltas(settings, result.n_records)
@@ -98,7 +110,7 @@ def _write_ingested(
     with ThreadPoolExecutor(1) as other:
         # Hashing and compressing take about as long, and neither holds the interpreter.
         written = other.submit(_write_histograms, run, result)
-        store_identity(run, settings, result.digests)
+        store_identity(run, settings, lambda key: own.get(key) or result.digests(key))
         written.result()
     for path, frame in (
         (geography_file(run), result.geography),

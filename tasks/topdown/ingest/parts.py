@@ -21,7 +21,7 @@ from ...tables.findings import InputCheck, refusal, write_findings
 from ...tables.sources import names_several_files
 from ..paths import state_totals_file
 from ..settings import TopdownSettings
-from .reading import IngestedInput, as_completed, completed, reading_of, record_tables
+from .reading import Ahead, IngestedInput, as_completed, completed, reading_of, record_tables
 
 COUNTING_TASKS = 16
 """Tasks that count the records of a folder or of a glob, whatever is in it."""
@@ -72,7 +72,9 @@ def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) ->
 
 @contextmanager
 def check_of_parts(
-    run: RunDirectory, settings: TopdownSettings
+    run: RunDirectory,
+    settings: TopdownSettings,
+    ahead: Ahead | None = None,
 ) -> Iterator[InputCheck[IngestedInput] | None]:
     """The check of the input from its parts, None where they are not all there; then they go."""
     parts = run.confidential / "ingest"
@@ -81,7 +83,7 @@ def check_of_parts(
         return
     try:
         folder = _folder(run, settings)
-        reading = as_completed(reading_of(settings), folder)
+        reading = as_completed(reading_of(settings, ahead), folder)
         yield check_parts(folder, reading, run.confidential)
     finally:
         shutil.rmtree(parts, ignore_errors=True)

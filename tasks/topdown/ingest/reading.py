@@ -16,6 +16,9 @@ from ..settings import TopdownSettings
 IngestedInput = IngestResult | DeclaredInput
 """What an ingest needs of its input."""
 
+Ahead = Callable[[IngestedInput], object]
+"""What is called with the result of a check while that is judged; it must leave nothing of it."""
+
 
 def run_census(settings: TopdownSettings) -> Census:
     """The census of a run, with the structural zeros that its settings add."""
@@ -27,23 +30,26 @@ def run_census(settings: TopdownSettings) -> Census:
     return replace(census, universes=universes)
 
 
-def reading_of(settings: TopdownSettings) -> CefTables | DeclaredTables:
-    """The tables of a run; messages show their file names."""
-    return _READINGS[settings.compiled_census.layout](settings)
+def reading_of(settings: TopdownSettings, ahead: Ahead | None = None) -> CefTables | DeclaredTables:
+    """The tables of a run; messages show their file names. `ahead` is called with the result of a
+    check while that is judged."""
+    return _READINGS[settings.compiled_census.layout](settings, ahead)
 
 
-def _of_cef(settings: TopdownSettings) -> CefTables:
+def _of_cef(settings: TopdownSettings, ahead: Ahead | None) -> CefTables:
     tables, universes = settings.input.paths(), settings.run.universes
     paths = {name: tables[name] for name in ("geography", "units", "persons")}
     person_schema, unit_schema = (
         settings.schema_of(name) if name in universes else None for name in ("persons", "units")
     )
-    return CefTables(table_files(paths, settings.input.file_names()), person_schema, unit_schema)
+    files = table_files(paths, settings.input.file_names())
+    return CefTables(files, person_schema, unit_schema, ahead)
 
 
-def _of_declared(settings: TopdownSettings) -> DeclaredTables:
+def _of_declared(settings: TopdownSettings, ahead: Ahead | None) -> DeclaredTables:
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
-    return DeclaredTables.of(run_census(settings), schemas, own_tables(settings))
+    tables = DeclaredTables.of(run_census(settings), schemas, own_tables(settings))
+    return replace(tables, ahead=ahead)
 
 
 def completed(
@@ -84,7 +90,7 @@ def _completed(table: str) -> str:
     return f"{table}_with_members.parquet"
 
 
-_READINGS: Mapping[str, Callable[[TopdownSettings], CefTables | DeclaredTables]] = {
+_READINGS: Mapping[str, Callable[[TopdownSettings, Ahead | None], CefTables | DeclaredTables]] = {
     "cef": _of_cef,
     "declared": _of_declared,
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from spineflow.tasks.census import inputs
+from spineflow.tasks.census import evidence
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
@@ -71,9 +71,9 @@ def tables(county, tmp_path):
 def rules_only(monkeypatch):
     """Outcomes by the rules themselves, which is faster than by Great Expectations."""
 
-    def judge(rules, evidence):
+    def judge(rules, suites):
         return tuple(
-            Outcome(rule.name, rule.suite, count_violations(rule, evidence) == 0) for rule in rules
+            Outcome(rule.name, rule.suite, count_violations(rule, suites) == 0) for rule in rules
         )
 
-    monkeypatch.setattr(inputs, "run_suites", judge)
+    monkeypatch.setattr(evidence, "run_suites", judge)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import declared_input, partitions
+from spineflow.tasks.census import evidence, partitions
 from spineflow.tasks.census.declared_input import DeclaredInput, DeclaredTables
 from spineflow.tasks.census.partitions import (
     check_parts,
@@ -27,7 +27,7 @@ from tests.flows.in_process import second_opinion
 
 @pytest.fixture(autouse=True)
 def _judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declared_input, "run_suites", second_opinion)
+    monkeypatch.setattr(evidence, "run_suites", second_opinion)
 
 
 def frame_of(file: Path) -> pd.DataFrame:

@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census import histograms, inputs, invariants
+from spineflow.tasks.census import evidence, histograms, inputs, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
@@ -21,6 +22,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import mapped, readers
 from spineflow.tasks.tables.findings import write_findings
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.validation.outcome import Outcome
 
 from tests.tasks.census.conftest import Tables, assert_same
 
@@ -205,15 +207,43 @@ def test_great_expectations_and_counts_agree(cases, tables):
 
 @pytest.mark.usefixtures("rules_only")
 def test_a_rule_that_great_expectations_alone_finds_broken_refuses(tables, monkeypatch):
-    judge = inputs.run_suites
+    judge = evidence.run_suites
 
-    def stricter(rules, evidence):
-        outcomes = judge(rules, evidence)
+    def stricter(rules, suites):
+        outcomes = judge(rules, suites)
         return (replace(outcomes[0], passed=False), *outcomes[1:])
 
-    monkeypatch.setattr(inputs, "run_suites", stricter)
+    monkeypatch.setattr(evidence, "run_suites", stricter)
     with pytest.raises(InputRefused, match="TABBLKST"):
         check(tables).accepted(with_counts=True)
+
+
+def test_what_takes_time_is_done_while_a_sound_input_is_judged(tables, monkeypatch):
+    """Whoever judges waits for it here: one after the other, neither would end."""
+    done, paths = Event(), tables.write()
+
+    def patient(rules, suites):
+        assert done.wait(60)
+        return tuple(Outcome(rule.name, rule.suite, True) for rule in rules)
+
+    monkeypatch.setattr(evidence, "run_suites", patient)
+    files = inputs.table_files(paths, NAMES)
+    results = []
+
+    def ahead(result):
+        results.append(result)
+        done.set()
+
+    found = inputs.CefTables(files, PERSONS, UNITS, ahead).check(None)
+    assert len(results) == 1 and results[0] is found.accepted()
+
+
+@pytest.mark.usefixtures("rules_only")
+def test_nothing_is_made_of_an_input_that_breaks_a_rule(tables):
+    set_person("CENRACE", "64")(tables)
+    files, results = inputs.table_files(tables.write(), NAMES), []
+    assert inputs.CefTables(files, PERSONS, UNITS, results.append).check(None).result is None
+    assert not results
 
 
 @pytest.mark.parametrize(
@@ -321,13 +351,14 @@ def test_final_pop_is_not_trusted(tables):
 def test_other_schemas_need_their_own_columns_only(tables):
     tables.persons = tables.persons.drop(columns=["CENHISP"])
     schema = cef_schema("persons", ("sex", "age"))
-    result = check_inputs(**tables.write(), person_schema=schema, unit_schema=None).accepted()
+    found = check_inputs(**tables.write(), person_schema=schema, unit_schema=None)
+    result = found.accepted()
     histogram = result.histograms["persons"].toarray().sum(axis=0).reshape(2, 116)
     ages = tables.persons.groupby([tables.persons["QSEX"], "QAGE"]).size()
     assert histogram[0, 40] == ages.get(("1", 40), 0)
     assert histogram.sum() == len(tables.persons)
     assert "units" not in result.histograms
-    assert not any(outcome.name == "cenhisp_is_valid" for outcome in result.outcomes)
+    assert not any(outcome.name == "cenhisp_is_valid" for outcome in found.outcomes)
 
 
 @pytest.mark.usefixtures("rules_only")
