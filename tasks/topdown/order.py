@@ -5,9 +5,9 @@
 
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
 measurements are combined from the blocks up before they are estimated. At the side, while estimates
-are made, the spine is summarised for the report, the errors of a large run are predicted, the
-estimates behind its margins are worked out and the margins of its tables written, and so is what
-the noise guarantees exactly.
+are made, the errors of a large run are predicted, the estimates behind its margins are worked out
+and the margins of its tables written, and so is what the noise guarantees exactly. The spine is
+summarised for the report beside the release.
 
 A large input in several files is ingested in parts: the addresses, then persons file by file.
 Persons and housing units run side by side. All data travel through the run directory; what the
@@ -74,6 +74,8 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     ingested = reading["ingest"][0]
     spines = {universe: call(build_spine, universe, after=[ingested]) for universe in universes}
     yield {f"{universe} spine": [spine] for universe, spine in spines.items()}
+    loss, losses = losses_of(settings, spines)
+    yield Aside(loss)  # The charge and what it waits for leave a worker free.
     charged = call(charge_ledger, after=spines.values())
     yield {"ledger": [charged]}
     # What a universe is held to may be the release of others, which then come first.
@@ -109,8 +111,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         f"{universe} spine summary": [call(summarise_spine, universe, after=[spine])]
         for universe, spine in spines.items()
     }
-    loss, losses = losses_of(settings, spines)
-    yield Aside(summaries | predictions | loss)
+    yield Aside(predictions)
     posterior: dict[str, Sequence[Call]] = {}
     estimated: dict[str, list[Call]] = {}
     for wave in (first, *later):
@@ -131,11 +132,8 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     ]
     compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
     beside = predictions | loss | posterior
-    until_checked = losses | {"accuracy": [*pieces, compared]}
-    released = yield from release_of(run, settings, estimated, beside, until_checked)
-    # The report tells the seconds of all stages before it.
-    yield summaries
-    yield {"report": [call(report_run, after=[released])]}
+    accuracy = {"accuracy": [*pieces, compared]}
+    yield from release_of(run, settings, estimated, beside, accuracy, losses, summaries)
 
 
 def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
@@ -155,8 +153,8 @@ def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
 def losses_of(
     settings: TopdownSettings, spines: Mapping[str, Call]
 ) -> tuple[dict[str, Sequence[Call]], dict[str, Sequence[Call]]]:
-    """The stages that work out what the noise guarantees exactly, if it protects: one that goes
-    beside the estimates, and those that go beside the checks.
+    """The stages that work out what the noise guarantees exactly, if it protects: one that is begun
+    beside the charge, and those that end the checks.
 
     Only the certificate waits for them. Two at once would hold up what others wait for.
     """
@@ -249,12 +247,15 @@ def release_of(
     estimated: Mapping[str, Sequence[Call]],
     beside: Wave = MappingProxyType({}),
     until_checked: Wave = MappingProxyType({}),
-) -> Generator[Wave, None, Call]:
-    """Microdata and tables, the checks of them and of everything before, and the release.
+    until_released: Wave = MappingProxyType({}),
+    until_reported: Wave = MappingProxyType({}),
+) -> Order:
+    """Microdata and tables, the checks of them and of everything before, the release, the report.
 
-    `beside` are stages that go side by side with the former, and are begun before them;
-    `until_checked` are begun after them and go side by side with the checks, so that both workers
-    have some to the end.
+    `beside` are stages that go side by side with the first two, and are begun before them;
+    `until_checked` are begun after them and go side by side with the checks, `until_released` after
+    the pieces of the checks, and `until_reported` with the release: so both workers have some to
+    the end.
     """
     described = {u: settings.compiled_census.universes[u].described_by for u in estimated}
     written = {
@@ -293,10 +294,14 @@ def release_of(
         for piece in pieces_apart(run, settings)
     ]
     checked = call(check_release, after=[*made, *pieces])
-    yield {**until_checked, "checks": [*pieces, checked]}
+    checks = {"checks": [*pieces, checked]}
+    yield Aside(checks)
+    yield Aside(until_released)
+    yield {**until_checked, **checks, **until_released}
     released = call(release_run, after=[checked])
-    yield {"release": [released]}
-    return released
+    yield {"release": [released], **until_reported}
+    # The report tells the seconds of all stages before it.
+    yield {"report": [call(report_run, after=[released])]}
 
 
 def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
@@ -324,10 +329,8 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))
     loss, losses = losses_of(settings, spines)
-    yield Aside(summaries | loss | posterior)
+    yield Aside({**loss, **posterior})
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, universes)
-    released = yield from release_of(run, settings, estimated, loss | posterior, losses)
-    # The report tells the seconds of all stages before it.
-    yield summaries
-    yield {"report": [call(report_run, after=[released])]}
+    beside = loss | posterior
+    yield from release_of(run, settings, estimated, beside, {}, losses, summaries)
