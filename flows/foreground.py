@@ -58,6 +58,7 @@ def run_and_report(
         if not run.read_manifest()["stages"] and not has_workers:
             # The first stage needs it, and it takes no longer than the server to come up.
             import_great_expectations()
+        stages_of(asked.name)  # To import the flow takes no longer than the server either.
         try:
             server.wait()
         except httpx.HTTPError as error:

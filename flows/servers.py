@@ -196,7 +196,8 @@ def server_for_runs() -> Iterator[Server]:
     """
     address = PREFECT_API_URL.value()
     if address is not None:
-        with temporary_settings({} if is_embedded() else _patience()):
+        further = {} if is_embedded() else _patience()
+        with temporary_settings(further) if further else nullcontext():
             yield Server(address)
         return
     found = local_server()

@@ -219,7 +219,19 @@ def import_great_expectations() -> ModuleType:
 
     # This one has a level of its own.
     logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.CRITICAL)
+    _word_with_one_model_for_a_name()
     return great_expectations
+
+
+def _word_with_one_model_for_a_name() -> None:
+    """Have Great Expectations make the model of a parameter once for each name. It makes one for
+    each parameter of each expectation that it words, a third of the time of judging."""
+    from great_expectations.render.renderer_configuration import RendererConfiguration
+
+    name = "_get_renderer_value_base_model_type"
+    made = getattr(RendererConfiguration, name, None)
+    if made is not None:
+        setattr(RendererConfiguration, name, staticmethod(cache(made)))
 
 
 class _StandIn(ModuleType):

@@ -46,6 +46,8 @@ TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
 NUMBERS_AS_TEXT = 1 << 18
 """Whole numbers that are turned into text together."""
+WRITTEN_AT_ONCE = 1 << 18
+"""Bytes: Parquet has several writes of each column, of which tables have hundreds."""
 ROWS_PER_BATCH = 1 << 18
 
 
@@ -307,11 +309,13 @@ def stamped_files(
         replacing(stem.with_suffix(".csv")) as csv,
         csv.open("wb") as text,
         replacing(stem.with_suffix(".parquet")) as parquet,
+        pa.OSFile(str(parquet), "wb") as file,
+        pa.BufferedOutputStream(file, WRITTEN_AT_ONCE) as buffered,
     ):
         first = "" if is_private else f"# {NOT_PRIVATE}\n"
         text.write((first + delimiter.join(schema.names) + "\n").encode())
         whole = schema.with_metadata(stamp) if stamp and keeps_types else schema
-        with pq.ParquetWriter(parquet, whole, store_schema=keeps_types, **options) as writer:
+        with pq.ParquetWriter(buffered, whole, store_schema=keeps_types, **options) as writer:
             if stamp and not keeps_types:
                 writer.add_key_value_metadata(stamp)
             yield writer, text
