@@ -75,15 +75,16 @@ def compile_beside(product: str) -> bool:
 
 
 def load_kernels(product: str) -> None:
-    """Load the kernels that a product needs, if they were compiled before."""
+    """Load the kernels that all runs of a product need, if they were compiled before."""
     if product not in NEEDED_BY:
         return
-    from ..tasks.topdown.estimation.example import CALLS
+    from ..tasks.topdown.estimation.example import CALLS, SELDOM
     from ..tasks.topdown.estimation.kernels import are_compiled
 
     if are_compiled():
         for call in CALLS:
-            call()
+            if call not in SELDOM:
+                call()
 
 
 def announce_and_compile(options: Namespace) -> None:

@@ -74,6 +74,8 @@ def areas() -> None:
 
 CALLS = (approaches, newton_steps, active_sets, flows, areas, exchanges, first_points)
 """All of them, those that compile longest first."""
+SELDOM = (newton_steps, exchanges)
+"""Of them those that a run of few marginal queries hardly ever comes to."""
 
 
 def _siblings() -> tuple[SiblingProblem, list[QueryMeasurement]]:
