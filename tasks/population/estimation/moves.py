@@ -8,7 +8,7 @@ neither a householder nor a partner the other sex besides, or takes a member to 
 the block. It may make households of other types, where there are such and no structural zero
 excludes them. Nobody's origin or race changes, households keep their householders and tenures, and
 a block its adults and minors by origin and race, its homes, and whether a household of it has more
-than seven members.
+than seven members. Swaps of two members follow the moves of a block, and do change householders.
 
 A move is made where it brings coarse tables nearer to the releases, and all tables together: the
 weighted sum of differences without their sign, of the state, county, tract, block group and block,
@@ -35,8 +35,8 @@ from ..workload.places import (
     OLDEST,
     PARTNERS,
 )
-from ..workload.tables import FAMILY, STATE, Tables, household_tables, person_tables
-from ..workload.told_types import N_MEMBERS, Types, told_type, types
+from ..workload.tables import FAMILY, STATE, TRACT, household_tables, person_tables
+from ..workload.told_types import Types, told_type
 from .cells import Cells
 from .composition import Households
 from .counts import (
@@ -55,19 +55,33 @@ from .counts import (
     weigh,
 )
 from .placing import SAME_SEX, Persons
+from .swaps import Swaps, n_swapped, swaps_of
 
 TURNS = (10, 10, 80, 20, 10), (60, 60, 80, 20, 10)
 """Weights of coarse tables by kind of area, each time that all blocks are gone through."""
-_TIMES = {f"{FAMILY} * sex * hhtenshort_2lev": 2.0, "relgq * sex": 1.5}
-"""How many times those count that few moves bring nearer."""
+_TIMES = {
+    f"{FAMILY} * sex * hhtenshort_2lev": 2.4,
+    "relgq * sex": 1.8,
+    "hhtenshort_2lev * size": 0.5,
+    "hisp * race * hhtenshort_2lev": 0.6,
+    "multig * hisp * hhtenshort_2lev": 0.8,
+}
+"""How many times those count that few moves bring nearer, and those that are nearer to the truth
+than their release anyway."""
+_FINE = 3, 20
+"""What a difference counts in tracts in those tables of persons, and of households, that are not
+coarse; while blocks are made it counts nothing."""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
 _SAME_SPOUSE, _SAME_PARTNER = SAME_SEX
 _STARTS = np.array([*BAND_STARTS, OLDEST + 1])
 
+# A call passes all arrays of the state one by one: what is called once for a move is inlined in
+# what tries a move.
+
 
 class _Moves(NamedTuple):
-    """What moves need beside the state.
+    """What moves need beside the state; `size`, `members` and `types` are those of swaps.
 
     size : (n,) members of each household. members : (n, N_MEMBERS) how many have each place.
     alone : level of relationship of a householder who lives alone.
@@ -114,25 +128,24 @@ def moved(
     if len(members.age) == 0:
         return members
     state = state_of(persons, households, members, spans, cells)
-    moves = _moves_of(state)
+    swaps = swaps_of(state)
+    moves = _moves_of(swaps)
     for turn in turns:
-        state.persons.weight[:] = weights_of(person_tables(), turn)
-        state.households.weight[:] = weights_of(household_tables(), turn)
-        weigh(state.persons)
-        weigh(state.households)
-        _sweep(state, moves, spans)
+        for counts, weights in zip(
+            (state.persons, state.households), weights_of(turn), strict=True
+        ):
+            counts.weight[:] = weights
+            weigh(counts)
+        _sweep(state, moves, swaps, spans)
     return members_of(state, members, cells)
 
 
-def _moves_of(state: State) -> _Moves:
-    people, told, n = state.people, state.told, len(state.homes.head)
-    place = told.role[people.code] * N_BANDS + state.ages.band[people.age]
-    members = np.bincount(people.home * N_MEMBERS + place, minlength=n * N_MEMBERS)
+def _moves_of(swaps: Swaps) -> _Moves:
     of_persons, of_homes = person_tables().names, household_tables().names
     return _Moves(
-        np.bincount(people.home, minlength=n),
-        members.reshape(n, N_MEMBERS).astype(np.int16),
-        types(),
+        swaps.size,
+        swaps.members,
+        swaps.types,
         relationships().alone,
         np.zeros((len(of_persons), 3, 2), dtype=np.int64),
         np.zeros((len(of_homes), 2, 2), dtype=np.int64),
@@ -142,22 +155,27 @@ def _moves_of(state: State) -> _Moves:
     )
 
 
-def weights_of(tables: Tables, turn: Sequence[int]) -> np.ndarray:
-    """What a difference counts `(n_tables, 5)`: in coarse tables by the weights of a turn, as many
-    times as each counts more or less than most of them."""
-    found, usual = tables.weight.copy(), tables.weight[:, STATE].max()
-    for table in range(tables.n_fine, len(found)):
-        times = _TIMES.get(tables.names[table], 1.0) * found[table, STATE]
-        found[table] = np.array(turn) * times // usual
-    return found
+def weights_of(turn: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """What a difference counts `(n_tables, 5)` in the tables of persons and of households: in
+    coarse ones by the weights of a turn, as many times as each counts more or less than most."""
+    found = []
+    for tables, in_tracts in zip((person_tables(), household_tables()), _FINE, strict=True):
+        weights, usual = tables.weight.copy(), tables.weight[:, STATE].max()
+        weights[: tables.n_fine, TRACT] = in_tracts
+        for table in range(tables.n_fine, len(weights)):
+            times = _TIMES.get(tables.names[table], 1.0) * weights[table, STATE]
+            weights[table] = np.array(turn) * times // usual
+        found.append(weights)
+    return found[0], found[1]
 
 
 @njit(cache=True, nogil=True)
-def _sweep(state: State, moves: _Moves, spans: Spans) -> None:
+def _sweep(state: State, moves: _Moves, swaps: Swaps, spans: Spans) -> None:
     """Go through all blocks once."""
     for block in range(spans.tract.size):
         enter(state, spans, block)
         _n_moved(state, moves, spans, block)
+        n_swapped(state, swaps, spans, block)
         leave(state, spans, block)
 
 
@@ -186,7 +204,7 @@ def _n_moved(state: State, moves: _Moves, spans: Spans, block: int) -> int:
     return n_made
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _more_beyond(moves: _Moves, home: int, other: int) -> int:
     """How many members more are beyond the seventh, if one goes from a household to another."""
     return int(moves.size[other] >= OPEN_SIZE) - int(moves.size[home] > OPEN_SIZE)
@@ -270,7 +288,7 @@ def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
     return best != own and _is_made(state, moves, at, _Member(home, best, sex, age))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
     """Whether numbers of households by size, and of householders who live alone, come nearer if
     somebody goes from a household to another."""
@@ -294,7 +312,7 @@ def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
     return grown < 0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def _is_made(state: State, moves: _Moves, at: int, new: _Member) -> bool:
     """Whether a member now is something else, by which the tables have come nearer; the rows before
     of coarse tables have been written down, and hold until a move is made."""
@@ -318,7 +336,7 @@ def _is_made(state: State, moves: _Moves, at: int, new: _Member) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _put(state: State, moves: _Moves, at: int, new: _Member) -> bool:
     """Let a member be something else; whether households can be so."""
     people, homes, told, ages = state.people, state.homes, state.told, state.ages
@@ -377,7 +395,7 @@ def _tell(
             moves.of_homes[table, k, when] = row
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _growth(state: State, moves: _Moves, are_two: bool, are_coarse: bool) -> int:
     """By how much the sum of the coarse, or of the other tables grows if records go to their rows
     after a move."""
@@ -389,7 +407,7 @@ def _growth(state: State, moves: _Moves, are_two: bool, are_coarse: bool) -> int
     return grown
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _growth_of(counts: Counts, table: int, rows: np.ndarray, n: int) -> int:
     """By how much the sum of a table grows if `n` records go from their rows before to those
     after."""

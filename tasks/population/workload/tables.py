@@ -24,7 +24,8 @@ STATE, COUNTY, TRACT, BLOCK_GROUP, BLOCK = range(5)
 
 _FINEST = (10, 5, 0, 0, 2)
 """By kind of area; sums of whole numbers are exact. In tracts and block groups most rows of a
-finest query are noise, and no guide; in a block they say what need not be exchanged."""
+finest query are noise, and no guide while blocks are made; in a block they say what need not be
+exchanged."""
 _PART = (10, 5, 0, 0, 0)
 """Of a part of the finest query: where it is met, rows that lack records are beside rows of others
 that have too many."""

@@ -64,9 +64,8 @@ def noisy_census(rng: np.random.Generator, n_blocks: int, most_units: int) -> Ce
     n = int(n_persons.sum())
     codes = np.array(sorted(AGES_OF_RELATIONSHIP))
     relationship = rng.choice(codes, n)
-    first, last = (
-        np.array([AGES_OF_RELATIONSHIP[int(code)] for code in relationship]).reshape(-1, 2).T
-    )
+    ages = [AGES_OF_RELATIONSHIP[int(code)] for code in relationship]
+    first, last = np.array(ages, dtype=np.int64).reshape(-1, 2).T
     age = first + (rng.random(n) * (last - first + 1)).astype(int)
     race = rng.integers(1, 64, n)
     persons = Persons(

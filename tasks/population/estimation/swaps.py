@@ -1,0 +1,300 @@
+"""Two members of a block who take each other's place or household, so that who lives together is as
+the releases tell it.
+
+A move of one member changes what persons are. A swap leaves all persons of the block what they are,
+or nearly so:
+
+- two members who are no householders go to each other's household, and keep their relationships:
+  of persons nothing changes;
+- householders of two households take each other's place: of persons nothing changes but who lives
+  alone;
+- a householder and another member of the household take each other's place, where their sexes fit
+  the couple: of persons the sex, age, origin and race of a relationship change.
+
+Households keep their sizes and tenures, and have to be possible. Their types, oldest members and
+householders change: so tables of households come nearer, above all the finest one, at little cost
+to persons. Every swap makes the weighted sum of differences smaller.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ..workload.places import N_BANDS, PARTNERS
+from ..workload.tables import TRACT
+from ..workload.told_types import N_MEMBERS, Types, told_type, types
+from .counts import Counts, Spans, State, growth, growth_of_two, home_row, person_row, shift
+from .placing import SAME_SEX
+
+_FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
+_SAME_SPOUSE, _SAME_PARTNER = SAME_SEX
+_FINEST = 0
+"""Number of the finest table of households."""
+
+# A call takes all arrays of the state one by one, longer than most of what is done here: so what is
+# called for each pair of members is inlined.
+
+
+class Swaps(NamedTuple):
+    """What swaps need beside the state.
+
+    size : (n,) members of each household. members : (n, N_MEMBERS) how many have each place.
+    of_persons : (n_members, n_tables) rows of each member, of the block that is gone through.
+    of_homes : (n, n_tables) those of each household.
+    new_persons, new_homes : (2, n_tables) rows of two members and households after a swap.
+    """
+
+    size: np.ndarray
+    members: np.ndarray
+    types: Types
+    of_persons: np.ndarray
+    of_homes: np.ndarray
+    new_persons: np.ndarray
+    new_homes: np.ndarray
+
+
+def swaps_of(state: State) -> Swaps:
+    """What swaps need of the members and households of some blocks."""
+    people, n = state.people, len(state.homes.head)
+    n_persons, n_homes = (own.weight.shape[0] for own in (state.persons, state.households))
+    place = state.told.role[people.code] * N_BANDS + state.ages.band[people.age]
+    members = np.bincount(people.home * N_MEMBERS + place, minlength=n * N_MEMBERS)
+    return Swaps(
+        np.bincount(people.home, minlength=n),
+        members.reshape(n, N_MEMBERS).astype(np.int16),
+        types(),
+        np.zeros((len(people.code), n_persons), dtype=np.int64),
+        np.zeros((n, n_homes), dtype=np.int64),
+        np.zeros((2, n_persons), dtype=np.int64),
+        np.zeros((2, n_homes), dtype=np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def n_swapped(state: State, swaps: Swaps, spans: Spans, block: int) -> int:
+    """Make the swaps of a block that bring the tables nearer, once through; how many."""
+    n_made, people, more = 0, state.people, state.households.more
+    first, end = spans.persons[block], spans.persons[block + 1]
+    for at in range(first, end):
+        _tell_person(state, at, swaps.of_persons[at])
+    for home in range(spans.households[block], spans.households[block + 1]):
+        _tell_home(state, home, swaps.of_homes[home])
+    for p in range(first, end):
+        for q in range(p + 1, end):
+            one, two = people.home[p], people.home[q]
+            # Of one household the householder and another member, of two alike ones.
+            if (one == two) == (people.is_head[p] == people.is_head[q]):
+                continue
+            a, b = swaps.of_homes[one, _FINEST], swaps.of_homes[two, _FINEST]
+            # Elsewhere there is little to be made up for, and pairs of a large block are many.
+            if one != two and more[a, TRACT] <= 0 and more[b, TRACT] <= 0:
+                continue
+            if people.is_head[p] or people.is_head[q]:
+                n_made += _have_other_places(state, swaps, p, q)
+            else:
+                n_made += _have_other_homes(state, swaps, p, q)
+    return n_made
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
+    """Whether householders of two households, or a householder and another member of one, now have
+    each other's place, by which the tables have come nearer."""
+    people, told, ages, homes = state.people, state.told, state.ages, state.homes
+    one, two, age, other_age = people.home[p], people.home[q], people.age[p], people.age[q]
+    who, other_who = people.who[p], people.who[q]
+    is_same_band = ages.band[age] == ages.band[other_age]
+    is_same = (
+        people.sex[p] == people.sex[q]
+        and is_same_band
+        and ages.level[age] == ages.level[other_age]
+        and people.origin[who] == people.origin[other_who]
+        and people.head_race[who] == people.head_race[other_who]
+    ) or (
+        one != two
+        and is_same_band
+        and homes.kind[one] == homes.kind[two]
+        and homes.elderly[one] == homes.elderly[two]
+        and homes.tenure[homes.unit[one]] == homes.tenure[homes.unit[two]]
+    )
+    code, other = people.code[p], people.code[q]
+    fits = told.first[code] <= other_age <= told.last[code]
+    fits = fits and told.first[other] <= age <= told.last[other]
+    if is_same or not fits or not _sexes_fit(state, swaps, p, q):
+        return False
+    was = homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two]
+    if _swap_places(state, swaps, p, q):
+        grown = _growth_of_homes(state, swaps, one, two)
+        _tell_person(state, p, swaps.new_persons[0])
+        _tell_person(state, q, swaps.new_persons[1])
+        for table in range(state.persons.weight.shape[0]):
+            a, b = swaps.of_persons[p, table], swaps.of_persons[q, table]
+            c, d = swaps.new_persons[0, table], swaps.new_persons[1, table]
+            grown += growth_of_two(state.persons, table, a, c, b, d)
+        if grown < 0:
+            _shift_two(state.persons, swaps.of_persons, swaps.new_persons, p, q)
+            _shift_two(state.households, swaps.of_homes, swaps.new_homes, one, two)
+            return True
+    _swap_places(state, swaps, p, q)
+    homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two] = was
+    return False
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _sexes_fit(state: State, swaps: Swaps, p: int, q: int) -> bool:
+    """Whether householders of two households, or a householder and another member of one, can have
+    each other's sex."""
+    people = state.people
+    if people.sex[p] == people.sex[q]:
+        return True
+    one, two = people.home[p], people.home[q]
+    if one == two:
+        return _is_partner(state, q if people.is_head[p] else p) or not _has_partner(swaps, one)
+    return not _has_partner(swaps, one) and not _has_partner(swaps, two)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _is_partner(state: State, at: int) -> bool:
+    """Whether a member is the householder's spouse or partner."""
+    return _FIRST_PARTNER <= state.told.role[state.people.code[at]] <= _LAST_PARTNER
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _has_partner(swaps: Swaps, home: int) -> bool:
+    """Whether the householder of a household has a spouse or partner."""
+    for place in range(_FIRST_PARTNER * N_BANDS, (_LAST_PARTNER + 1) * N_BANDS):
+        if swaps.members[home, place] > 0:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _swap_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
+    """Let two members have each other's place; whether their households can be so."""
+    people, told, ages = state.people, state.told, state.ages
+    one, two = people.home[p], people.home[q]
+    role, other = told.role[people.code[p]] * N_BANDS, told.role[people.code[q]] * N_BANDS
+    band, other_band = ages.band[people.age[p]], ages.band[people.age[q]]
+    people.sex[p], people.sex[q] = people.sex[q], people.sex[p]
+    people.age[p], people.age[q] = people.age[q], people.age[p]
+    people.who[p], people.who[q] = people.who[q], people.who[p]
+    if band != other_band:
+        swaps.members[one, role + band] -= 1
+        swaps.members[one, role + other_band] += 1
+        swaps.members[two, other + other_band] -= 1
+        swaps.members[two, other + band] += 1
+        _tell_type(state, swaps, one)
+        _tell_type(state, swaps, two)
+    return _is_possible(state, swaps, one) and _is_possible(state, swaps, two)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> bool:
+    """Whether two members who are no householders now live in each other's household, by which the
+    tables have come nearer."""
+    people, told, ages, homes = state.people, state.told, state.ages, state.homes
+    place = told.role[people.code[p]] * N_BANDS + ages.band[people.age[p]]
+    other = told.role[people.code[q]] * N_BANDS + ages.band[people.age[q]]
+    one, two = people.home[p], people.home[q]
+    if place == other or not _fits_householder(state, p, two):
+        return False
+    if not _fits_householder(state, q, one):
+        return False
+    was = homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two]
+    _swap_homes(state, swaps, p, q, place, other)
+    _tell_type(state, swaps, one)
+    _tell_type(state, swaps, two)
+    is_other = was != (homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two])
+    if is_other and _is_possible(state, swaps, one) and _is_possible(state, swaps, two):
+        if _growth_of_homes(state, swaps, one, two) < 0:
+            _shift_two(state.households, swaps.of_homes, swaps.new_homes, one, two)
+            return True
+    _swap_homes(state, swaps, p, q, place, other)
+    homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two] = was
+    return False
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _fits_householder(state: State, at: int, home: int) -> bool:
+    """Whether a member, who may be a spouse or partner, can be that of a household's
+    householder."""
+    people, role = state.people, state.told.role[state.people.code[at]]
+    if not _FIRST_PARTNER <= role <= _LAST_PARTNER:
+        return True
+    is_same_sex = people.sex[at] == people.sex[state.homes.head[home]]
+    return is_same_sex == (role in (_SAME_SPOUSE, _SAME_PARTNER))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _swap_homes(state: State, swaps: Swaps, p: int, q: int, place: int, other: int) -> None:
+    """Let two members live in each other's household, given the place that each takes out of the
+    household of the first and of the second."""
+    people = state.people
+    one, two = people.home[p], people.home[q]
+    swaps.members[one, place] -= 1
+    swaps.members[one, other] += 1
+    swaps.members[two, other] -= 1
+    swaps.members[two, place] += 1
+    people.home[p], people.home[q] = two, one
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _tell_type(state: State, swaps: Swaps, home: int) -> None:
+    """Tell the type and the oldest member of a household from its members."""
+    told = told_type(swaps.types, swaps.members[home], swaps.size[home])
+    state.homes.kind[home], state.homes.elderly[home] = told
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _is_possible(state: State, swaps: Swaps, home: int) -> bool:
+    """Whether there are households as one now is."""
+    homes, people = state.homes, state.people
+    kind, elderly, head = homes.kind[home], homes.elderly[home], homes.head[home]
+    level = state.ages.level[people.age[head]]
+    return kind >= 0 and swaps.types.possible[people.sex[head], level, elderly, kind]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _tell_person(state: State, at: int, rows: np.ndarray) -> None:
+    """Write down the rows of a member."""
+    sex, age, who = state.people.sex[at], state.people.age[at], state.people.who[at]
+    for table in range(rows.size):
+        rows[table] = person_row(state, table, at, sex, age, who)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _tell_home(state: State, home: int, rows: np.ndarray) -> None:
+    """Write down the rows of a household."""
+    head = state.homes.head[home]
+    age, who, unit = state.people.age[head], state.people.who[head], state.homes.unit[home]
+    for table in range(rows.size):
+        rows[table] = home_row(state, table, home, age, who, unit)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _growth_of_homes(state: State, swaps: Swaps, one: int, two: int) -> int:
+    """By how much the sum grows if two households, or one, are what they now are."""
+    grown, counts = 0, state.households
+    _tell_home(state, one, swaps.new_homes[0])
+    _tell_home(state, two, swaps.new_homes[1])
+    for table in range(counts.weight.shape[0]):
+        a, c = swaps.of_homes[one, table], swaps.new_homes[0, table]
+        if one == two:
+            grown += growth(counts, a, c)
+        else:
+            b, d = swaps.of_homes[two, table], swaps.new_homes[1, table]
+            grown += growth_of_two(counts, table, a, c, b, d)
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def _shift_two(counts: Counts, rows: np.ndarray, new: np.ndarray, one: int, two: int) -> None:
+    """Let two records, or one, go to their new rows in all tables."""
+    for k in range(2):
+        at = two if k else one
+        for table in range(rows.shape[1]):
+            shift(counts, table, rows[at, table], new[k, table])
+            rows[at, table] = new[k, table]
