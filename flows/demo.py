@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -90,8 +89,7 @@ _generate_few = partial(generate_county, persons=FEW)
 
 def _estimate(folder: Path, seed: int) -> None:
     """The county is measured under a ledger that goes with it: published is what is exported."""
-    from ..tasks.products.order import Aside
-    from ..tasks.topdown.order import order
+    from ..tasks.topdown.order import order, up_to_measurements
     from ..tasks.topdown.product import TOPDOWN
     from ..tasks.topdown.published.export import export_measurements
     from ..tasks.topdown.settings import TopdownSettings
@@ -106,9 +104,7 @@ def _estimate(folder: Path, seed: int) -> None:
         init_ledger(office / "ledger.db", WrittenCaps(rho=[DEMO_CAP]), is_listed=False)
         settings = cast(TopdownSettings, TOPDOWN.load(office / "settings.toml"))
         run = prepare(settings, office / "run")
-        # All that is published is there when something begins to go beside the estimates.
-        waves = takewhile(lambda wave: not isinstance(wave, Aside), order(run, settings))
-        run_in_process(run, waves)
+        run_in_process(run, up_to_measurements(order(run, settings)))
         export_measurements(run, settings, folder / "measurements")
         shutil.copyfile(office / "input" / "grfc.txt", folder / "grfc.txt")
 

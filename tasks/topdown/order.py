@@ -20,7 +20,7 @@ An estimate run reads what somebody has published in place of ingest, charge and
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 
@@ -134,6 +134,16 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     beside = predictions | loss | posterior
     accuracy = {"accuracy": [*pieces, compared]}
     yield from release_of(run, settings, estimated, beside, accuracy, losses, summaries)
+
+
+def up_to_measurements(order: Iterable[Wave]) -> Iterator[Wave]:
+    """The waves of an order up to the one that measures, or reads what was measured, without what
+    goes beside them. Where a universe is measured on demand, that is the wave of the others."""
+    for wave in order:
+        if not isinstance(wave, Aside):
+            yield wave
+        if {one.step for calls in wave.values() for one in calls} & {measure, read_measurements}:
+            return
 
 
 def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:

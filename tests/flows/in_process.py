@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import takewhile
 
 import pytest
 from prefect.context import SettingsContext, get_settings_context
 from prefect.settings import PREFECT_API_URL, Settings
 from spineflow.flows import running, servers
-from spineflow.tasks.products.order import Aside, Wave
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, Value
 
@@ -76,8 +74,3 @@ def stages_in_process(*, judged_twice: bool = True) -> Iterator[None]:
         start_no_server(patched)
         patched.setattr(running, "run_stages", running.run_stages_here)
         yield
-
-
-def up_to_measurements(order: Iterable[Wave]) -> Iterator[Wave]:
-    """The waves of an order of topdown or of estimate that measure, or read what was measured."""
-    return takewhile(lambda wave: not isinstance(wave, Aside), order)

@@ -13,9 +13,10 @@ from spineflow.flows.cli import main
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.order import up_to_measurements
 from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 
-from tests.flows.in_process import judged_once, up_to_measurements
+from tests.flows.in_process import judged_once
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "published_measurements.md"
 

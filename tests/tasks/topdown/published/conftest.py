@@ -14,11 +14,12 @@ from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.topdown.order import up_to_measurements
 from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 
-from tests.flows.in_process import judged_once, up_to_measurements
+from tests.flows.in_process import judged_once
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ import pytest
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.order import up_to_measurements
 from spineflow.tasks.topdown.product import ESTIMATE
 from spineflow.tasks.topdown.published import values
 from spineflow.tasks.topdown.published.layout import open_folder, partition_of
 from spineflow.tasks.topdown.published.read import check_measurements
-
-from tests.flows.in_process import up_to_measurements
 
 from .conftest import same_release
 
