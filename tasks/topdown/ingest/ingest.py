@@ -86,7 +86,8 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     own = dict[bytes, Digests]()
 
     def recognise(counted: IngestedInput) -> None:
-        if settings.is_private:
+        # Input that is refused in the end makes no ledger.
+        if settings.is_private and Path(settings.privacy.ledger).exists():
             key = open_ledger(Path(settings.privacy.ledger)).key()
             own[key] = counted.digests(key)
 
