@@ -37,10 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
         return _ended(options)
     with logged(getattr(options, "log", TEXT)):
-        if arguments is not None:
-            return answered(lambda: _ended(options))
         code = _with_room(lambda: answered(lambda: _ended(options)))
-    return _end(code)
+    return code if arguments is not None else _end(code)
 
 
 def _with_room(call: Callable[[], int]) -> int:

@@ -339,8 +339,8 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))
     loss, losses = losses_of(settings, spines)
-    yield Aside({**loss, **posterior})
+    beside = loss | posterior
+    yield Aside(beside)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, universes)
-    beside = loss | posterior
     yield from release_of(run, settings, estimated, beside, {}, losses, summaries)
