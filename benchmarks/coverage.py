@@ -134,7 +134,7 @@ class NoiseReplicates:
         found = self.posterior(seed)
         rows: list[dict[str, object]] = []
         for depth, estimates in found.posterior.down():
-            every = np.arange(len(estimates.can_have))
+            every = np.arange(len(estimates.type_is_possible))
             for query in queries:
                 answers = ProductAnswers.of_query(estimates.algebra, query)
                 variances = covariances_of(estimates, answers, every).variances()

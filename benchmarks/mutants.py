@@ -1,12 +1,16 @@
 """How many random faults of one line in the product the quick tests notice.
 
-    .venv/bin/python -m benchmarks.mutants [--number 200] [--seed 34] [--only 3 17] [--commit main]
+    cd CHECKOUT && .venv/bin/python -m benchmarks.mutants [--number 200] [--seed 34] [--only 3 17]
 
-A clone of the repository gets one fault at a time: a comparison, a sum or a conjunction turned
-round, a number off by one, a truth negated, a result that is None, a statement that is not there.
-Asked are the quick tests that import the faulty module, and those of its folder; tests that do not
-end within --seconds have noticed it. Prints a line for each fault, and how many were noticed. The
-same seed chooses the same faults of the same sources: so the tests of two commits are compared.
+The sources below the present folder get one fault at a time: a comparison, a sum or a conjunction
+turned round, a number off by one, a truth negated, a result that is None, a statement that is not
+there. It wants a checkout in which nobody works, with an environment of its own. First every file
+of quick tests runs once, in a process of its own that notes which lines of the product it comes to.
+Asked of a fault are the files that came to its line, the shortest first; of a line that none was
+seen to come to, since it is compiled or runs in another process, the files that import its module
+and those of its folder. Tests that do not end within --seconds have noticed it. Prints a line for
+each fault, and how many were noticed. The same seed chooses the same faults of the same sources: so
+the tests of two commits are compared, each from its own checkout, by this file of the newer one.
 """
 
 from __future__ import annotations
@@ -14,21 +18,27 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import pickle
 import random
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 FOLDERS = ("library", "flows", "tasks", "geography", "validation")
 TURNED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 TURNED |= {ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is"}
 TURNED |= {ast.Add: "-", ast.Sub: "+", ast.And: "or", ast.Or: "and"}
+QUICK = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not slow and not soak")
 LOADED = ("pytest", "pandas", "pyarrow.parquet", "scipy.sparse", "scipy.optimize", "numba")
 """What tests need beside the product: it is imported once, before processes are forked."""
 
@@ -98,19 +108,92 @@ def tests_of(module: Path, root: Path) -> tuple[str, ...]:
     return tuple(str(path) for path in sorted(near, key=lambda path: name not in imported_by(path)))
 
 
-def pass_now(tests: tuple[str, ...], root: Path, seconds: int) -> bool:
-    """Whether quick tests pass in time, or none is quick, with the sources as they are."""
-    child = os.fork()
-    if not child:
-        signal.alarm(seconds)  # Which ends the process.
-        os.chdir(root)
-        sys.path[:0] = [str(root / ".links"), str(root)]
-        for number in (1, 2):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-        options = ["-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider"]
-        code = import_module("pytest").main([*options, "-m", "not slow and not soak", *tests])
-        os._exit(int(code not in (0, 5)))
-    return os.waitpid(child, 0)[1] == 0
+class Ran(NamedTuple):
+    """What a process of tests did: the tests that failed, seconds, and lines by source file."""
+
+    failed: list[str]
+    seconds: float
+    lines: dict[str, set[int]]
+
+
+class Lines:
+    """The lines of some sources that a process comes to, by file."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        self.seen: dict[str, set[int]] = {file: set() for file in files}
+        self._notes = {file: self._note_into(seen) for file, seen in self.seen.items()}
+
+    @staticmethod
+    def _note_into(seen: set[int]) -> Callable[[FrameType, str, Any], Any]:
+        def note(frame: FrameType, event: str, _: Any) -> Any:
+            if event == "line":
+                seen.add(frame.f_lineno)
+            return note
+
+        return note
+
+    def follow(self, frame: FrameType, event: str, _: Any) -> Any:
+        """What `sys.settrace` is given: frames of other files are not followed."""
+        return self._notes.get(frame.f_code.co_filename)
+
+
+class Failures:
+    """A plugin of pytest that keeps the names of the tests that fail."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Called by pytest after each phase of each test."""
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+
+def run_tests(
+    tests: list[str],
+    *options: str,
+    seconds: int,
+    followed: tuple[str, ...] = (),
+    new_kernels: bool = False,
+) -> Ran | None:
+    """Run quick tests in a process of their own, and say what it did, or None if it ends too late.
+
+    `new_kernels` has it compile for itself: Numba does not notice that a function that it has
+    inlined elsewhere is another one.
+    """
+    with tempfile.TemporaryDirectory(prefix="spineflow-mutants-") as folder:
+        said = Path(folder) / "ran"
+        if not (child := os.fork()):
+            signal.alarm(seconds)  # Which ends the process.
+            os.setsid()
+            for number in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            os.environ["TMPDIR"] = tempfile.tempdir = folder
+            if new_kernels:
+                os.environ["NUMBA_CACHE_DIR"] = folder
+                import_module("numba.core.config").reload_config()  # type: ignore[attr-defined]
+            lines, failures, start = Lines(followed), Failures(), time.monotonic()
+            if followed:
+                threading.settrace(lines.follow)
+                sys.settrace(lines.follow)
+            fixed = [
+                "-q",
+                "-p",
+                "no:xdist",
+                "-p",
+                "no:cacheprovider",
+                "-m",
+                "not slow and not soak",
+            ]
+            code = import_module("pytest").main([*fixed, *options, *tests], plugins=[failures])
+            sys.settrace(None)
+            if code not in (0, 1, 5):  # No test could be asked.
+                failures.failed.append(f"exit {int(code)}")
+            said.write_bytes(pickle.dumps((failures.failed, time.monotonic() - start, lines.seen)))
+            os._exit(0)
+        ended = os.waitpid(child, 0)[1] == 0
+        subprocess.run(["pkill", "-KILL", "-s", str(child)], check=False)  # Servers left behind.
+        return Ran(*pickle.loads(said.read_bytes())) if ended else None
 
 
 def main() -> None:
@@ -119,30 +202,56 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=200)
     parser.add_argument("--seed", default="34")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of some")
-    parser.add_argument("--commit", default="HEAD", help="whose sources and tests are taken")
     parser.add_argument("--seconds", type=int, default=900)
     asked = parser.parse_args()
+    root = Path.cwd()
+    if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *FOLDERS], cwd=root).returncode:
+        parser.error(f"{root}: sources with changes that are not committed; take another checkout")
     for name in LOADED:
         import_module(name)
-    with tempfile.TemporaryDirectory(prefix="spineflow-mutants-") as folder:
-        root = Path(folder) / "main"
-        subprocess.run(["git", "clone", "-q", REPOSITORY, root], check=True)
-        subprocess.run(["git", "checkout", "-q", asked.commit], cwd=root, check=True)
-        (root.parent / "shared").symlink_to((REPOSITORY.parent / "shared").resolve())
-        os.environ |= {"PYTHONPATH": str(root / ".links"), "PYTHONDONTWRITEBYTECODE": "1"}
-        paths = (path for name in FOLDERS for path in sorted((root / name).rglob("*.py")))
-        every = [fault for path in paths for fault in faults_of(path)]
-        chosen = enumerate(random.Random(asked.seed).sample(every, asked.number))
-        are_sound = cache(lambda tests: pass_now(tests, root, asked.seconds))
-        verdicts = []
-        for number, fault in (one for one in chosen if asked.only is None or one[0] in asked.only):
-            path, tests, source = fault[0], tests_of(fault[0], root), fault[0].read_bytes()
-            path.write_bytes(spoiled(source, fault))
-            verdicts.append(bool(tests) and not pass_now(tests, root, asked.seconds))
+    sources = [path for name in FOLDERS for path in sorted((root / name).rglob("*.py"))]
+    every = [fault for path in sources for fault in faults_of(path)]
+    chosen = list(enumerate(random.Random(asked.seed).sample(every, asked.number)))
+
+    came_to: dict[tuple[str, int], list[str]] = defaultdict(list)
+    cost: dict[str, float] = {}
+    unsound: list[str] = []
+    for file in map(str, sorted((root / "tests").rglob("test_*.py"))):
+        ran = run_tests([file], seconds=asked.seconds, followed=tuple(map(str, sources)))
+        if ran is None:
+            print(f"left out, more than {asked.seconds} s: {file}", flush=True)
+            continue
+        cost[file] = ran.seconds
+        unsound += ran.failed
+        for path, lines in ran.lines.items():
+            for line in lines:
+                came_to[path, line].append(file)
+    print(
+        f"{len(cost)} files of tests, {sum(cost.values()):.0f} s; fail now: {unsound}", flush=True
+    )
+
+    verdicts = []
+    for number, fault in (one for one in chosen if asked.only is None or one[0] in asked.only):
+        path, line = fault[:2]
+        tests = came_to.get((str(path), line), [])
+        asked_of = "ran it" if tests else "import it"
+        tests = sorted(
+            (file for file in tests or tests_of(path, root) if file in cost), key=cost.get
+        )
+        source, stat = path.read_bytes(), path.stat()
+        path.write_bytes(spoiled(source, fault))
+        try:
+            left_out = [f"--deselect={name}" for name in unsound]
+            ran = tests and run_tests(
+                tests, "-x", *left_out, seconds=asked.seconds, new_kernels=b"njit" in source
+            )
+        finally:
             path.write_bytes(source)
-            assert not verdicts[-1] or are_sound(tests), f"without a fault, too: {tests}"
-            said = f"{'noticed' if verdicts[-1] else 'missed':7s} {path.relative_to(root)}"
-            print(f"{number:4d} {said}:{fault[1]} -> {fault[4].strip() or 'no not'}", flush=True)
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        verdicts.append(bool(tests) and (ran is None or bool(ran.failed)))
+        said = f"{'noticed' if verdicts[-1] else 'missed':7s} {path.relative_to(root)}:{line}"
+        print(f"{number:4d} {said} -> {fault[4].strip() or 'no not'}", end="", flush=True)
+        print(f" ({len(tests)} that {asked_of})", flush=True)
     print(f"{sum(verdicts)} of {len(verdicts)} noticed")
 
 

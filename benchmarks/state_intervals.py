@@ -92,8 +92,8 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
         for name, posterior in found.items():
             answers = ProductAnswers.of_matrix(posterior.posterior.algebra, counted[name])
             for _, level in posterior.posterior.down():
-                for start in range(0, len(level.can_have), 1 << 13):
-                    rows = np.arange(start, min(start + (1 << 13), len(level.can_have)))
+                for start in range(0, len(level.type_is_possible), 1 << 13):
+                    rows = np.arange(start, min(start + (1 << 13), len(level.type_is_possible)))
                     estimates_of(level, answers, rows)
                     np.sqrt(covariances_of(level, answers, rows).variances())
 

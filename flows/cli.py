@@ -194,7 +194,7 @@ def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, 
     """An unaltered run of topdown, and its settings; raises InputRefused for another, which has
     none of `what` is asked for.
     """
-    from ..tasks.runs.conditions import refuse_altered
+    from ..tasks.runs.charged_files import refuse_altered
     from ..tasks.topdown.settings import TopdownSettings
     from .foreground import existing_run
 

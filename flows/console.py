@@ -28,7 +28,7 @@ from rich.table import Table
 from ..tasks.pages.document import Block, Section
 from ..tasks.pages.document import Table as PageTable
 from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon
-from ..tasks.products.gate import warnings_of
+from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.products.spent import epsilon_cap_words, exact_epsilon_words, stated_sentence

@@ -97,7 +97,7 @@ def _design_topdown(
 ) -> None:
     """Design the budgets of universes over geolevels and queries, show them, write settings."""
     settings = load_settings(DesignSettings, settings_file, presets=PRESETS, overrides=overrides)
-    settings = settings.settled()
+    settings = settings.resolved()
     refuse_no_spine(settings.topdown)
     geography, invariants = public_tables(settings)
     designs = {

@@ -16,7 +16,7 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from .events import tell_near_cap
 from .form import SettingsForm, form_of
-from .order import announced, submitted
+from .order import submitted, with_warnings
 from .results import show_notes, show_outcome, show_result, show_table
 from .running import (
     default_run_directory,
@@ -110,7 +110,7 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
     if product.order is None:
         raise ValueError(f"{product.name} decides on the way what comes next")
     notes = notes_of(product, run, settings)
-    waves: Iterable[Wave] = announced(run, settings, product.order(run, settings), notes)
+    waves: Iterable[Wave] = with_warnings(run, settings, product.order(run, settings), notes)
 
     def show(wave: Wave) -> None:
         _show(product, run, settings, tuple(wave))

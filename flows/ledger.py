@@ -14,7 +14,7 @@ from ..tasks.ledger.joining import join
 from ..tasks.ledger.listed import forget_ledger, list_ledger
 from ..tasks.ledger.store import Ledger, open_ledger
 from ..tasks.products.registry import product
-from ..tasks.runs.conditions import digest_of
+from ..tasks.runs.charged_files import digest_of
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
 from ..tasks.runs.names import below

@@ -28,7 +28,7 @@ MOST_FOUND_BY_TASKS = 32
 """Files of earlier attempts that the tasks of a wave find themselves, for all to see in the UI."""
 
 
-def announced(
+def with_warnings(
     run: RunDirectory,
     settings: ProductSettings,
     order: Iterable[Wave],

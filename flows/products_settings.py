@@ -140,10 +140,10 @@ class ProductsSettings(ProductSettings):
         }
         return {**own, "products": expanded}
 
-    def settled(self) -> Self:
-        """With the settings of every product settled."""
+    def resolved(self) -> Self:
+        """With the settings of every product resolved."""
         chosen = {
-            name: own.settled()
+            name: own.resolved()
             for name in type(self.products).model_fields
             if (own := getattr(self.products, name)) is not None
         }

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from ..tasks.pages.document import Block, Document, Section, Table, to_markdown
-from ..tasks.products.gate import CERTIFICATE, warnings_of
+from ..tasks.products.acceptance import CERTIFICATE, warnings_of
 from ..tasks.products.registry import product
 from ..tasks.products.reports import checks_table
 from ..tasks.products.statement import in_words

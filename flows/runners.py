@@ -28,7 +28,7 @@ from prefect.futures import PrefectWrappedFuture
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from ..tasks.runs.conditions import share_digests, shared_digests
+from ..tasks.runs.charged_files import share_digests, shared_digests
 from ..tasks.runs.freed_memory import keep_freed_memory
 from ..tasks.runs.settings import RunnerSettings
 from . import fork_server

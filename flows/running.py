@@ -15,11 +15,11 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Cancelled, Crashed
 
-from ..tasks.products.gate import warnings_of
+from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.order import LEDGER, Aside, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
-from ..tasks.runs.conditions import hash_ahead
+from ..tasks.runs.charged_files import hash_ahead
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
     RunDirectory,
@@ -52,13 +52,13 @@ from .interruption import going_on
 from .kernels import compile_beside
 from .log_lines import say
 from .order import (
-    announced,
     call_here,
     described,
     finish,
     has_measured_much,
     record,
     run_in_process,
+    with_warnings,
 )
 from .progress import begin_run, end_picture, run_id
 from .registry import stages_of
@@ -313,7 +313,7 @@ def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettin
     if product.order is None:
         raise ValueError(f"{product.name} needs a flow run of its own")
     with held(str(run.root), type(settings)) as (opened, own):
-        waves = announced(opened, own, product.order(opened, own))
+        waves = with_warnings(opened, own, product.order(opened, own))
         run_in_process(opened, waves, tracker_of(product, opened, own))
         if own.published_to is not None:
             record(opened, {PUBLICATION: [call_here(opened, call(copy_checked_release))]})

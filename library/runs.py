@@ -181,7 +181,7 @@ class Run:
 
         Example: `run.make_intervals("hispanic", "County")`.
         """
-        from spineflow.tasks.runs.conditions import refuse_altered
+        from spineflow.tasks.runs.charged_files import refuse_altered
         from spineflow.tasks.topdown.intervals.report import write_run_intervals
         from spineflow.tasks.topdown.settings import TopdownSettings
 

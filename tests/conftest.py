@@ -422,7 +422,7 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
             'confidential = false}\nprivacy = {dataset = "groups", seed = 5}\n'
         )
         settings = load_settings(DetailedGroupsSettings, file, presets=folder, overrides=overrides)
-        settings = settings.settled()
+        settings = settings.resolved()
         run = RunDirectory(folder / "run")
         run.root.mkdir()
         start_run(

@@ -275,7 +275,7 @@ class DetailedGroupsSettings(ProductSettings):
     mechanism: MechanismSettings = MechanismSettings()
     explorer: ExplorerSettings = ExplorerSettings()
 
-    def settled(self) -> Self:
+    def resolved(self) -> Self:
         """These settings with the least budgets of the levels that want a margin and have none.
 
         The budgets are worked out from the parameters' files, and frozen with the run.

@@ -23,8 +23,8 @@ from .release.report import NEIGHBORS, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
 from .workload.costs import budget_report, needed_budget, needed_split
 from .workload.exact_loss import curves_of, exact_curve
+from .workload.expected import expected_of
 from .workload.plan import Plan
-from .workload.promise import promise_of
 
 
 def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...]:
@@ -89,7 +89,7 @@ GROUP_SIZES: Product = Product(
     charge=later("tasks.group_sizes.measurement.charge:charge_of"),
     measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),
     checks=lambda run, settings: run_checks(
-        run.root, promise_of(settings), run.unchecked_release, is_private=settings.is_private
+        run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
     ),
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),

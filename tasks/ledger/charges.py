@@ -5,7 +5,7 @@ happens in the same transaction, so runs started together cannot both pass them.
 removed: if a run dies between its row and its publication the charge stands, and resuming that run
 uses it.
 
-With a draw are charged the files that decide it (`conditions`: settings, spine, plan), the
+With a draw are charged the files that decide it (`charged_files`: settings, spine, plan), the
 confidential files that it measures (`truth`, by keyed digests), and every noise parameter that it
 will use (`NoiseTerm`). They are entered once and never changed.
 
@@ -71,7 +71,7 @@ def charge(
     run_id: str,
     draws: Sequence[Draw],
     inputs: Mapping[str, InputDigest],
-    conditions: Mapping[str, str] | None = None,
+    charged_files: Mapping[str, str] | None = None,
     truth: Mapping[str, str] | None = None,
     identity: str = "",
     folder: str | None = None,
@@ -81,7 +81,7 @@ def charge(
     """Record the draws of a run before they are made; all of them, or none.
 
     `inputs` are the digests of the people drawn from, by kind, and `further_inputs` those under
-    keys of ledgers that were joined to this one; `conditions` those of the files
+    keys of ledgers that were joined to this one; `charged_files` those of the files
     that decide the draws, by name, and `truth` the keyed ones of the confidential files that are
     measured; `identity` is that of the run's directory, which alone may draw from now on, and
     `folder` where it is, for people. A draw that this run has been charged for is not charged
@@ -90,7 +90,7 @@ def charge(
 
     Raises BudgetRefused if a cap of the dataset would be passed; if an input is known under
     another dataset's name; if the run was charged before for the same draws with other
-    parameters, inputs, conditions or dataset; if `must_be_charged`, as when the run says so, and
+    parameters, inputs, charged files or dataset; if `must_be_charged`, as when the run says so, and
     it was not; or if the ledger cannot be used.
     """
     digests = {kind: digest.whole for kind, digest in sorted(inputs.items())}
@@ -120,7 +120,7 @@ def charge(
             columns = ", ".join(new[0])
             marks = ", ".join(f":{column}" for column in new[0])
             connection.executemany(f"INSERT INTO draws ({columns}) VALUES ({marks})", new)
-        _enter_conditions(connection, run_id, conditions or {})
+        _enter_charged_files(connection, run_id, charged_files or {})
         _enter_truth(connection, run_id, truth or {})
         for draw in draws:
             _enter_terms(connection, run_id, draw)
@@ -242,13 +242,17 @@ def _known(connection: sqlite3.Connection, digests: Sequence[str]) -> dict[str, 
     return dict(rows.fetchall())
 
 
-def _enter_conditions(
-    connection: sqlite3.Connection, run_id: str, conditions: Mapping[str, str]
+def _enter_charged_files(
+    connection: sqlite3.Connection, run_id: str, charged_files: Mapping[str, str]
 ) -> None:
     """Enter the files that decide a run's draws, or compare them with those entered before."""
-    known = conditions_of_run(connection, run_id) or _enter_digests(connection, run_id, conditions)
+    known = charged_files_of_run(connection, run_id) or _enter_digests(
+        connection, run_id, charged_files
+    )
     differing = sorted(
-        name for name in known.keys() | conditions.keys() if known.get(name) != conditions.get(name)
+        name
+        for name in known.keys() | charged_files.keys()
+        if known.get(name) != charged_files.get(name)
     )
     if differing:
         raise BudgetRefused(
@@ -284,7 +288,7 @@ def other_people(run_id: str, name: str) -> str:
     )
 
 
-def conditions_of_run(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
+def charged_files_of_run(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
     """Digests of the public files that a run was charged with, by name."""
     return _digests_of_run(connection, run_id, "NOT LIKE")
 

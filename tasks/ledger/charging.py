@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ..noise.draws import NoiseDraws, UnchargedNoise
 from ..noise.randomness import RandomSource, SeededRandom, SystemRandom
-from ..runs.conditions import (
-    conditions_of,
+from ..runs.charged_files import (
     digest_of,
+    digests_by_name,
     digests_of,
     refuse_altered,
     write_charged,
@@ -30,7 +30,7 @@ from .caps import caps_of
 from .charges import Draw, charge, is_charged, other_people
 from .claims import (
     ChargedNoise,
-    charged_conditions,
+    charged_files,
     claim,
     hold_files,
     record_publication,
@@ -78,7 +78,7 @@ def charge_draws(
         return
     manifest = run.read_manifest()
     was_charged = "ledger" in manifest["stages"]
-    conditions = conditions_of(run, decided_by)
+    charged = digests_by_name(run, decided_by)
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=was_charged)
     if not was_charged and settings.input.confidential:
         list_ledger(ledger.path)
@@ -93,14 +93,14 @@ def charge_draws(
             run_id=manifest["run_id"],
             draws=draws,
             inputs=inputs,
-            conditions=conditions,
+            charged_files=charged,
             truth=truth_digests(run, ledger, [path for path in truth if path.exists()]),
             identity=identity_of(run),
             folder=str(run.root),
             must_be_charged=was_charged,
             further_inputs=further,
         )
-    write_charged(run, conditions)
+    write_charged(run, charged)
     _hold_against_ledger(run, settings, files)
 
 
@@ -146,7 +146,7 @@ def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
     if not settings.is_private or (run.release.exists() and not ledger.path.exists()):
         refuse_altered(run)
         return
-    refuse_altered(run, charged_conditions(ledger, run.read_manifest()["run_id"]))
+    refuse_altered(run, charged_files(ledger, run.read_manifest()["run_id"]))
 
 
 def _hold_against_ledger(
@@ -244,7 +244,7 @@ def single_draw(
         draw=draw,
         reads={file.relative_to(run.root).as_posix(): digest_of(file) for file in reads},
     )
-    refuse_altered(run, claimed.conditions)
+    refuse_altered(run, claimed.charged_files)
     if claimed.published is not None:
         if not name_recorded(path, claimed.published, run.unrecorded(path)):
             raise BudgetRefused(redrawn(run_id, name))

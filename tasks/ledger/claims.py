@@ -32,7 +32,7 @@ import numpy as np
 from ..noise.draws import Noise
 from ..noise.randomness import SystemRandom
 from ..runs.errors import BudgetRefused
-from .charges import conditions_of_run, holds_draws, truth_of_run
+from .charges import charged_files_of_run, holds_draws, truth_of_run
 from .store import Ledger, reading, writing
 
 
@@ -41,7 +41,7 @@ class Claim:
     """The right to draw one file of a run; `published` is its digest if that was done before.
 
     `draw` is the charge that pays, with its `terms`: part, mechanism and exact parameter, as the
-    ledger writes them. `conditions` are the digests of the files that decided the charge, `truth`
+    ledger writes them. `charged_files` are the digests of the files that decided the charge, `truth`
     the keyed ones of the confidential files that it is for.
     """
 
@@ -51,7 +51,7 @@ class Claim:
     draw: str
     token: str
     terms: frozenset[tuple[str, str, str]]
-    conditions: Mapping[str, str]
+    charged_files: Mapping[str, str]
     truth: Mapping[str, str]
     published: str | None
 
@@ -124,9 +124,9 @@ def claim(
             [run_id, draw],
         )
         terms = frozenset(tuple(row) for row in rows)
-        conditions = conditions_of_run(connection, run_id)
+        charged_files = charged_files_of_run(connection, run_id)
         truth = truth_of_run(connection, run_id)
-    return Claim(run_id, identity, name, draw, token, terms, conditions, truth, published)
+    return Claim(run_id, identity, name, draw, token, terms, charged_files, truth, published)
 
 
 def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int = 0) -> None:
@@ -166,10 +166,10 @@ def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int =
             )
 
 
-def charged_conditions(ledger: Ledger, run_id: str) -> dict[str, str]:
+def charged_files(ledger: Ledger, run_id: str) -> dict[str, str]:
     """Digests of the files that a run's draws were charged with, by name; empty if of none."""
     with reading(ledger) as connection:
-        return conditions_of_run(connection, run_id)
+        return charged_files_of_run(connection, run_id)
 
 
 def hold_files(

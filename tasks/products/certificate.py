@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..pages.document import Document, Section, Table, to_markdown
-from ..runs.conditions import digests_of
+from ..runs.charged_files import digests_of
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_text
 from ..runs.settings import ProductSettings
-from .gate import CERTIFICATE
+from .acceptance import CERTIFICATE
 from .reports import checks_table
 from .spent import spent_section
 from .statement import Statement, guarantee_section

@@ -171,7 +171,7 @@ class Product:
     ) -> ProductSettings:
         """Settings from a file, tables or overrides, checked as far as that needs no input."""
         settings = load_settings(self.settings, source, presets=PRESETS, overrides=overrides)
-        settings = settings.settled()
+        settings = settings.resolved()
         self.refuse(settings)
         refuse_missing_runner(settings.run)
         return settings
@@ -208,7 +208,7 @@ class Product:
         if self.checks is None:
             raise ValueError(f"{self.name} releases nothing that is checked")
         from ..ledger.charging import refuse_unlike_ledger
-        from .gate import accept
+        from .acceptance import accept
 
         refuse_unlike_ledger(run, settings)
         return accept(run, settings, self.checks(run, settings))

@@ -22,7 +22,7 @@ from ..pages.figures import bar_chart, strip_chart
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
-from .gate import CERTIFICATE, warnings_of
+from .acceptance import CERTIFICATE, warnings_of
 
 MOST_PARTS = 9
 """Kinds of stages that the bar of time tells apart; shorter ones are taken together."""

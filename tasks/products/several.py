@@ -13,7 +13,7 @@ from ..pages.numbers import shown_delta, shown_epsilon
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
-from .gate import release_checked
+from .acceptance import release_checked
 from .reports import (
     bars_panel,
     certificate_links,

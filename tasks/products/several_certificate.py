@@ -8,6 +8,7 @@ from pathlib import Path
 from ..pages.document import Block, Document, Link, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.settings import ProductSettings
+from .acceptance import CERTIFICATE
 from .certificate import (
     BLURRED,
     PUBLIC_WHY_NOT,
@@ -15,7 +16,6 @@ from .certificate import (
     provenance_section,
     write_pages,
 )
-from .gate import CERTIFICATE
 from .spent import spent_section
 from .statement import Statement
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from .conditions import CHARGED, digests_if_there, digests_of, refuse_altered
+from .charged_files import CHARGED, digests_if_there, digests_of, refuse_altered
 from .directory import DERIVED, RunDirectory, code_version
 from .errors import BudgetRefused, InputRefused, SpineflowError
 from .files import NOT_PRIVATE, TEMPORARY_SUFFIX

@@ -252,7 +252,7 @@ class ProductSettings(Section):
         """A settings file's table with everything that it leaves to presets."""
         return with_preset(cls, own)
 
-    def settled(self) -> Self:
+    def resolved(self) -> Self:
         """These settings with what follows from the files that they name; by default, themselves.
 
         Asked once, of the settings that are given: a run keeps what it has frozen.

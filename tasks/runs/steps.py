@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.futures import PrefectFuture
 from prefect.states import Completed
 
-from .conditions import digest_of, refuse_altered
+from .charged_files import digest_of, refuse_altered
 from .confinement import StorageFailed, confined
 from .directory import RunDirectory
 from .freed_memory import give_back_freed_memory

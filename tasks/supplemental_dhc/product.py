@@ -24,7 +24,7 @@ from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings
 from .workload.costs import curves_of, needed_budget
-from .workload.promise import promise_of
+from .workload.expected import expected_of
 
 
 def costs_in_words(settings: SupplementalDhcSettings) -> tuple[Block, ...]:
@@ -64,7 +64,7 @@ SUPPLEMENTAL: Product = Product(
     charge=later("tasks.supplemental_dhc.measurement.charge:charge_of"),
     measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),
     checks=lambda run, settings: run_checks(
-        run.root, promise_of(settings), run.unchecked_release, is_private=settings.is_private
+        run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
     ),
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),

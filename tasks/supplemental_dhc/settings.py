@@ -89,7 +89,7 @@ class SupplementalDhcSettings(ProductSettings):
         mechanism = {k: v for k, v in table_of(preset, "mechanism").items() if k != "budgets"}
         return {**preset, "mechanism": mechanism}
 
-    def settled(self) -> Self:
+    def resolved(self) -> Self:
         """These settings with budgets in place of margins; budgets that are given stay."""
         own = self.mechanism
         if not own.margins:
@@ -104,7 +104,7 @@ class SupplementalDhcSettings(ProductSettings):
     @property
     def rhos(self) -> dict[Key, Fraction]:
         """rho of everything that is measured, in the order of levels and measures."""
-        given = {key: rho for key, rho in _entries(self.settled().mechanism.budgets) if rho}
+        given = {key: rho for key, rho in _entries(self.resolved().mechanism.budgets) if rho}
         return {
             (measure, level, key): given[measure, level, key]
             for level in self.geography.levels

@@ -47,7 +47,7 @@ class TopdownSettings(TopdownSections):
                 preset.get(section, {}).get(universe, {}).pop(key, None)
         return preset
 
-    def settled(self) -> Self:
+    def resolved(self) -> Self:
         """These settings with the rho that epsilon and delta allow under exact accounting.
 
         It is frozen with the run. Where there is no noise, there is none to find.
@@ -64,7 +64,7 @@ class TopdownSettings(TopdownSections):
         """Settings that split a universe's budget in another way, under the guarantee of these.
 
         Where epsilon under exact accounting says what rho may be, it is that of the new split (see
-        `exact_loss.kept_rho`). Settings without such a guarantee, and those that are not settled,
+        `exact_loss.kept_rho`). Settings without such a guarantee, and those that are not resolved,
         leave the changed ones as they are.
         """
         section, before = self.budget[universe], self.budget_of(universe)

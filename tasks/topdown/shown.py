@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from ..noise.mechanisms import noise_deviation
 from ..pages.document import Block, Document, Table
-from ..products.gate import compared
+from ..products.acceptance import compared
 from ..products.product import END, Caution, Shown
 from ..runs.directory import RunDirectory
 from .checks.accuracy.in_brief import errors_in_brief

@@ -29,8 +29,8 @@ from .release.table import TABLE, n_trips
 from .settings import TripsSettings
 from .workload.costs import budget_report, needed_budget, needed_split
 from .workload.exact_loss import curves_of, exact_curve
+from .workload.expected import expected_of
 from .workload.plan import Plan, make_plan
-from .workload.promise import expected_of
 
 
 def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
-from ..products.gate import release_unchecked
+from ..products.acceptance import release_unchecked
 from ..products.reports import (
     bars_panel,
     provenance,

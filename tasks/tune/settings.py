@@ -159,10 +159,10 @@ class TuneSettings(ProductSettings):
             },
         }
 
-    def settled(self) -> Self:
-        """With every variant settled."""
+    def resolved(self) -> Self:
+        """With every variant resolved."""
         found = self.model_copy(
-            update={"variants": {name: own.settled() for name, own in self.variants.items()}}
+            update={"variants": {name: own.resolved() for name, own in self.variants.items()}}
         )
         # They were worked out from the variants as they stood in the file.
         found.__dict__.pop("choices", None)

@@ -131,7 +131,7 @@ def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> Non
         settings = frozen_settings(TopdownSettings, run.settings)
         levels[name] = RunLevels.read(run, settings, "units")
     for apart, coherent in zip(levels["apart"].levels, levels["coherent"].levels, strict=True):
-        assert np.array_equal(apart.can_have, coherent.can_have)
+        assert np.array_equal(apart.type_is_possible, coherent.type_is_possible)
     for apart, coherent in zip(levels["apart"].bounds, levels["coherent"].bounds, strict=True):
         assert np.array_equal(apart.lower, coherent.lower)
         assert np.array_equal(apart.upper, coherent.upper)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.order import announced
+from spineflow.flows.order import with_warnings
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -117,7 +117,7 @@ def begun(tmp_path: Path, capsys):
 def test_a_first_run_without_a_cap_warns_before_it_draws(tmp_path: Path, capsys) -> None:
     run, _, settings = begun(tmp_path, capsys)
     told = {}
-    for wave in announced(run, settings, [{"ingest": []}, {"ledger": []}, {"measure": []}]):
+    for wave in with_warnings(run, settings, [{"ingest": []}, {"ledger": []}, {"measure": []}]):
         told |= dict.fromkeys(wave, capsys.readouterr().err)
     assert (told["ingest"], told["ledger"]) == ("", "")
     assert told["measure"].startswith("warning: there is no ledger")
@@ -132,7 +132,7 @@ def test_a_run_that_is_refused_a_charge_is_not_warned(tmp_path: Path, capsys) ->
         yield {"ledger": []}
         raise AssertionError("nobody asks for more")
 
-    assert "ledger" in next(announced(run, settings, refused()))
+    assert "ledger" in next(with_warnings(run, settings, refused()))
     assert capsys.readouterr().err == ""
 
 

@@ -43,7 +43,7 @@ from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
 from spineflow.tasks.trips.workload.exact_loss import curve_of_change
-from spineflow.tasks.trips.workload.promise import expected_of
+from spineflow.tasks.trips.workload.expected import expected_of
 from spineflow.validation.outcome import CHECKS_FILE, Failures
 from spineflow.validation.trips.privacy_loss import check_noise
 from spineflow.validation.trips.run_files import read_tree as read_public_tree

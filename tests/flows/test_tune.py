@@ -184,7 +184,7 @@ def candidates(folder: Path, county: Path, monkeypatch, meets, **search: str) ->
     file = write_settings(folder, county, **search)
     text = file.read_text(encoding="utf-8").replace("[criterion]", EXACT)
     file.write_text(text, encoding="utf-8")
-    settings = load_settings(AnyTuneSettings, file, presets=PRESETS).settled()
+    settings = load_settings(AnyTuneSettings, file, presets=PRESETS).resolved()
     tried = []
 
     def outcome(_self, variant, losses, weights=None) -> TrialOutcome:

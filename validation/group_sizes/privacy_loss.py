@@ -44,7 +44,7 @@ _VECTORS = {
 
 
 @dataclass(frozen=True)
-class Promise:
+class ExpectedGroupSizes:
     """What the settings promise. None: `mechanism` and `shares` by default, `epsilon` or `rho` not
     spent, `groups` as counted, `exact_level` by default.
     """
@@ -73,7 +73,7 @@ def read_plan(root: Path) -> dict[str, Any]:
     return read_json(root, HIERARCHY / "plan.json")
 
 
-def check_plan(root: Path, promise: Promise, failures: Failures) -> None:
+def check_plan(root: Path, expected: ExpectedGroupSizes, failures: Failures) -> None:
     """The stored plan is what the settings promise, and its noise covers every sensitivity.
 
     To be called before noise is drawn too. Raises UnusableRunFile for a plan of another form.
@@ -81,8 +81,8 @@ def check_plan(root: Path, promise: Promise, failures: Failures) -> None:
     plan = read_plan(root)
     names, regions, _ = hierarchy(root)
     try:
-        _check_against(promise, plan, failures)
-        _check_levels(promise, plan, dict(zip(names, map(len, regions), strict=True)), failures)
+        _check_against(expected, plan, failures)
+        _check_levels(expected, plan, dict(zip(names, map(len, regions), strict=True)), failures)
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         raise UnusableRunFile("hierarchy/plan.json is not a plan") from None
 
@@ -128,38 +128,41 @@ def hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]:
     return names, regions, parents
 
 
-def _check_against(promise: Promise, plan: dict[str, Any], failures: Failures) -> None:
-    promised = {
-        "epsilon": None if promise.epsilon is None else str(promise.epsilon),
-        "bounded": promise.bounded,
-        "quantity": promise.quantity,
-        "calibration": "published" if promise.published else "proven",
-        "smallest_size": promise.smallest_size,
-        "largest_size": promise.largest_size,
+def _check_against(expected: ExpectedGroupSizes, plan: dict[str, Any], failures: Failures) -> None:
+    expected_plan = {
+        "epsilon": None if expected.epsilon is None else str(expected.epsilon),
+        "bounded": expected.bounded,
+        "quantity": expected.quantity,
+        "calibration": "published" if expected.published else "proven",
+        "smallest_size": expected.smallest_size,
+        "largest_size": expected.largest_size,
     }
     if "rho" in plan:
-        promised["rho"] = None if promise.rho is None else str(promise.rho)
-        promised["is_top_coded"] = promise.is_top_coded
-    elif promise.rho is not None:
+        expected_plan["rho"] = None if expected.rho is None else str(expected.rho)
+        expected_plan["is_top_coded"] = expected.is_top_coded
+    elif expected.rho is not None:
         failures.add("the plan spends no rho, against the settings")
-    if promise.mechanism is not None:
-        promised["mechanism"] = promise.mechanism
-    if promise.groups is not None:
-        promised["groups"] = promise.groups
-    for key, value in promised.items():
+    if expected.mechanism is not None:
+        expected_plan["mechanism"] = expected.mechanism
+    if expected.groups is not None:
+        expected_plan["groups"] = expected.groups
+    for key, value in expected_plan.items():
         if plan.get(key) != value:
             failures.add(f"the plan's {key} is {plan[key]}, not {value}")
-    if promise.exact_level is not None and "exact_level" in plan:
+    if expected.exact_level is not None and "exact_level" in plan:
         sizes = {level["level"]: level["n_regions"] for level in plan["levels"]}
-        expected = promise.exact_level if sizes.get(promise.exact_level) != 1 else None
-        if plan["exact_level"] != expected:
+        exact_level = expected.exact_level if sizes.get(expected.exact_level) != 1 else None
+        if plan["exact_level"] != exact_level:
             failures.add("the plan's exact_level is not that of the settings")
     if plan["mechanism"] not in _VECTORS:
         failures.add(f"the plan's mechanism {plan['mechanism']} is unknown")
 
 
 def _check_levels(
-    promise: Promise, plan: dict[str, Any], n_regions: Mapping[str, int], failures: Failures
+    expected: ExpectedGroupSizes,
+    plan: dict[str, Any],
+    n_regions: Mapping[str, int],
+    failures: Failures,
 ) -> None:
     levels = plan["levels"]
     if [(level["level"], level["n_regions"]) for level in levels] != list(n_regions.items()):
@@ -167,20 +170,20 @@ def _check_levels(
     shares = {level["level"]: Fraction(level["share"]) for level in levels}
     if sum(shares.values()) != 1 or min(shares.values()) < 0:
         failures.add("the shares of the levels are not at least 0 and add to 1")
-    if promise.shares is not None and _by_regions(shares, n_regions) != _by_regions(
-        promise.shares, n_regions
+    if expected.shares is not None and _by_regions(shares, n_regions) != _by_regions(
+        expected.shares, n_regions
     ):
         failures.add("the shares of the levels are not those of the settings")
     for level in levels:
         name, share = level["level"], shares[level["level"]]
         scale, sigma_squared = level["scale"], level.get("sigma_squared")
         is_noisy = scale is not None or sigma_squared is not None
-        allowed = promise.loss * share if promise.loss is not None and share > 0 else None
+        allowed = expected.loss * share if expected.loss is not None and share > 0 else None
         if is_noisy != (allowed is not None):
             failures.add(f"level {name} has noise, or lacks it, against the settings")
-        elif allowed is not None and not promise.published:
-            changes = _largest_changes(promise, plan, level["n_regions"])
-            if promise.rho is None:
+        elif allowed is not None and not expected.published:
+            changes = _largest_changes(expected, plan, level["n_regions"])
+            if expected.rho is None:
                 loss = sum(changes) / Fraction(scale)
             else:
                 loss = sum(change**2 for change in changes) / (2 * Fraction(sigma_squared))
@@ -198,7 +201,9 @@ def _by_regions(
     return summed
 
 
-def _largest_changes(promise: Promise, plan: dict[str, Any], n_regions: int) -> list[int]:
+def _largest_changes(
+    expected: ExpectedGroupSizes, plan: dict[str, Any], n_regions: int
+) -> list[int]:
     """By how much each entry of a level's vector changes, where neighbours differ most.
 
     Of group sizes, a person who moves changes most in L1 where the four entries are different,
@@ -206,8 +211,8 @@ def _largest_changes(promise: Promise, plan: dict[str, Any], n_regions: int) -> 
     """
     vector = _VECTORS[plan["mechanism"]]
     if vector == "group_sizes":
-        if not promise.bounded:
+        if not expected.bounded:
             return [1, 1]
-        return [1, 1, 1, 1] if promise.rho is None else [2, 1, 1]
-    entries = promise.quantity * (n_regions if vector.startswith("chained") else 1)
-    return [1] * entries * (2 if promise.bounded else 1)
+        return [1, 1, 1, 1] if expected.rho is None else [2, 1, 1]
+    entries = expected.quantity * (n_regions if vector.startswith("chained") else 1)
+    return [1] * entries * (2 if expected.bounded else 1)

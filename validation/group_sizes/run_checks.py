@@ -20,7 +20,7 @@ from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_text, unusable_files_fail
 from .privacy_loss import (
     HIERARCHY,
-    Promise,
+    ExpectedGroupSizes,
     check_measurements,
     check_plan,
     hierarchy,
@@ -56,7 +56,7 @@ class Violations:
 
 
 def run_checks(
-    root: Path, promise: Promise, release: Path, *, is_private: bool = True
+    root: Path, expected: ExpectedGroupSizes, release: Path, *, is_private: bool = True
 ) -> tuple[Outcome, ...]:
     """Check the run below `root` whose tables are in `release`; an outcome for each of `CHECKS`.
 
@@ -67,7 +67,7 @@ def run_checks(
     privacy, validity = failures["privacy_accounting"], failures["validity"]
     consistency, faithfulness = failures["consistency"], failures["faithfulness"]
     with unusable_files_fail(privacy):
-        check_plan(root, promise, privacy)
+        check_plan(root, expected, privacy)
         check_measurements(root, privacy)
     is_relaxed, found = False, None
     with unusable_files_fail(consistency, validity, faithfulness):

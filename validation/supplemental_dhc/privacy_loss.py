@@ -47,7 +47,7 @@ CODES = {"*": "*", "A-G": "ABCDEFG", "H,I": "HI"}
 
 
 @dataclass(frozen=True)
-class Promise:
+class ExpectedSupplemental:
     """What the settings promise: rho by measure, level and iterations; tau by measure."""
 
     rhos: Mapping[tuple[str, str, str], Fraction]
@@ -70,14 +70,14 @@ def regions_by_level(root: Path) -> dict[str, list[str]]:
     return {name: sorted(set(table[name].drop_null().to_pylist())) for name in table.column_names}
 
 
-def check_plan(root: Path, promise: Promise, failures: Failures) -> None:
+def check_plan(root: Path, expected: ExpectedSupplemental, failures: Failures) -> None:
     """The stored plan is what the settings promise, and its noise covers what a person can change.
 
     To be called before noise is drawn too. Raises UnusableRunFile for a plan of another form.
     """
     plan, regions = read_plan(root), regions_by_level(root)
     try:
-        if list(regions) != list(promise.levels) or plan["levels"] != {
+        if list(regions) != list(expected.levels) or plan["levels"] != {
             name: len(own) for name, own in regions.items()
         }:
             failures.add("the levels and regions of the plan are not those of the settings")
@@ -87,12 +87,12 @@ def check_plan(root: Path, promise: Promise, failures: Failures) -> None:
             if key in spent:
                 failures.add(f"{' '.join(key)} is measured twice")
             spent[key] = Fraction(query["rho"])
-            tau = promise.taus.get(key[0], 0)
+            tau = expected.taus.get(key[0], 0)
             if key[0] not in OF_UNITS and plan["taus"][key[0]] != tau:
                 failures.add(f"{key[0]} is truncated otherwise than the settings say")
             change = 2 if key[0] in OF_UNITS else 2 * tau + 2
             sigma_squared = query["sigma_squared"]
-            if promise.infinite:
+            if expected.infinite:
                 if sigma_squared is not None:
                     failures.add("there is noise, against the settings")
             elif (
@@ -100,7 +100,7 @@ def check_plan(root: Path, promise: Promise, failures: Failures) -> None:
                 or Fraction(change**2) / (2 * Fraction(sigma_squared)) != spent[key]
             ):
                 failures.add(f"the noise of {' '.join(key)} does not cost what the plan says")
-        if spent != dict(promise.rhos):
+        if spent != dict(expected.rhos):
             failures.add("the plan spends otherwise than the settings say")
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         raise UnusableRunFile("geography/plan.json is not a plan") from None

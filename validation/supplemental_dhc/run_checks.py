@@ -20,7 +20,7 @@ from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_text, unusable_files_fail
 from .privacy_loss import (
     CODES,
-    Promise,
+    ExpectedSupplemental,
     check_measurements,
     check_plan,
     read_noisy,
@@ -91,7 +91,7 @@ ROUNDED = 1.001e-4
 
 
 def run_checks(
-    root: Path, promise: Promise, release: Path, *, is_private: bool = True
+    root: Path, expected: ExpectedSupplemental, release: Path, *, is_private: bool = True
 ) -> tuple[Outcome, ...]:
     """Check the run below `root` whose tables are in `release`; an outcome for each of `CHECKS`.
 
@@ -101,7 +101,7 @@ def run_checks(
     privacy, layout = failures["privacy_accounting"], failures["layout"]
     faithful, possible = failures["faithfulness"], failures["possibility"]
     with unusable_files_fail(privacy):
-        check_plan(root, promise, privacy)
+        check_plan(root, expected, privacy)
         check_measurements(root, privacy)
     with unusable_files_fail(layout, faithful, possible):
         rows = released(release)
@@ -109,7 +109,7 @@ def run_checks(
         check_rows(root, rows, layout)
         if not layout.count:
             check_faithful(root, rows, faithful)
-            check_possible(rows, possible, is_noisy=not promise.infinite)
+            check_possible(rows, possible, is_noisy=not expected.infinite)
     return tuple(failures[name].outcome(name, UNIVERSE, CHECKS[name]) for name in CHECKS)
 
 

@@ -121,24 +121,24 @@ def check_spine_files(run: CheckedRun, universe: str) -> Findings:
 
 def check_top(run: CheckedRun, universe: str) -> Findings:
     """Check a spine, and its upper geounits: all of them, where the spine is one part."""
-    found, promise = Findings(), run.expected[universe]
+    found, expected = Findings(), run.expected[universe]
     with unusable_files_fail(found.unusable):
         spine = run.spine(universe)
-        check_spine(spine, found.failures["spine_is_a_tree"], with_digits=promise.has_digits)
+        check_spine(spine, found.failures["spine_is_a_tree"], with_digits=expected.has_digits)
         check_shares(spine, found.failures["shares_add_to_one"])
         part = next(spine_parts(spine, run.blocks_per_part))
-        losses = _check_part(run, promise, spine, part, None, found.failures)
+        losses = _check_part(run, expected, spine, part, None, found.failures)
         depth = cut_depth(spine, run.blocks_per_part)
         for level in spine.levels[depth + 1 :] if depth else ():
-            _check_geocodes(run.directory, promise, level, found.failures)
-        if promise.total is not None:
+            _check_geocodes(run.directory, expected, level, found.failures)
+        if expected.total is not None:
             found.losses = losses_of_part(spine, part, losses)
     return found
 
 
 def check_below(run: CheckedRun, universe: str, number: int, n_pieces: int) -> Findings:
     """Check the geounits of the spine's other parts, of which the piece has its share."""
-    found, promise = Findings(), run.expected[universe]
+    found, expected = Findings(), run.expected[universe]
     with unusable_files_fail(found.unusable):
         if count_blocks(run.directory, universe) <= run.blocks_per_part:
             return found
@@ -146,16 +146,16 @@ def check_below(run: CheckedRun, universe: str, number: int, n_pieces: int) -> F
         depth = cut_depth(spine, run.blocks_per_part)
         if not depth:
             return found
-        at_cut = no_estimates(promise.cells.n)
+        at_cut = no_estimates(expected.cells.n)
         # What is wrong with them is recorded with the upper geounits.
         with unusable_files_fail():
             at_cut = read_estimates(
-                run.directory, universe, spine.levels[depth], promise.cells.n, Failures()
+                run.directory, universe, spine.levels[depth], expected.cells.n, Failures()
             )
         for part in spine_parts(spine, run.blocks_per_part, share=(number, n_pieces)):
             if part.depth:
-                losses = _check_part(run, promise, spine, part, at_cut, found.failures)
-                if promise.total is not None:
+                losses = _check_part(run, expected, spine, part, at_cut, found.failures)
+                if expected.total is not None:
                     found.losses.add(losses_of_part(spine, part, losses))
     return found
 
@@ -164,12 +164,12 @@ def check_stretch(run: CheckedRun, universe: str, number: int, n_pieces: int) ->
     """See the piece's share of the microdata to be right; where they are not, that is left to
     `universe_outcomes`.
     """
-    found, promise = Findings(), run.expected[universe]
+    found, expected = Findings(), run.expected[universe]
     try:
         found.rows += see_stretch(
             run.directory,
             run.release,
-            promise,
+            expected,
             run.facilities,
             share=(number, n_pieces),
             is_private=run.is_private,
@@ -195,19 +195,19 @@ def universe_outcomes(run: CheckedRun, universe: str, findings: Findings) -> tup
 
 def settled_failures(run: CheckedRun, universe: str, findings: Findings) -> dict[str, Failures]:
     """What all pieces have found of a universe by check, with the losses on whole paths."""
-    promise, failures = run.expected[universe], findings.failures
+    expected, failures = run.expected[universe], findings.failures
     for text in findings.unusable.texts:
         for found in failures.values():
             found.add(text)
-    if promise.total is not None and not findings.unusable.count:
+    if expected.total is not None and not findings.unusable.count:
         with unusable_files_fail(failures["measured_loss_is_the_budget"]):
-            findings.losses.check(promise.total, failures["measured_loss_is_the_budget"])
+            findings.losses.check(expected.total, failures["measured_loss_is_the_budget"])
     return failures
 
 
 def _check_part(
     run: CheckedRun,
-    promise: ExpectedUniverse,
+    expected: ExpectedUniverse,
     spine: RunSpine,
     part: SpinePart,
     at_cut: LevelEstimates | None,
@@ -220,16 +220,16 @@ def _check_part(
     """
     losses = []
     above: SpineLevel | None = None
-    estimates_above = no_estimates(promise.cells.n)
+    estimates_above = no_estimates(expected.cells.n)
     for level, geounits in zip(part.levels, part.geounits, strict=True):
         if at_cut is not None and above is None:
             above, estimates_above = level, at_cut.part(geounits)
             continue
-        estimates, loss = _check_level(run.directory, promise, spine, level, failures)
-        if promise.on_demand:
+        estimates, loss = _check_level(run.directory, expected, spine, level, failures)
+        if expected.on_demand:
             _check_demanded(
                 run.directory,
-                promise,
+                expected,
                 level,
                 None if above is None else estimates_above,
                 failures["measurements_are_complete"],
@@ -308,8 +308,8 @@ def _check_geocodes(
 
 
 def _check_microdata(run: CheckedRun, universe: str, failures: Failures) -> None:
-    promise = run.expected[universe]
-    cells = promise.cells
+    expected = run.expected[universe]
+    cells = expected.cells
 
     def estimates_of(blocks: SpineLevel) -> LevelEstimates:
         # What is wrong with the estimates themselves has been recorded before.
@@ -317,10 +317,10 @@ def _check_microdata(run: CheckedRun, universe: str, failures: Failures) -> None
             return read_estimates(run.directory, universe, blocks, cells.n, Failures())
         return no_estimates(cells.n)
 
-    if promise.layout is None:
+    if expected.layout is None:
         raise UnusableRunFile(f"the layout of the microdata of {universe} is not known")
     check_microdata(
-        Microdata.of(run.release, promise.layout, cells, run.is_private),
+        Microdata.of(run.release, expected.layout, cells, run.is_private),
         run.spine(universe),
         estimates_of,
         failures,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from ...pages.document import NONE, Block, Document, FrontPage, Link, Section, Table
-from ...products.gate import release_unchecked
+from ...products.acceptance import release_unchecked
 from ...products.reports import provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing

@@ -13,8 +13,8 @@ from ..paths import UNIVERSE, measurement_file, plan_file, regions_file
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
 from ..workload.exact_loss import curve_of_change
+from ..workload.expected import expected_of
 from ..workload.plan import Plan
-from ..workload.promise import promise_of
 
 
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
@@ -28,7 +28,7 @@ def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
     Shares and sensitivities are recomputed from the stored plan by independent code. Raises
     BudgetRefused before any noise is drawn.
     """
-    refuse_other_noise(lambda failures: check_plan(run.root, promise_of(settings), failures))
+    refuse_other_noise(lambda failures: check_plan(run.root, expected_of(settings), failures))
     if not settings.is_private:
         return None
     plan = read_plan(run)

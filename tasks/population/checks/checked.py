@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ....validation.population.run_checks import check_population
 from ...census.census import Census
-from ...products.gate import accept
+from ...products.acceptance import accept
 from ...runs.directory import RunDirectory
 from ...runs.settings import ProductSettings
 from ..ingest.releases import Sources

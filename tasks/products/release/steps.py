@@ -7,8 +7,8 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.settings import ProductSettings
 from ...runs.steps import step
+from ..acceptance import compared, released
 from ..certificate import write_certificate
-from ..gate import compared, released
 from ..registry import product_of, settings_of
 
 

@@ -12,8 +12,8 @@ from ..ingest.files import read_plan
 from ..paths import UNIVERSE, areas_file, measurement_file, plan_file
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import exact_curve, noise_plan
+from ..workload.expected import expected_of
 from ..workload.plan import Plan
-from ..workload.promise import promise_of
 
 
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
@@ -27,7 +27,7 @@ def charge_of(run: RunDirectory, settings: SupplementalDhcSettings) -> Charge | 
     Sensitivities and variances are recomputed from the stored plan by independent code. Raises
     BudgetRefused before any noise is drawn.
     """
-    refuse_other_noise(lambda failures: check_plan(run.root, promise_of(settings), failures))
+    refuse_other_noise(lambda failures: check_plan(run.root, expected_of(settings), failures))
     if not settings.is_private:
         return None
     plan = read_plan(run)

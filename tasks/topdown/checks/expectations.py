@@ -61,7 +61,7 @@ def expected_universe(
     zeros = {
         f"{zero.name}{ending}": schema.positions(zero.where) for zero in settings.zeros_of(universe)
     }
-    promise = ExpectedUniverse(
+    expected = ExpectedUniverse(
         cells=cells_of(schema),
         geolevels=geolevels,
         total=None if budget.infinite else budget.total,
@@ -74,10 +74,10 @@ def expected_universe(
         on_demand=settings.is_on_demand(universe),
     )
     if not census.has_blocks:
-        return promise
+        return expected
     constraints = _constraints(settings, universe, geolevels)
     return replace(
-        promise,
+        expected,
         constraints=constraints | dict.fromkeys(zeros, geolevels),
         has_digits=True,
     )

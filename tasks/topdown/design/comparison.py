@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ...pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
-from ...products.gate import release_unchecked
+from ...products.acceptance import release_unchecked
 from ...products.reports import (
     bars_panel,
     provenance,

@@ -139,7 +139,7 @@ def design_universe(
     """The best budget of a universe for what the section [design] wants.
 
     `geography` and `invariants` are those of `ingest.public_tables`. Under exact
-    accounting rho is the one that the new split may have; settings are to be settled. Raises
+    accounting rho is the one that the new split may have; settings are to be resolved. Raises
     InputRefused for targets that are nowhere, known exactly or not determined, for limits that no
     allocation meets, and for margins that need more than an exact guarantee allows.
     """

@@ -35,7 +35,7 @@ class PublicFacts:
     """A universe of some settings as far as it is public.
 
     areas : the geography frame of the spine's blocks, whose rows `spine.block_row` numbers.
-    type_of_cell : (n_cells,) type of every cell. can_have : (n_blocks, n_types) bool, types that no
+    type_of_cell : (n_cells,) type of every cell. type_is_possible : (n_blocks, n_types) bool, types that no
         bound rules out in a block.
     known : by geolevel, a number for each of its geounits; the total of all of one number is exact.
     housing_units : (n_blocks,) of the census of 2020; None of a declared one, which has its own.
@@ -46,7 +46,7 @@ class PublicFacts:
     spine: Spine
     areas: pd.DataFrame
     type_of_cell: np.ndarray
-    can_have: np.ndarray
+    type_is_possible: np.ndarray
     known: Mapping[str, np.ndarray]
     housing_units: np.ndarray | None
 
@@ -72,14 +72,14 @@ class PublicFacts:
         declared, units = census.universes[universe], units_of_areas(census, spine, geography)
         schema = settings.schema_of(universe)
         multiples = frame_multiples(declared, invariants)
-        type_of_cell, can_have = possible_types(declared, schema, multiples, len(geography))
+        type_of_cell, type_is_possible = possible_types(declared, schema, multiples, len(geography))
         return cls(
             settings,
             universe,
             spine,
             geography,
             type_of_cell,
-            can_have[spine.block_row],
+            type_is_possible[spine.block_row],
             known_totals(settings, universe, spine, units),
             housing_units,
         )
@@ -93,7 +93,7 @@ class PublicFacts:
     @cached_property
     def is_inhabitable(self) -> np.ndarray:
         """(n_blocks,) bool, where there may be somebody."""
-        return np.asarray(self.can_have.any(axis=1))
+        return np.asarray(self.type_is_possible.any(axis=1))
 
     @property
     def forbidden(self) -> np.ndarray:

@@ -89,7 +89,7 @@ class UniverseProblem:
         measured = MeasuredSpine.build(
             facts.spine,
             budget.geolevel_shares,
-            facts.can_have[:, algebra.cell_type] & algebra.is_possible,
+            facts.type_is_possible[:, algebra.cell_type] & algebra.is_possible,
             known=facts.known,
         )
         blocks = KnownBlocks.of(geography, settings.compiled_census.code_column)

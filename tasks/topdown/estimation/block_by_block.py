@@ -43,8 +43,8 @@ def _blocks(given: ShardInput) -> Iterator[Family]:
     """Every block of the shard as a family of its own, without a parent's counts."""
     possible = possible_cells(given.settings, given.universe)
     for i, geocode in enumerate(given.geocode):
-        can_have = given.constraints.upper[i] > 0
-        support = possible[can_have[given.type_of_cell[possible]]]
+        type_is_possible = given.constraints.upper[i] > 0
+        support = possible[type_is_possible[given.type_of_cell[possible]]]
         yield Family(geocode, i, i + 1, support, None)
 
 

@@ -33,7 +33,7 @@ def write_combined(
         is_zero = ~group.estimates.diffuse.any(axis=(1, 2, 3))
         columns = (
             pa.array(geocode[group.rows], pa.string()),
-            _lists(sums.can_have[group.rows]),
+            _lists(sums.type_is_possible[group.rows]),
             _lists(group.estimates.mean),
             _lists(group.estimates.variance),
             pc.if_else(pa.array(is_zero), pa.scalar([], diffuse.type), diffuse),
@@ -46,7 +46,7 @@ def write_combined(
         nothing = _lists(np.zeros((int(is_empty.sum()), 0)))
         columns = (
             pa.array(geocode[is_empty], pa.string()),
-            _lists(sums.can_have[is_empty]),
+            _lists(sums.type_is_possible[is_empty]),
             *[nothing] * 3,
         )
         parts.append(pa.table(columns, names=_COLUMNS))
@@ -72,9 +72,9 @@ def read_combined(
     table = pa.concat_tables(tables).sort_by("row").combine_chunks()
     if table.num_rows != len(geocode):
         raise ValueError("the combined measurements of a geounit are missing, or stand twice")
-    can_have = _rows(table["can_have"])
+    type_is_possible = _rows(table["can_have"])
     groups = []
-    combinations, code = np.unique(can_have, axis=0, return_inverse=True)
+    combinations, code = np.unique(type_is_possible, axis=0, return_inverse=True)
     for number, combination in enumerate(combinations):
         rows = np.flatnonzero(code.reshape(-1) == number)
         part, cells = table.take(pa.array(rows)), algebra.cells_of(combination)
@@ -92,7 +92,7 @@ def read_combined(
             diffuse,
         )
         groups.append(Group(rows, cells, estimates))
-    return GroupedEstimates(algebra, can_have, tuple(groups))
+    return GroupedEstimates(algebra, type_is_possible, tuple(groups))
 
 
 def _lists(values: np.ndarray) -> pa.ListArray:

@@ -20,7 +20,7 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..measurement.demand import demanded_rows
-from ..measurement.public_answers import held_invariants, read_settled, shard_units
+from ..measurement.public_answers import held_invariants, read_implied_types, shard_units
 from ..paths import (
     constraints_file,
     demanded_file,
@@ -214,9 +214,9 @@ def _constraints(
     geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
     schema = settings.schema_of(declared.name)
     exact = None
-    settled = read_settled(run, settings, declared.name, len(spine.block_row))
-    if settled is not None and declared.held:
-        label, answers = settled
+    implied = read_implied_types(run, settings, declared.name, len(spine.block_row))
+    if implied is not None and declared.held:
+        label, answers = implied
         blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
         geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
         where = (geounit, spine.block_row[blocks])

@@ -230,7 +230,7 @@ def _own_estimates(given: ShardInput) -> GroupedEstimates:
     total = given.constraints.known_totals
     return subtree_estimates(
         algebra,
-        given.constraints.can_have,
+        given.constraints.type_is_possible,
         given.measured,
         None if total is None else total.astype(np.float64),
         below,

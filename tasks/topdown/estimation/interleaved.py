@@ -152,8 +152,8 @@ def solve_interleaved(
     a pass has no solution.
     """
     whole = problem.cells.size
-    can_have = np.any(problem.upper > 0, axis=0)
-    possible = np.flatnonzero(can_have[problem.type_of_cell])
+    type_is_possible = np.any(problem.upper > 0, axis=0)
+    possible = np.flatnonzero(type_is_possible[problem.type_of_cell])
     problem = _of_cells(problem, possible)
     passes = [
         ([measurements[name] for name in names if name in measurements], chain)

@@ -27,14 +27,14 @@ def possible_types(
     """
     typed = typed_query(universe, schema)
     types = marginal_query(schema, typed)
-    can_have = np.ones((n_areas, types.n_rows), dtype=bool)
+    type_is_possible = np.ones((n_areas, types.n_rows), dtype=bool)
     for bounded in universe.bounded_queries:
         query = bounded.asked(schema)
         rows = aligned_rows(bounded.inside(schema), query) if query.name == typed else None
         _, most = bound_values(bounded, schema, [multiples[n] for n in bounded.numbers])
         if rows is not None and most is not None:
-            can_have[:, rows] &= most[:, rows] > 0
-    return types.row_of_cell, can_have
+            type_is_possible[:, rows] &= most[:, rows] > 0
+    return types.row_of_cell, type_is_possible
 
 
 def known_totals(

@@ -223,9 +223,9 @@ class QueryAlgebra:
         """How many covariances a geounit has that can have every core cell."""
         return len(self.components) * len(self.cell_type) ** 2
 
-    def cells_of(self, can_have: np.ndarray) -> np.ndarray:
-        """Core cells `(n,)` of a geounit that can have the types marked in `can_have` (T,)."""
-        return np.flatnonzero(self.is_possible & can_have[self.cell_type])
+    def cells_of(self, type_is_possible: np.ndarray) -> np.ndarray:
+        """Core cells `(n,)` of a geounit that can have the types marked in `type_is_possible` (T,)."""
+        return np.flatnonzero(self.is_possible & type_is_possible[self.cell_type])
 
     def coordinates(self, histograms: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Coordinates `(N, n, m)` of histograms `(N, n_cells)` on the core cells `cells`."""

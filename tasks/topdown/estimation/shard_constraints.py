@@ -42,7 +42,7 @@ class _Rows:
 @dataclass(frozen=True, eq=False)
 class ExactTypes:
     """Types of cells that held answers and bounds settle: `label` (n_cells,), and the exact answers
-    (n, T) of a shard's geounits. See `workload.settled_types`.
+    (n, T) of a shard's geounits. See `workload.implied_types`.
     """
 
     label: np.ndarray
@@ -53,7 +53,7 @@ class ExactTypes:
 class ShardConstraints:
     """Constraints of a shard's geounits; see `estimation.problem.SiblingProblem`.
 
-    type_of_cell : (n_cells,). lower, upper : (n, T). can_have : (n, T) types that neither bounds
+    type_of_cell : (n_cells,). lower, upper : (n, T). type_is_possible : (n, T) types that neither bounds
     nor held answers exclude: whatever a geounit can have, the one above can. total : (n,) exact
     totals, -1 where there is none. group, group_total : (n,) unit that a geounit is a part of, -1
     for none, and the units' exact totals.
@@ -62,7 +62,7 @@ class ShardConstraints:
     type_of_cell: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    can_have: np.ndarray
+    type_is_possible: np.ndarray
     total: np.ndarray
     group: np.ndarray
     group_total: np.ndarray
@@ -86,7 +86,7 @@ class ShardConstraints:
             reading.add_held(held)
         reading.add_bounds()
         reading.add_agreements()
-        can_have = reading.upper > 0
+        type_is_possible = reading.upper > 0
         for invariant in universe.invariants:
             reading.add_invariant(invariant, *units[invariant.name])
         reading.add_relations()
@@ -94,7 +94,7 @@ class ShardConstraints:
             reading.label,
             reading.lower,
             reading.upper,
-            can_have,
+            type_is_possible,
             reading.total,
             reading.group,
             reading.group_total,

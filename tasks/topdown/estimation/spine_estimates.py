@@ -37,26 +37,28 @@ class Group:
 class GroupedEstimates:
     """Estimates of geounits from their subtrees.
 
-    can_have : (n_geounits, T) the types that each can have.
+    type_is_possible : (n_geounits, T) the types that each can have.
     groups : together every geounit that can have any, once.
     """
 
     algebra: QueryAlgebra
-    can_have: np.ndarray
+    type_is_possible: np.ndarray
     groups: tuple[Group, ...]
 
     def summed(self, whole: np.ndarray, n_wholes: int) -> GroupedEstimates:
         """Estimates of wholes from those of their parts; `whole` gives each geounit's."""
-        can_have = np.zeros((n_wholes, self.can_have.shape[1]), dtype=bool)
-        np.logical_or.at(can_have, whole, self.can_have)
-        return GroupedEstimates(self.algebra, can_have, tuple(self.sums(whole, can_have)))
+        type_is_possible = np.zeros((n_wholes, self.type_is_possible.shape[1]), dtype=bool)
+        np.logical_or.at(type_is_possible, whole, self.type_is_possible)
+        return GroupedEstimates(
+            self.algebra, type_is_possible, tuple(self.sums(whole, type_is_possible))
+        )
 
-    def sums(self, whole: np.ndarray, can_have: np.ndarray) -> Iterator[Group]:
-        """The groups of wholes, summed one after another; `can_have` (n_wholes, T) is theirs."""
-        for rows, cells in _patterns(self.algebra, can_have):
+    def sums(self, whole: np.ndarray, type_is_possible: np.ndarray) -> Iterator[Group]:
+        """The groups of wholes, summed one after another; `type_is_possible` (n_wholes, T) is theirs."""
+        for rows, cells in _patterns(self.algebra, type_is_possible):
             sums = LinearEstimates.zero(rows.size, cells.size, *_sizes(self.algebra))
             found = Group(rows, cells, sums)
-            for number, chosen, place, where in self.parts_of(found, whole, len(can_have)):
+            for number, chosen, place, where in self.parts_of(found, whole, len(type_is_possible)):
                 sums.add(self.groups[number].estimates.taken(chosen), place, where)
             yield found
 
@@ -84,7 +86,7 @@ class GroupedEstimates:
             h = self.algebra.total_vector(group.cells.size)
             given = with_totals(group.estimates, h, totals[group.rows])
             groups.append(replace(group, estimates=given))
-        return GroupedEstimates(self.algebra, self.can_have, tuple(groups))
+        return GroupedEstimates(self.algebra, self.type_is_possible, tuple(groups))
 
     def means(self) -> np.ndarray:
         """The estimates, `(n_geounits, n_cells)`."""
@@ -93,7 +95,7 @@ class GroupedEstimates:
     @cached_property
     def _place(self) -> tuple[np.ndarray, np.ndarray]:
         """(n_geounits,) group of each geounit, -1 for none, and its row there."""
-        group, row = np.full((2, len(self.can_have)), -1)
+        group, row = np.full((2, len(self.type_is_possible)), -1)
         for number, found in enumerate(self.groups):
             group[found.rows], row[found.rows] = number, np.arange(found.rows.size)
         return group, row
@@ -106,16 +108,16 @@ class GroupedEstimates:
             if kept.size:
                 taken = group.estimates.taken(kept)
                 groups.append(Group(group.rows[kept] - start, group.cells, taken))
-        return GroupedEstimates(self.algebra, self.can_have[start:stop], tuple(groups))
+        return GroupedEstimates(self.algebra, self.type_is_possible[start:stop], tuple(groups))
 
     @classmethod
-    def zero(cls, algebra: QueryAlgebra, can_have: np.ndarray) -> GroupedEstimates:
+    def zero(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> GroupedEstimates:
         """Of geounits of which nothing has been entered yet; see `enter`."""
         groups = tuple(
             Group(rows, cells, LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra)))
-            for rows, cells in _patterns(algebra, can_have)
+            for rows, cells in _patterns(algebra, type_is_possible)
         )
-        return cls(algebra, can_have, groups)
+        return cls(algebra, type_is_possible, groups)
 
     def enter(self, start: int, part: GroupedEstimates) -> None:
         """Enter the estimates of a run of geounits from `start` on in place."""
@@ -159,12 +161,12 @@ class GroupedEstimates:
     def covariances(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """V and D (N, S, n, n) of some geounits on all n core cells, and those possible (N, n)."""
         found = self.at(rows, np.arange(len(self.algebra.cell_type)))
-        possible = self.algebra.is_possible & self.can_have[rows][:, self.algebra.cell_type]
+        possible = self.algebra.is_possible & self.type_is_possible[rows][:, self.algebra.cell_type]
         return found.variance, found.diffuse, possible
 
     def histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
         """Histograms `(n_geounits, n_cells)` from means of each group."""
-        found = np.zeros((len(self.can_have), self.algebra.schema.n_cells))
+        found = np.zeros((len(self.type_is_possible), self.algebra.schema.n_cells))
         for group, mean in zip(self.groups, means, strict=True):
             found[group.rows] = self.algebra.histograms(mean, group.cells)
         return found
@@ -195,7 +197,7 @@ class Step:
     def means(self, histograms: np.ndarray) -> np.ndarray:
         """Estimates `(n, n_cells)` of the parts if the wholes' histograms `(n_wholes, n_cells)` are
         known."""
-        algebra, n_wholes = self.parts.algebra, len(self.sums.can_have)
+        algebra, n_wholes = self.parts.algebra, len(self.sums.type_is_possible)
         means = [group.estimates.mean.copy() for group in self.parts.groups]
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
             value = algebra.coordinates(histograms[group.rows], group.cells)
@@ -207,8 +209,8 @@ class Step:
 
     def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
         """Estimates of the parts given those of the wholes from everything."""
-        n_wholes = len(self.sums.can_have)
-        found = GroupedEstimates.zero(self.parts.algebra, self.parts.can_have)
+        n_wholes = len(self.sums.type_is_possible)
+        found = GroupedEstimates.zero(self.parts.algebra, self.parts.type_is_possible)
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
             above = wholes.at(group.rows, group.cells)
             for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
@@ -253,7 +255,7 @@ def means_down(steps: Sequence[Step], histograms: np.ndarray | None) -> np.ndarr
 
 def subtree_estimates(
     algebra: QueryAlgebra,
-    can_have: np.ndarray,
+    type_is_possible: np.ndarray,
     measurements: Mapping[str, QueryMeasurement],
     totals: np.ndarray | None = None,
     below: GroupedEstimates | None = None,
@@ -261,16 +263,16 @@ def subtree_estimates(
     """Estimates of a geolevel's geounits from their own measurements and what lies below.
 
     Args:
-        can_have: (n_geounits, T) types without a bound of zero.
+        type_is_possible: (n_geounits, T) types without a bound of zero.
         measurements: by query; a precision of 0 stands for a geounit that was not measured.
         totals: (n_geounits,) exact totals, if they are invariants.
         below: estimates of the same geounits from their children (`GroupedEstimates.summed`);
             None at the last geolevel.
     """
     if below is None:
-        before = _unknown(algebra, can_have)
+        before = _unknown(algebra, type_is_possible)
     else:
-        before = below.sums(np.arange(len(can_have)), can_have)
+        before = below.sums(np.arange(len(type_is_possible)), type_is_possible)
     groups = []
     for group in before:
         if measurements:
@@ -278,13 +280,13 @@ def subtree_estimates(
             taken_in = with_measurements(group.estimates, a, b, algebra.components)
             group = replace(group, estimates=taken_in)
         groups.append(group)
-    found = GroupedEstimates(algebra, can_have, tuple(groups))
+    found = GroupedEstimates(algebra, type_is_possible, tuple(groups))
     return found if totals is None else found.with_totals(totals)
 
 
-def _unknown(algebra: QueryAlgebra, can_have: np.ndarray) -> Iterator[Group]:
+def _unknown(algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
     """The groups of geounits below which nothing is measured."""
-    for rows, cells in _patterns(algebra, can_have):
+    for rows, cells in _patterns(algebra, type_is_possible):
         estimates = LinearEstimates.unknown(rows.size, cells.size, *_sizes(algebra))
         yield Group(rows, cells, estimates)
 
@@ -294,14 +296,14 @@ def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:
 
 
 def _patterns(
-    algebra: QueryAlgebra, can_have: np.ndarray
+    algebra: QueryAlgebra, type_is_possible: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Rows and core cells of the geounits of each combination of types, rows ascending."""
     # As bytes: texts are sorted much faster than rows, and in the same order.
-    packed = np.ascontiguousarray(np.packbits(can_have, axis=1))
+    packed = np.ascontiguousarray(np.packbits(type_is_possible, axis=1))
     texts = packed.view(f"V{packed.shape[1]}").reshape(-1)
     _, first, code = np.unique(texts, return_index=True, return_inverse=True)
     for number, row in enumerate(first):
-        cells = algebra.cells_of(can_have[row])
+        cells = algebra.cells_of(type_is_possible[row])
         if cells.size:
             yield np.flatnonzero(code.reshape(-1) == number), cells

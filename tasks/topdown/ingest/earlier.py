@@ -38,7 +38,7 @@ from ...runs.settings_files import frozen_settings
 from ...runs.stamps import write_parquet
 from ..paths import geography_file, held_file
 from ..settings import TopdownSettings
-from ..workload.settled_types import SETTLED, settled_answers, settling
+from ..workload.implied_types import IMPLIED, implied_answers, implying
 from ..workload.zeros import structural_zeros
 from .reading import IngestedInput
 
@@ -66,11 +66,11 @@ def held_answers(settings: TopdownSettings, result: IngestedInput) -> HeldAnswer
             counts, told = _counted(settings, held, result.areas)
             found[name, held.name] = _answers(held, schema, counts, told)
         _refuse_contradictions(settings, universe, result, found)
-        settled = settling(universe, schema) if settings.interleaves(name) else None
-        if settled is not None:
-            held, bounds = settled
+        implied = implying(universe, schema) if settings.interleaves(name) else None
+        if implied is not None:
+            held, bounds = implied
             numbers = [universe.bounds.index(bound) for bound in bounds]
-            found[name, SETTLED] = settled_answers(
+            found[name, IMPLIED] = implied_answers(
                 schema,
                 held,
                 bounds,

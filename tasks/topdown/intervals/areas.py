@@ -135,7 +135,7 @@ def area_estimates(
     blocks: GroupedEstimates, answers: ProductAnswers, areas: BlockAreas
 ) -> np.ndarray:
     """Best linear unbiased estimates (n_areas, a) of single areas, the sums of the blocks'."""
-    n_blocks = len(blocks.can_have)
+    n_blocks = len(blocks.type_is_possible)
     found = np.zeros((areas.n_areas, len(answers.core), blocks.algebra.n_coordinates))
     shape = areas.n_areas, n_blocks
     incidence = sparse.csr_array(

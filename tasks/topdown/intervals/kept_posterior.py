@@ -116,7 +116,7 @@ def _told(of: GroupedEstimates, names: Sequence[str]) -> dict[str, Any]:
         | {name: getattr(group.estimates, name) for name in names}
         for group in of.groups
     ]
-    return {"can_have": of.can_have, "groups": groups}
+    return {"can_have": of.type_is_possible, "groups": groups}
 
 
 def _group(

@@ -99,7 +99,7 @@ class RunLevels:
     @property
     def size(self) -> PosteriorSize:
         """The size of the last geolevel's estimates."""
-        return PosteriorSize.of(self.algebra, self.levels[-1].can_have)
+        return PosteriorSize.of(self.algebra, self.levels[-1].type_is_possible)
 
     @classmethod
     def read(
@@ -247,9 +247,9 @@ def _level(
 ) -> tuple[LevelInput, LevelBounds]:
     """A geolevel's input, whose measurements are read shard by shard when they are asked for."""
     held = [shard.constraints for shard in given]
-    lower, upper, can_have, total = (
+    lower, upper, type_is_possible, total = (
         np.concatenate([getattr(part, name) for part in held])
-        for name in ("lower", "upper", "can_have", "total")
+        for name in ("lower", "upper", "type_is_possible", "total")
     )
     # Totals may be exact for some geounits of a geolevel, and are then left out: estimates that
     # use less than is known are unbiased all the same, and their errors known.
@@ -261,7 +261,7 @@ def _level(
             yield asked.start, asked.stop, asked.answers()
 
     parent = np.maximum(spine.geolevel(geolevel).parent, 0)
-    level = LevelInput(parent, can_have, measured, bounds.total, sums_of_level(held))
+    level = LevelInput(parent, type_is_possible, measured, bounds.total, sums_of_level(held))
     return level, bounds
 
 

@@ -47,16 +47,16 @@ levels) and education (9 levels) for each of 257 areas'
     numbers: int
 
     @classmethod
-    def of(cls, algebra: QueryAlgebra, can_have: np.ndarray) -> PosteriorSize:
-        """Of geounits that can have the types marked in `can_have` (n, T)."""
-        patterns, times = np.unique(can_have, axis=0, return_counts=True)
+    def of(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> PosteriorSize:
+        """Of geounits that can have the types marked in `type_is_possible` (n, T)."""
+        patterns, times = np.unique(type_is_possible, axis=0, return_counts=True)
         n_cells = np.array([algebra.cells_of(pattern).size for pattern in patterns], dtype=object)
         matrices = 2 * len(algebra.components)
         each = n_cells * algebra.n_coordinates + matrices * n_cells**2
         schema = algebra.schema
         told_apart = {schema.attributes[axis]: schema.shape[axis] for axis in algebra.core}
         most = int(max(n_cells, default=0))
-        return cls(len(can_have), most, matrices, told_apart, int(sum(times * each)))
+        return cls(len(type_is_possible), most, matrices, told_apart, int(sum(times * each)))
 
     def sentence(self, universe: str) -> str:
         """The size in words, without a capital and a stop."""

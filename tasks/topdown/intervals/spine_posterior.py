@@ -30,7 +30,7 @@ class LevelInput:
     """What was measured and declared of a geolevel's geounits.
 
     parent : (n,) position of each geounit's parent; zeros at the root.
-    can_have : (n, T) types without a bound of zero.
+    type_is_possible : (n, T) types without a bound of zero.
     measured : yields runs of geounits in order, from first to last: where they start and stop and
         their answers by query; a precision of 0 stands for a geounit that was not measured.
     totals : (n,) exact totals, or None.
@@ -38,7 +38,7 @@ class LevelInput:
     """
 
     parent: np.ndarray
-    can_have: np.ndarray
+    type_is_possible: np.ndarray
     measured: Callable[[], Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]]
     totals: np.ndarray | None = None
     known_sums: KnownSums | None = None
@@ -120,11 +120,11 @@ def _from_subtrees(
 ) -> GroupedEstimates:
     """Estimates of a geolevel's geounits from their own measurements and what lies below; `done` is
     called with the number of those that are there."""
-    found = GroupedEstimates.zero(algebra, level.can_have)
+    found = GroupedEstimates.zero(algebra, level.type_is_possible)
     for start, stop, measured in level.measured():
         totals = None if level.totals is None else level.totals[start:stop].astype(np.float64)
         own = below if below is None else below.part(start, stop)
-        can_have = level.can_have[start:stop]
-        found.enter(start, subtree_estimates(algebra, can_have, measured, totals, own))
+        type_is_possible = level.type_is_possible[start:stop]
+        found.enter(start, subtree_estimates(algebra, type_is_possible, measured, totals, own))
         done(stop)
     return found

@@ -47,7 +47,7 @@ from ..paths import (
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards
-from ..workload.settled_types import SETTLED, settled_labels, settling
+from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .agreements import agreement, household_limits
 from .constraints import (
     WHOLE,
@@ -240,19 +240,19 @@ def _read_held(
     return sparse.csr_array((count, (area, row)), shape=(n_areas, n_rows))
 
 
-def read_settled(
+def read_implied_types(
     run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
 ) -> tuple[np.ndarray, sparse.csr_array] | None:
-    """Settled type `(n_cells,)` of every cell, and the exact answers `(n_areas, n_types)`; None
-    where held answers and bounds settle none. See `settled_types`.
+    """Implied type `(n_cells,)` of every cell, and the exact answers `(n_areas, n_types)`; None
+    where held answers and bounds imply none. See `implied_types`.
     """
     declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
-    settled = settling(declared, schema) if settings.interleaves(universe) else None
-    if settled is None:
+    implied = implying(declared, schema) if settings.interleaves(universe) else None
+    if implied is None:
         return None
-    held, bounds = settled
-    label, types, _ = settled_labels(schema, held.query, bounds[0].query)
-    return label, _read_held(run, universe, SETTLED, n_areas, types.size)
+    held, bounds = implied
+    label, types, _ = implied_labels(schema, held.query, bounds[0].query)
+    return label, _read_held(run, universe, IMPLIED, n_areas, types.size)
 
 
 def released_sums(

@@ -20,7 +20,7 @@ from ....geography.errors import GeographyRefused
 from ....geography.levels import Geolevel, Spine
 from ....geography.tables import is_in_order, spine_from_tables, spine_to_tables
 from ....geography.texts import texts_of
-from ...runs.conditions import digest_of, is_left_out
+from ...runs.charged_files import digest_of, is_left_out
 from ...runs.errors import InputRefused
 from ...runs.files import replacing, while_unchanged
 from ...runs.stamps import write_parquet

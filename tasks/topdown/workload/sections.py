@@ -101,7 +101,7 @@ class BudgetSettings(Section):
     delta: ExactFraction | None = None
     accounting: Literal["exact"] | None = None
     """exact: rho follows from epsilon and delta by the exact curve of the noise, once the settings
-    are settled. Left out, by the simple bound."""
+    are resolved. Left out, by the simple bound."""
     geolevels: dict[str, ExactFraction]
     queries: dict[str, dict[str, ExactFraction]]
 
@@ -110,7 +110,7 @@ class BudgetSettings(Section):
         """What the universe costs: epsilon under the discrete Laplace, or else rho.
 
         Rho may follow from epsilon and delta: by the simple bound, also under exact accounting
-        as long as the settings are not settled. Raises ValueError for settings that do not tell.
+        as long as the settings are not resolved. Raises ValueError for settings that do not tell.
         """
         total = self.epsilon if self.mechanism == DISCRETE_LAPLACE else self.rho
         if total is not None:

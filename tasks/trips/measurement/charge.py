@@ -21,8 +21,8 @@ from ..paths import (
 from ..settings import TripsSettings
 from ..workload.costs import noise_plan
 from ..workload.exact_loss import curve_of_change
+from ..workload.expected import expected_of
 from ..workload.plan import Plan
-from ..workload.promise import expected_of
 from .files import read_cuts
 
 
@@ -33,9 +33,9 @@ def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
     covers all levels. Raises BudgetRefused before any noise is drawn.
     """
     plan = plan_of(run, settings)
-    promised = expected_of(settings, plan)
+    expected = expected_of(settings, plan)
     refuse_other_noise(
-        lambda failures: check_noise(read_public_tree(run.root), plan.noise, promised, failures)
+        lambda failures: check_noise(read_public_tree(run.root), plan.noise, expected, failures)
     )
     if plan.guarantee is None:
         return None

@@ -25,7 +25,7 @@ from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
-from spineflow.tasks.runs import conditions
+from spineflow.tasks.runs import charged_files as charged_files_of_runs
 from spineflow.tasks.runs.directory import (
     RunDirectory,
     identity_of,
@@ -300,7 +300,7 @@ def test_no_step_opens_a_run_that_was_edited(run: RunDirectory, settings, name: 
 
 
 def test_a_spine_in_another_cut_is_not_measured(run: RunDirectory, settings) -> None:
-    """Also in a run of an older version, which the ledger holds no conditions of."""
+    """Also in a run of an older version, which the ledger holds no charged files of."""
     charged(run, settings)
     measured(run, settings, files_of(run)[0])
     with pytest.raises(BudgetRefused, match="no longer has"):
@@ -333,12 +333,14 @@ def test_what_was_hashed_ahead_is_not_read_again_unless_it_was_altered(
     for path in files:
         measured(run, settings, path)
     entered(run)
-    conditions.hash_ahead(run)
-    for thread in conditions._ahead:
+    charged_files_of_runs.hash_ahead(run)
+    for thread in charged_files_of_runs._ahead:
         thread.join()
     read = []
     monkeypatch.setattr(
-        conditions, "sha256_of_file", lambda path: read.append(path) or sha256_of_file(path)
+        charged_files_of_runs,
+        "sha256_of_file",
+        lambda path: read.append(path) or sha256_of_file(path),
     )
     if not is_altered:
         assert is_settled(run, settings, files)

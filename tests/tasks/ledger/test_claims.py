@@ -44,7 +44,7 @@ def enter(ledger: Ledger, **changes) -> bool:
             "run_id": RUN,
             "draws": [DRAW],
             "inputs": {"persons": InputDigest("00")},
-            "conditions": {"settings.toml": "s", "spine/blocks.parquet": "b"},
+            "charged_files": {"settings.toml": "s", "spine/blocks.parquet": "b"},
             "identity": HERE,
             **changes,
         },
@@ -155,13 +155,13 @@ def test_what_decides_a_draw_is_compared_with_what_was_published(ledger: Ledger)
 
 def test_a_charge_is_for_these_files_and_this_noise(ledger: Ledger) -> None:
     assert enter(ledger) is False
-    for conditions in (
+    for charged_files in (
         {"settings.toml": "other", "spine/blocks.parquet": "b"},
         {"settings.toml": "s"},
         {"settings.toml": "s", "spine/blocks.parquet": "b", "plan.json": "p"},
     ):
         with pytest.raises(BudgetRefused, match="was charged with another"):
-            enter(ledger, conditions=conditions)
+            enter(ledger, charged_files=charged_files)
     other = frozenset({NoiseTerm("Block/total", Noise(DISCRETE_GAUSSIAN, Fraction(11)))})
     draws = [Draw(DRAW.name, DRAW.mechanism, DRAW.guarantee, other, 5)]
     with pytest.raises(BudgetRefused, match="with other noise at Block/total"):

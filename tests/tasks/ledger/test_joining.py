@@ -36,7 +36,7 @@ def charged(path: Path, dataset: str, run_id: str) -> None:
         run_id=run_id,
         draws=[Draw("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1, 3)), n_values=9)],
         inputs={"persons": InputDigest(f"whole of {dataset}", (f"part of {dataset}",))},
-        conditions={"settings.toml": "s"},
+        charged_files={"settings.toml": "s"},
         truth={"confidential/histograms/persons.parquet": "t"},
         identity=HERE,
     )

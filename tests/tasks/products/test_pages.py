@@ -15,8 +15,8 @@ from spineflow.tasks.group_sizes.release.certificate import statement_of
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.numbers import shown_bound, shown_epsilon
+from spineflow.tasks.products.acceptance import released
 from spineflow.tasks.products.certificate import write_certificate
-from spineflow.tasks.products.gate import released
 from spineflow.tasks.products.several_certificate import write_products_certificate
 from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory, start_run

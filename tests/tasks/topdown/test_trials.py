@@ -193,7 +193,7 @@ def under_exact_accounting(tmp_path: Path) -> TopdownSettings:
         f'preset = "pl94_2020_us"\n[input]\n{tables}\n[run]\nuniverses = ["units"]\n'
         f'[privacy]\ndataset = "d"\n[budget.units]\n{exact}\n'
     )
-    return load_settings(TopdownSettings, file, presets=PRESETS).settled()
+    return load_settings(TopdownSettings, file, presets=PRESETS).resolved()
 
 
 def test_tried_budgets_are_held_to_their_epsilon(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_tried_budgets_are_held_to_their_epsilon(tmp_path: Path) -> None:
     tried = TRIALS.with_losses(settings, "units", {k: v / 2 for k, v in losses.items()})
     section, whole = tried.budget["units"], settings.budget["units"].rho
     assert (section.rho, section.epsilon, section.accounting) == (whole / 2, 2, "exact")
-    assert tried.settled() == tried
+    assert tried.resolved() == tried
     assert TRIALS.largest_total(settings, "units") == whole
     assert TRIALS.largest_total(tried, "units") == whole
 

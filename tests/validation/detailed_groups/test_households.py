@@ -36,7 +36,7 @@ def finished(folder: Path, name: str, text: str, model, steps) -> tuple[RunDirec
     """A run of settings that is made in this process, to the end."""
     file = folder / f"{name}.toml"
     file.write_text(text, encoding="utf-8")
-    settings = load_settings(model, file, presets=folder).settled()
+    settings = load_settings(model, file, presets=folder).resolved()
     run = RunDirectory(folder / name)
     run.root.mkdir()
     start_run(

@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.workload.promise import promise_of
+from spineflow.tasks.group_sizes.workload.expected import expected_of
 from spineflow.validation.group_sizes.run_checks import CHECKS, run_checks
 
 
@@ -23,18 +23,18 @@ def finished(run_groups, tmp_path_factory):
     folder = tmp_path_factory.mktemp("groups")
     file = write_dataset(folder, census_like(groups=5000, counties=12, states=4, largest=30))
     run, settings = run_groups(file, folder / "run")
-    return run, promise_of(settings)
+    return run, expected_of(settings)
 
 
 @pytest.fixture
 def copied(finished, tmp_path: Path):
-    run, promise = finished
+    run, expected = finished
     shutil.copytree(run.root, tmp_path / "run")
-    return tmp_path / "run", promise
+    return tmp_path / "run", expected
 
 
-def failed(root: Path, promise, *, is_private: bool = True) -> dict[str, str]:
-    outcomes = run_checks(root, promise, root / "release-unchecked", is_private=is_private)
+def failed(root: Path, expected, *, is_private: bool = True) -> dict[str, str]:
+    outcomes = run_checks(root, expected, root / "release-unchecked", is_private=is_private)
     assert [outcome.name for outcome in outcomes] == list(CHECKS)
     return {outcome.name: outcome.detail for outcome in outcomes if not outcome.passed}
 
@@ -68,14 +68,14 @@ def change_plan(root: Path, change: Callable[[dict], None]) -> None:
 
 
 def test_a_good_run_passes_every_check(copied) -> None:
-    root, promise = copied
+    root, expected = copied
     shutil.rmtree(root / "confidential")
-    assert failed(root, promise) == {}
+    assert failed(root, expected) == {}
 
 
 def test_a_change_that_keeps_all_sums_passes(copied) -> None:
     """Two counties of one state trade places: the checks look at sums, not at the truth."""
-    root, promise = copied
+    root, expected = copied
     parent = pq.read_table(root / "hierarchy" / "regions.parquet")["parent"].to_pylist()[5:]
     first = next(i for i in range(11) if parent[i] == parent[i + 1])
 
@@ -84,11 +84,11 @@ def test_a_change_that_keeps_all_sums_passes(copied) -> None:
         county[[first, first + 1]] = county[[first + 1, first]]
 
     change_sizes(root, trade)
-    assert failed(root, promise) == {}
+    assert failed(root, expected) == {}
 
 
 def test_children_that_do_not_add_up_are_found(copied) -> None:
-    root, promise = copied
+    root, expected = copied
 
     def shift(counts: np.ndarray) -> None:
         size = int(np.flatnonzero(counts[30:60])[0])
@@ -96,25 +96,25 @@ def test_children_that_do_not_add_up_are_found(copied) -> None:
         counts[30 + (size + 1) % 30] += 1
 
     change_sizes(root, shift)
-    found = failed(root, promise)
+    found = failed(root, expected)
     assert set(found) == {"consistency"}
     assert "children do not add to their parent; 4 failures in all" in found["consistency"]
 
 
 def test_levels_that_lose_groups_are_found(copied) -> None:
-    root, promise = copied
+    root, expected = copied
 
     def lose(counts: np.ndarray) -> None:
         counts[:] = np.where(np.arange(counts.size) % 30 == 0, 0, counts)
 
     change_sizes(root, lose)
-    found = failed(root, promise)
+    found = failed(root, expected)
     assert set(found) == {"faithfulness"}
     assert "3 failures in all" in found["faithfulness"]
 
 
 def test_negative_counts_are_found(copied) -> None:
-    root, promise = copied
+    root, expected = copied
 
     def sink(counts: np.ndarray) -> None:
         for level, start in ((1, 0), (4, 30), (12, 150)):
@@ -123,7 +123,7 @@ def test_negative_counts_are_found(copied) -> None:
             region[29] = -1
 
     change_sizes(root, sink)
-    assert "a count is negative" in failed(root, promise)["validity"]
+    assert "a count is negative" in failed(root, expected)["validity"]
 
 
 SIZES, TOTALS = "release-unchecked/group_sizes.parquet", "release-unchecked/group_totals.parquet"
@@ -158,9 +158,9 @@ def setting(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
     ],
 )
 def test_files_that_were_changed_are_found(copied, name, change, check) -> None:
-    root, promise = copied
+    root, expected = copied
     change_file(root, name, change)
-    assert check in failed(root, promise)
+    assert check in failed(root, expected)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_files_that_were_changed_are_found(copied, name, change, check) -> None:
     ],
 )
 def test_plans_that_do_not_cover_what_was_promised_are_found(copied, change) -> None:
-    root, promise = copied
+    root, expected = copied
     change_plan(root, change)
-    assert "privacy_accounting" in failed(root, promise)
+    assert "privacy_accounting" in failed(root, expected)
 
 
 @pytest.mark.parametrize(
@@ -195,32 +195,32 @@ def test_plans_that_do_not_cover_what_was_promised_are_found(copied, change) -> 
     ],
 )
 def test_missing_files_fail_the_checks_that_need_them(copied, name: str) -> None:
-    root, promise = copied
+    root, expected = copied
     (root / name).unlink()
-    found = failed(root, promise)
+    found = failed(root, expected)
     assert found
     assert all("cannot be read" in detail for detail in found.values())
 
 
 def test_text_must_hold_the_same_rows(copied) -> None:
-    root, promise = copied
+    root, expected = copied
     path = root / "release-unchecked" / "group_sizes.csv"
     lines = path.read_text().splitlines()
     level, region, size, count = lines[1].split(",")
     path.write_text("\n".join([lines[0], f"{level},{region},{size},{int(count) + 1}", *lines[2:]]))
-    assert "group_sizes.csv does not hold" in failed(root, promise)["validity"]
+    assert "group_sizes.csv does not hold" in failed(root, expected)["validity"]
 
 
 def test_the_stamp_must_be_there_exactly_if_the_run_is_not_private(copied) -> None:
-    root, promise = copied
-    assert "stamp" in failed(root, promise, is_private=False)["validity"]
+    root, expected = copied
+    assert "stamp" in failed(root, expected, is_private=False)["validity"]
 
 
 def test_relaxed_baselines_are_counted_and_not_failed(run_groups, tmp_path: Path) -> None:
     file = write_dataset(tmp_path, census_like(groups=400, counties=12, states=4, largest=8))
     file.write_text(file.read_text().replace("[mechanism]", '[mechanism]\nname = "hierarchical"'))
     run, settings = run_groups(file, tmp_path / "run")
-    outcomes = run_checks(run.root, promise_of(settings), run.unchecked_release)
+    outcomes = run_checks(run.root, expected_of(settings), run.unchecked_release)
     assert all(outcome.passed for outcome in outcomes)
     by_name = {outcome.name: outcome.detail for outcome in outcomes}
     assert "not promised by this mechanism" in by_name["consistency"]
@@ -243,9 +243,9 @@ def test_relaxed_baselines_are_counted_and_not_failed(run_groups, tmp_path: Path
 )
 def test_unusable_files_fail(copied, passes_when_damaged, name: str) -> None:
     """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
-    root, promise = copied
+    root, expected = copied
 
     def outcomes():
-        return run_checks(root, promise, root / "release-unchecked")
+        return run_checks(root, expected, root / "release-unchecked")
 
     assert passes_when_damaged(next(root.glob(name)), outcomes) == []

@@ -18,12 +18,17 @@ import pytest
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
 from spineflow.tasks.products.registry import product
+from spineflow.tasks.supplemental_dhc.workload.expected import expected_of
 from spineflow.tasks.supplemental_dhc.workload.measures import MEASURES, stability_of
-from spineflow.tasks.supplemental_dhc.workload.promise import promise_of
 from spineflow.tasks.supplemental_dhc.workload.rows import ROWS
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
-from spineflow.validation.supplemental_dhc.privacy_loss import CELLS, CODES, OF_UNITS, Promise
+from spineflow.validation.supplemental_dhc.privacy_loss import (
+    CELLS,
+    CODES,
+    OF_UNITS,
+    ExpectedSupplemental,
+)
 from spineflow.validation.supplemental_dhc.run_checks import (
     AVERAGES,
     CHECKS,
@@ -47,7 +52,7 @@ RELEASED = "release-unchecked/supplemental_dhc.parquet"
 MEASURED = "measurements/people_in_households/State/dpqueries/00000.parquet"
 
 
-def tabulated(folder: Path, further: str = "") -> tuple[Path, Promise]:
+def tabulated(folder: Path, further: str = "") -> tuple[Path, ExpectedSupplemental]:
     """A run up to its tables, and its promise."""
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=6)
     rehouse(folder / "raw", folder, seed=6)
@@ -56,23 +61,27 @@ def tabulated(folder: Path, further: str = "") -> tuple[Path, Promise]:
     settings = own.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
     assert any("tables" in wave for wave in called(run, own.order(run, settings)))
-    return run.root, promise_of(settings)
+    return run.root, expected_of(settings)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Promise]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpectedSupplemental]:
     return tabulated(tmp_path_factory.mktemp("households"))
 
 
 @pytest.fixture
-def copied(finished: tuple[Path, Promise], tmp_path: Path) -> tuple[Path, Promise]:
-    root, promise = finished
+def copied(
+    finished: tuple[Path, ExpectedSupplemental], tmp_path: Path
+) -> tuple[Path, ExpectedSupplemental]:
+    root, expected = finished
     shutil.copytree(root, tmp_path / "run")
-    return tmp_path / "run", promise
+    return tmp_path / "run", expected
 
 
-def failed(root: Path, promise: Promise, *, is_private: bool = False) -> dict[str, str]:
-    outcomes = run_checks(root, promise, root / "release-unchecked", is_private=is_private)
+def failed(
+    root: Path, expected: ExpectedSupplemental, *, is_private: bool = False
+) -> dict[str, str]:
+    outcomes = run_checks(root, expected, root / "release-unchecked", is_private=is_private)
     assert [outcome.name for outcome in outcomes] == list(CHECKS)
     return {outcome.name: outcome.detail for outcome in outcomes if not outcome.passed}
 
@@ -113,39 +122,39 @@ def change_plan(root: Path, change: Callable[[dict], None]) -> None:
 
 
 def test_a_good_run_passes_every_check(copied) -> None:
-    root, promise = copied
+    root, expected = copied
     shutil.rmtree(root / "confidential")
-    assert failed(root, promise) == {}
+    assert failed(root, expected) == {}
 
 
 @pytest.mark.parametrize("column", ["noisy", "estimate"])
 @pytest.mark.parametrize("row", [("PH3", 4, "E"), ("PH6", 12, "*"), ("PH4", 1, "A")])
 def test_counts_come_from_the_measurements(copied, column: str, row) -> None:
-    root, promise = copied
+    root, expected = copied
     table, cell, code = row
     value = pq.read_table(root / RELEASED).to_pandas()
     was = value.loc[where(value, table, cell, code), column]
     change_release(root, edited(table, cell, column, was + 1, code))
-    found = failed(root, promise)
+    found = failed(root, expected)
     assert "not that of" in found.pop("faithfulness")
     # One more may also be outside the interval.
     assert set(found) <= {"possibility"}
 
 
 def test_intervals_that_promise_too_much_are_seen(copied) -> None:
-    root, promise = copied
+    root, expected = copied
     rows = pq.read_table(root / RELEASED).to_pandas()
     high = rows.loc[where(rows, "PH7", 2), "high"]
     change_release(root, edited("PH7", 2, "high", high - 20))
-    assert "smaller probability" in failed(root, promise)["faithfulness"]
+    assert "smaller probability" in failed(root, expected)["faithfulness"]
 
 
 def test_averages_come_from_the_measurements(copied) -> None:
-    root, promise = copied
+    root, expected = copied
     change_release(root, edited("PH1", 2, "noisy", 0.123))
-    assert "PH1" in failed(root, promise)["faithfulness"]
+    assert "PH1" in failed(root, expected)["faithfulness"]
     change_release(root, edited("PH8", 1, "noisy", np.nan))
-    assert "PH1" in failed(root, promise)["faithfulness"]
+    assert "PH1" in failed(root, expected)["faithfulness"]
 
 
 @pytest.mark.parametrize(
@@ -163,13 +172,13 @@ def test_averages_come_from_the_measurements(copied) -> None:
     ],
 )
 def test_what_is_impossible_is_seen(copied, row, column: str, value: float) -> None:
-    root, promise = copied
+    root, expected = copied
     change_release(root, edited(*row, column, value))
-    assert "possibility" in failed(root, promise)
+    assert "possibility" in failed(root, expected)
 
 
 def test_rows_are_missing_twice_or_unknown(copied) -> None:
-    root, promise = copied
+    root, expected = copied
     before = (root / RELEASED).read_bytes()
     changes: list[Callable[[pd.DataFrame], pd.DataFrame]] = [
         lambda frame: frame[1:],
@@ -180,20 +189,20 @@ def test_rows_are_missing_twice_or_unknown(copied) -> None:
     for change in changes:
         (root / RELEASED).write_bytes(before)
         change_release(root, change)
-        assert set(failed(root, promise)) == {"layout"}
+        assert set(failed(root, expected)) == {"layout"}
 
 
 def test_text_and_stamp_are_held_to_the_table(copied) -> None:
-    root, promise = copied
-    assert "stamp" in failed(root, promise, is_private=True)["layout"]
+    root, expected = copied
+    assert "stamp" in failed(root, expected, is_private=True)["layout"]
     text = (root / RELEASED).with_suffix(".csv")
     text.write_text(text.read_text().replace("married", "unmarried", 1))
-    assert "does not hold the rows" in failed(root, promise)["layout"]
+    assert "does not hold the rows" in failed(root, expected)["layout"]
 
 
 @pytest.mark.parametrize("changed", ["rho", "sigma_squared", "twice", "taus", "levels"])
 def test_a_plan_that_costs_otherwise_is_seen(copied, changed: str) -> None:
-    root, promise = copied
+    root, expected = copied
 
     def change(plan: dict) -> None:
         query = plan["queries"][0]
@@ -207,12 +216,12 @@ def test_a_plan_that_costs_otherwise_is_seen(copied, changed: str) -> None:
             query[changed] = str(Fraction(query[changed]) * Fraction(11, 10))
 
     change_plan(root, change)
-    assert "privacy_accounting" in failed(root, promise)
+    assert "privacy_accounting" in failed(root, expected)
 
 
 @pytest.mark.parametrize("column", ["variance", "plb", "geocode", "query_name"])
 def test_measurements_of_other_noise_are_seen(copied, column: str) -> None:
-    root, promise = copied
+    root, expected = copied
     path = root / MEASURED
     table = pq.read_table(path)
     values = table[column].to_pylist()
@@ -224,33 +233,33 @@ def test_measurements_of_other_noise_are_seen(copied, column: str) -> None:
     place = table.schema.get_field_index(column)
     field = table.schema.field(place)
     pq.write_table(table.set_column(place, field, pa.array(values, field.type)), path)
-    assert "privacy_accounting" in failed(root, promise)
+    assert "privacy_accounting" in failed(root, expected)
 
 
 def test_settings_that_promise_otherwise_are_seen(copied) -> None:
-    root, promise = copied
-    taus = {**promise.taus, "PH3": 7}
-    less = dict(promise.rhos)
+    root, expected = copied
+    taus = {**expected.taus, "PH3": 7}
+    less = dict(expected.rhos)
     less.popitem()
     for other in (
-        replace(promise, taus=taus),
-        replace(promise, rhos=less),
-        replace(promise, infinite=True),
-        replace(promise, levels=["US"]),
+        replace(expected, taus=taus),
+        replace(expected, rhos=less),
+        replace(expected, infinite=True),
+        replace(expected, levels=["US"]),
     ):
         assert "privacy_accounting" in failed(root, other)
 
 
 @pytest.mark.parametrize("name", [RELEASED, MEASURED, "geography/plan.json"])
 def test_files_that_cannot_be_used_fail(copied, name: str) -> None:
-    root, promise = copied
+    root, expected = copied
     (root / name).write_bytes(b"no file of this kind")
-    assert failed(root, promise)
+    assert failed(root, expected)
 
 
 def test_without_noise_the_true_counts_are_released(tmp_path: Path) -> None:
-    root, promise = tabulated(tmp_path, "infinite = true\n")
-    assert promise.infinite and failed(root, promise) == {}
+    root, expected = tabulated(tmp_path, "infinite = true\n")
+    assert expected.infinite and failed(root, expected) == {}
     rows = pq.read_table(root / RELEASED).to_pandas()
     counts = rows[rows["table"].isin(COUNTS)]
     assert (counts["noisy"] == counts["estimate"]).all() and (counts["low"] == counts["high"]).all()

@@ -20,9 +20,9 @@ from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.order import tree_to_table
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.expected import expected_of
 from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
 from spineflow.tasks.trips.workload.plan import make_plan
-from spineflow.tasks.trips.workload.promise import expected_of
 from spineflow.validation.outcome import Failures
 from spineflow.validation.trips.privacy_loss import ExpectedTrips, check_noise
 from spineflow.validation.trips.privacy_loss import squared_sensitivity as recomputed_sensitivity

@@ -89,7 +89,7 @@ class PredictedUniverse:
     universe: str
     rows: np.ndarray
     """(n_blocks,) the row of each block in the file of the geography."""
-    can_have: np.ndarray
+    type_is_possible: np.ndarray
     """(n_blocks, n_types); see `Compared`."""
     prediction: Prediction
 
@@ -105,25 +105,25 @@ class PredictedUniverse:
         census, schema = settings.compiled_census, settings.schema_of(universe)
         declared = replace(census.universes[universe], held=())
         spine, public = read_spine(spine_folder(run, universe)), read_public(run)
-        can_have = []
+        type_is_possible = []
         for start in range(0, len(public), ROWS_AT_ONCE):
             part = public.iloc[start : start + ROWS_AT_ONCE]
             multiples = frame_multiples(declared, part)
             type_of_cell, types = possible_types(declared, schema, multiples, len(part))
-            can_have.append(types)
+            type_is_possible.append(types)
         known = known_totals(settings, universe, spine, units_of_run(run, census, spine))
         of_blocks = spine.names[-1] in known
         prediction = Prediction(
             schema=schema,
             budget=settings.budget_of(universe),
             spine=spine,
-            can_have=np.concatenate(can_have)[spine.block_row],
+            type_is_possible=np.concatenate(type_is_possible)[spine.block_row],
             type_of_cell=type_of_cell,
             forbidden=structural_zeros(settings, universe),
             known=None if of_blocks else next(iter(known.items()), None),
             block_totals_known=of_blocks,
         )
-        compared, rows = prediction.can_have, public.index.to_numpy()[spine.block_row]
+        compared, rows = prediction.type_is_possible, public.index.to_numpy()[spine.block_row]
         if of_blocks and HOUSING_UNITS in public:
             # Exact totals of 0 leave nothing to compare in blocks that have facilities alone.
             has_units = public[HOUSING_UNITS].to_numpy()[spine.block_row] > 0
@@ -169,7 +169,7 @@ def _compared(
         truth,
         released_counts(run, universe, whole.spine, schema.n_cells, stretch.blocks),
         levels,
-        whole.can_have[stretch.blocks],
+        whole.type_is_possible[stretch.blocks],
         whole.prediction.type_of_cell,
         prediction_of(whole.prediction, stretch, number, totals),
     )

@@ -6,7 +6,7 @@ what fails then.
 
 from __future__ import annotations
 
-from ....products.gate import compared
+from ....products.acceptance import compared
 from ....runs.directory import RunDirectory
 from ....runs.handles import Made, found, made
 from ....runs.steps import step

@@ -132,7 +132,7 @@ def _prediction_of_part(
     return replace(
         whole,
         spine=stretch.spine,
-        can_have=whole.can_have[stretch.blocks],
+        type_is_possible=whole.type_is_possible[stretch.blocks],
         known=known,
         beside=beside,
     )

@@ -46,7 +46,7 @@ class Compared:
     truth: sparse.csr_array
     released: sparse.csr_array
     levels: tuple[EntityLevel, ...]
-    can_have: np.ndarray
+    type_is_possible: np.ndarray
     """(n_blocks, n_types): the types of cells that a block can have; that of a housing unit."""
     type_of_cell: np.ndarray
     """(n_cells,)"""
@@ -235,12 +235,12 @@ def _errors(compared: Compared, quantity: Quantity) -> Iterator[tuple[str, Error
 def _possible(compared: Compared, matrix: sparse.csr_array) -> np.ndarray:
     """(n_blocks, n_answers): the answer of the block can be other than 0; `matrix` is that of the
     answers."""
-    n_types = compared.can_have.shape[1]
+    n_types = compared.type_is_possible.shape[1]
     n_cells = compared.type_of_cell.size
     where = (compared.type_of_cell, np.arange(n_cells))
     of_type = sparse.csr_array((np.ones(n_cells, dtype=np.int64), where), (n_types, n_cells))
     counted = of_type @ matrix
-    return (compared.can_have.astype(np.int64) @ (counted.toarray() > 0)) > 0
+    return (compared.type_is_possible.astype(np.int64) @ (counted.toarray() > 0)) > 0
 
 
 def _largest_groups(compared: Compared, census: Census) -> dict[tuple[str, str], LargestGroups]:

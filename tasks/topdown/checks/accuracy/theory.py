@@ -47,7 +47,7 @@ class Prediction:
 
     schema, budget, spine : of one universe; the budget's noise is what is predicted, also where a
         run was told to draw none.
-    can_have : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the types of cells
+    type_is_possible : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the types of cells
         that a block can have.
     type_of_cell, forbidden : `(n_cells,)` types, and structural zeros.
     known : a geolevel, and a number for each of its geounits; the total of all of one number is
@@ -60,7 +60,7 @@ class Prediction:
     schema: Schema
     budget: Budget
     spine: Spine
-    can_have: np.ndarray
+    type_is_possible: np.ndarray
     type_of_cell: np.ndarray
     forbidden: np.ndarray
     known: tuple[str, np.ndarray] | None
@@ -150,7 +150,7 @@ class Prediction:
         return ClassedSpine.build(
             self.spine,
             kinds,
-            self.can_have[:, self._algebra.cell_type] & self._algebra.is_possible,
+            self.type_is_possible[:, self._algebra.cell_type] & self._algebra.is_possible,
             known=known,
             is_part=self.beside is not None,
         )

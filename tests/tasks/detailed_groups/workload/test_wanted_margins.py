@@ -96,7 +96,7 @@ def load(folder: Path, groups_input: Path, text: str = TEXT) -> DetailedGroupsSe
         shutil.copytree(groups_input / name, folder / name, dirs_exist_ok=True)
     file = folder / "settings.toml"
     file.write_text(text)
-    return load_settings(DetailedGroupsSettings, file, presets=folder).settled()
+    return load_settings(DetailedGroupsSettings, file, presets=folder).resolved()
 
 
 @pytest.mark.parametrize("definition", ["zcdp", "puredp"])
@@ -133,7 +133,7 @@ def test_margins_alone_need_no_budget_in_the_configuration(
     lines = config.read_text().splitlines()
     config.write_text("\n".join(line for line in lines if "level_2_tract" not in line))
     file = tmp_path / "settings.toml"
-    again = load_settings(DetailedGroupsSettings, file, presets=tmp_path).settled()
+    again = load_settings(DetailedGroupsSettings, file, presets=tmp_path).resolved()
     assert again.mechanism.budgets == settings.mechanism.budgets
     assert parameters_of(again).budgets == parameters_of(settings).budgets
 

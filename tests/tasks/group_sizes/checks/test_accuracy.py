@@ -15,8 +15,8 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown
+from spineflow.tasks.products.acceptance import release_checked
 from spineflow.tasks.products.comparison import read_errors
-from spineflow.tasks.products.gate import release_checked
 from spineflow.tasks.runs.errors import CheckFailed
 
 

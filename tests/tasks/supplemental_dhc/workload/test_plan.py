@@ -48,7 +48,7 @@ OF_RACES = {"PH3": 20}
 
 def settings_of(**own: object) -> SupplementalDhcSettings:
     tree = {"input": INPUT, "privacy": {"dataset": "d"}, **own}
-    return load_settings(SupplementalDhcSettings, tree, presets=PRESETS).settled()
+    return load_settings(SupplementalDhcSettings, tree, presets=PRESETS).resolved()
 
 
 def margin_wanted(measure: str, level: str, iterations: str) -> int:

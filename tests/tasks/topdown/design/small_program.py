@@ -25,11 +25,11 @@ NAMES = ("US", "State", "County", "Block")
 class Small:
     """A spine under an allocation, by classes and as it is.
 
-    can_have : (n_blocks, T). state : (n_states,) of the geolevel State, None without exact totals.
+    type_is_possible : (n_blocks, T). state : (n_states,) of the geolevel State, None without exact totals.
     """
 
     spine: Spine
-    can_have: np.ndarray
+    type_is_possible: np.ndarray
     state: np.ndarray | None
     blocks_exact: bool
     algebra: QueryAlgebra
@@ -40,7 +40,7 @@ class Small:
 
     @property
     def measured(self) -> MeasuredSpine:
-        cells = self.can_have[:, self.algebra.cell_type] & self.algebra.is_possible
+        cells = self.type_is_possible[:, self.algebra.cell_type] & self.algebra.is_possible
         known = {} if self.state is None else {"State": self.state}
         if self.blocks_exact:
             known["Block"] = np.arange(self.spine.n_blocks)
@@ -82,7 +82,7 @@ class Small:
     def free(self) -> np.ndarray:
         """(m, f) basis of what is not known exactly of all cells of all blocks."""
         n_blocks, n_cells = self.spine.n_blocks, SCHEMA.n_cells
-        possible = (self.can_have[:, TYPE_OF_CELL] & ~FORBIDDEN).ravel()
+        possible = (self.type_is_possible[:, TYPE_OF_CELL] & ~FORBIDDEN).ravel()
         basis = np.eye(n_blocks * n_cells)[:, possible]
         exact = []
         if self.blocks_exact:
@@ -133,14 +133,14 @@ def small(
     geolevels = bypass(tuple(levels), is_pure=False) if bypassed else tuple(levels)
     n_blocks = len(parents[-1])
     spine = Spine("conventional", geolevels, codes, np.arange(n_blocks))
-    can_have = rng.random((n_blocks, 8)) < 0.25
-    can_have[:, 0] |= ~can_have.any(axis=1)
+    type_is_possible = rng.random((n_blocks, 8)) < 0.25
+    type_is_possible[:, 0] |= ~type_is_possible.any(axis=1)
     state = None
     if states:
         state = np.unique(rng.integers(0, 2, len(parents[1])), return_inverse=True)[1]
     queries = [marginal_query(SCHEMA, name) for name in QUERIES]
     algebra = QueryAlgebra.build(SCHEMA, queries, TYPE_OF_CELL, FORBIDDEN)
-    return Small(spine, can_have, state, blocks_exact, algebra)
+    return Small(spine, type_is_possible, state, blocks_exact, algebra)
 
 
 def ancestors(parents: list[np.ndarray], name: str) -> np.ndarray:

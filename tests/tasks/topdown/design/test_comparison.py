@@ -136,7 +136,7 @@ def test_all_allocations_keep_the_same_exact_guarantee(tmp_path: Path) -> None:
     file = settings_of(tmp_path)
     exact = 'epsilon = "8"\ndelta = "1e-6"\naccounting = "exact"'
     file.write_text(f"{file.read_text(encoding='utf-8')}[budget.persons]\n{exact}\n", "utf-8")
-    settings = load_settings(ComparisonSettings, file, presets=PRESETS).settled()
+    settings = load_settings(ComparisonSettings, file, presets=PRESETS).resolved()
     geography, invariants = public_tables(settings.topdown)
     designs = {"persons": design_universe(settings, "persons", geography, invariants)}
     rhos = {}

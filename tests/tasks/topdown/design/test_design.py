@@ -243,7 +243,7 @@ def test_geounits_of_the_spine_may_be_named_as_such_whatever_they_are_called_els
     county: Path,
 ) -> None:
     path = written(county, "spelt", f"{HEAD}{TARGETS}")
-    settings = load_settings(DesignSettings, path, presets=PRESETS).settled()
+    settings = load_settings(DesignSettings, path, presets=PRESETS).resolved()
     facts = PublicFacts.of(settings, "persons", *public_tables(settings))
     for name in ("block", "block of the spine", "Block_of_the spine"):
         assert sorted(facts.area_of(name, "design")) == list(range(facts.spine.n_blocks)), name

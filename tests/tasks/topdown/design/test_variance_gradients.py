@@ -98,7 +98,7 @@ def test_variances_fall_in_proportion_to_the_budget(name: str) -> None:
 def test_geounits_of_equal_structure_are_one_class() -> None:
     """However many blocks a county of equal blocks has, they are one class, and so are counties."""
     case = small(4)
-    same = np.zeros_like(case.can_have)
+    same = np.zeros_like(case.type_is_possible)
     same[:, 0] = True
     cells = same[:, case.algebra.cell_type] & case.algebra.is_possible
     classed = type(case.measured).build(case.spine, case.shares, cells).classed
@@ -112,7 +112,7 @@ def test_geounits_of_equal_structure_are_one_class() -> None:
 def test_what_no_geounit_can_have_is_left_out() -> None:
     assert TYPE_OF_CELL.max() == 7
     case = small(1)
-    cells = case.can_have[:, case.algebra.cell_type] & case.algebra.is_possible
+    cells = case.type_is_possible[:, case.algebra.cell_type] & case.algebra.is_possible
     assert set(map(tuple, case.measured.classed.cells)) == set(map(tuple, cells))
 
 

@@ -58,24 +58,24 @@ def test_margins_come_first_at_the_root_where_races_are_kept(algebra):
 
 def test_combined_files_come_back(algebra, tmp_path: Path):
     rng = np.random.default_rng(4)
-    can_have = np.zeros((5, 8), dtype=bool)
-    can_have[:, 0] = True
-    can_have[[1, 4], 3] = True
+    type_is_possible = np.zeros((5, 8), dtype=bool)
+    type_is_possible[:, 0] = True
+    type_is_possible[[1, 4], 3] = True
     groups = []
     for rows in (np.array([0, 2, 3]), np.array([1, 4])):
-        cells = algebra.cells_of(can_have[rows[0]])
+        cells = algebra.cells_of(type_is_possible[rows[0]])
         square = (rows.size, 4, cells.size, cells.size)
         estimates = LinearEstimates(
             rng.normal(size=(rows.size, cells.size, 126)), rng.normal(size=square), np.zeros(square)
         )
         estimates.diffuse[1] = rng.normal(size=square[1:])
         groups.append(Group(rows, cells, estimates))
-    written = GroupedEstimates(algebra, can_have, tuple(groups))
+    written = GroupedEstimates(algebra, type_is_possible, tuple(groups))
     geocode = np.array(["a", "b", "c", "d", "e"], dtype=object)
     write_combined(tmp_path / "x.parquet", geocode, written)
     asked = np.array(["e", "d", "b"], dtype=object)
     found = read_combined([tmp_path / "x.parquet"], asked, algebra)
-    assert np.array_equal(found.can_have, can_have[[4, 3, 1]])
+    assert np.array_equal(found.type_is_possible, type_is_possible[[4, 3, 1]])
     assert np.allclose(found.means(), written.means()[[4, 3, 1]])
     wide = {group.cells.size: group for group in found.groups}
     assert np.array_equal(wide[3].estimates.variance[1], groups[1].estimates.variance[0])

@@ -32,7 +32,7 @@ def algebra_of(schema: Schema, zero=True) -> QueryAlgebra:
     return QueryAlgebra.build(schema, queries, types, forbidden)
 
 
-def can_have(schema: Schema, *types: int) -> np.ndarray:
+def type_is_possible(schema: Schema, *types: int) -> np.ndarray:
     mask = np.zeros(8 if "hhgq" in schema.attributes else 1, dtype=bool)
     mask[list(types) if len(mask) > 1 else 0] = True
     return mask
@@ -48,8 +48,8 @@ def test_redistricting_schema_has_small_matrices():
     algebra = algebra_of(PERSONS)
     assert [PERSONS.attributes[axis] for axis in algebra.core] == ["hhgq", "votingage"]
     assert [len(columns) for columns in algebra.components] == [1, 1, 62, 62]
-    assert algebra.cells_of(can_have(PERSONS, 0)).size == 2
-    assert algebra.cells_of(can_have(PERSONS, *range(8))).size == 15
+    assert algebra.cells_of(type_is_possible(PERSONS, 0)).size == 2
+    assert algebra.cells_of(type_is_possible(PERSONS, *range(8))).size == 15
 
 
 def test_an_attribute_is_free_if_nothing_tells_its_levels_apart():
@@ -61,7 +61,7 @@ def test_an_attribute_is_free_if_nothing_tells_its_levels_apart():
 @SCHEMAS
 def test_coordinates_are_orthonormal(schema):
     algebra = algebra_of(schema)
-    cells = algebra.cells_of(can_have(schema, 0, 3, 5))
+    cells = algebra.cells_of(type_is_possible(schema, 0, 3, 5))
     rng = np.random.default_rng(1)
     x = rng.normal(size=(2, cells.size, algebra.n_coordinates))
     histograms = algebra.histograms(x, cells)
@@ -75,7 +75,7 @@ def test_coordinates_are_orthonormal(schema):
 @pytest.mark.parametrize("types", [(0,), (0, 3, 4, 6), (3,), tuple(range(8))])
 def test_information_is_that_of_the_matrices(schema, types):
     algebra = algebra_of(schema)
-    cells = algebra.cells_of(can_have(schema, *types))
+    cells = algebra.cells_of(type_is_possible(schema, *types))
     if not cells.size:
         pytest.skip("nothing is possible")
     rng = np.random.default_rng(2)
@@ -107,7 +107,7 @@ def test_information_is_that_of_the_matrices(schema, types):
 
 def test_gram_of_the_total_sees_the_constant_coordinate_alone():
     algebra = algebra_of(PERSONS)
-    cells = algebra.cells_of(can_have(PERSONS, 0, 1))
+    cells = algebra.cells_of(type_is_possible(PERSONS, 0, 1))
     gram = algebra.gram(marginal_query(PERSONS, "total"), cells)
     assert np.array_equal(gram[0], np.full((4, 4), 126.0))
     assert not gram[1:].any()

@@ -41,7 +41,7 @@ class SmallSpine:
 
     schema: Schema
     parents: tuple[np.ndarray, ...]
-    can_have: tuple[np.ndarray, ...]
+    type_is_possible: tuple[np.ndarray, ...]
     measurements: tuple[dict[str, QueryMeasurement], ...]
     totals: tuple[np.ndarray | None, ...]
     state: np.ndarray | None = None
@@ -62,7 +62,7 @@ class SmallSpine:
     @property
     def possible(self):
         """Mask (n, n_cells) of the cells that are no exact zeros, by geolevel."""
-        return [have[:, self.type_of_cell] & ~self.forbidden for have in self.can_have]
+        return [have[:, self.type_of_cell] & ~self.forbidden for have in self.type_is_possible]
 
 
 def small_spine(
@@ -87,7 +87,7 @@ def small_spine(
     n_types = 8 if "hhgq" in schema.attributes else 1
     have = rng.random((len(parents[-1]), n_types)) < 0.3
     have[:, 0] |= ~have.any(1)
-    can_have = [have]
+    type_is_possible = [have]
     type_of_cell = schema.levels("hhgq") if n_types > 1 else np.zeros(schema.n_cells, int)
     truth = [rng.poisson(3, (len(have), schema.n_cells)) * have[:, type_of_cell]]
     if set(NURSING) <= set(schema.attributes):
@@ -97,8 +97,8 @@ def small_spine(
         np.add.at(up, parent, truth[0])
         truth.insert(0, up)
         any_below = np.zeros((parent.max() + 1, n_types), dtype=bool)
-        np.logical_or.at(any_below, parent, can_have[0])
-        can_have.insert(0, any_below)
+        np.logical_or.at(any_below, parent, type_is_possible[0])
+        type_is_possible.insert(0, any_below)
     measurements = []
     for level, exact in enumerate(truth):
         asked = queries
@@ -127,7 +127,7 @@ def small_spine(
     return SmallSpine(
         schema,
         tuple(parents),
-        tuple(can_have),
+        tuple(type_is_possible),
         tuple(measurements),
         totals,
         state,
@@ -145,7 +145,11 @@ def by_recursion(spine: SmallSpine) -> list[np.ndarray]:
     up: list[tuple[Step, ...]] = []
     for level in reversed(range(len(spine.parents))):
         own = subtree_estimates(
-            algebra, spine.can_have[level], spine.measurements[level], spine.totals[level], below
+            algebra,
+            spine.type_is_possible[level],
+            spine.measurements[level],
+            spine.totals[level],
+            below,
         )
         parent = np.maximum(spine.parents[level], 0)
         known = None

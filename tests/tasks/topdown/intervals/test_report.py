@@ -235,7 +235,7 @@ def test_queries_may_coarsen_what_no_measured_query_does(replicates, tmp_path: P
     coarse = MarginalQuery("races", ((0,) * 8, (0, 0), (0, 0), races))
     fine = marginal_query(schema, "cenrace")
     *_, (_, blocks) = found.posterior.down()
-    rows = np.arange(len(blocks.can_have))
+    rows = np.arange(len(blocks.type_is_possible))
     estimate, variance, is_known = answers_of(blocks, coarse, rows)
     finer, _, _ = answers_of(blocks, fine, rows)
     assert is_known.all() and (variance > 0).any()

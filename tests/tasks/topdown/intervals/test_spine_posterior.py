@@ -56,13 +56,13 @@ def posterior_of(spine: SmallSpine, algebra: QueryAlgebra | None = None) -> Spin
     levels = [
         LevelInput(np.maximum(parent, 0), have, partial(in_two, measured, len(have)), totals)
         for parent, have, measured, totals in zip(
-            spine.parents, spine.can_have, spine.measurements, spine.totals, strict=True
+            spine.parents, spine.type_is_possible, spine.measurements, spine.totals, strict=True
         )
     ]
     if spine.state is not None:
         states = LevelInput(
             levels[1].parent,
-            levels[1].can_have,
+            levels[1].type_is_possible,
             levels[1].measured,
             levels[1].totals,
             (spine.state, spine.state_totals),
@@ -133,7 +133,7 @@ def test_estimates_and_covariances_are_those_of_dense_least_squares(case, seed):
     for depth, level in posterior_of(spine).down():
         seen.append(depth)
         assert np.abs(level.means() - expected[depth]).max() < 1e-8
-        rows = np.arange(len(level.can_have))
+        rows = np.arange(len(level.type_is_possible))
         for name in NAMES[spine.schema.universe]:
             query = marginal_query(spine.schema, name)
             estimate, found, is_known = answers_of(level, query, rows)
@@ -245,7 +245,7 @@ def test_answers_may_take_levels_together_that_no_measured_query_does():
     both = ProductAnswers.joined(by_rows, by_query)
     counted = np.vstack([masks, coarse.matrix.toarray()]).astype(float)
     for depth, level in posterior.down():
-        rows = np.arange(len(level.can_have))
+        rows = np.arange(len(level.type_is_possible))
         estimate = estimates_of(level, both, rows)
         assert np.abs(estimate - expected[depth] @ counted.T).max() < 1e-8
         found = covariances_of(level, both, rows).matrices()
@@ -260,7 +260,7 @@ def test_what_nothing_measured_determines_is_said_to_be_unknown():
     spine = small_spine(1, block_queries=("total",))
     levels = dict(posterior_of(spine).down())
     blocks = levels[len(spine.parents) - 1]
-    rows = np.arange(len(blocks.can_have))
+    rows = np.arange(len(blocks.type_is_possible))
     totals = answers_of(blocks, marginal_query(spine.schema, "total"), rows)
     assert totals[2].all() and (totals[1] > 0).all()
     detailed = answers_of(blocks, marginal_query(spine.schema, "detailed"), rows)
@@ -322,7 +322,7 @@ def test_what_is_measured_or_asked_is_all_that_need_be_carried(case, seed):
             posterior, levels = found[id(algebra)], down[id(algebra)]
             answers = ProductAnswers.of_query(algebra, query)
             given = [
-                (above, answers_of(level, query, np.arange(len(level.can_have))))
+                (above, answers_of(level, query, np.arange(len(level.type_is_possible))))
                 for above, level in zip(incidence, levels.values(), strict=True)
             ]
             of_area = area_covariances(posterior, answers, areas)

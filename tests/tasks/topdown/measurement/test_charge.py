@@ -162,14 +162,14 @@ def test_an_epsilon_under_exact_accounting_is_met_on_every_path_or_refused(cut_c
         )
         return settings.model_copy(update={"budget": {**settings.budget, "units": section}})
 
-    settled = with_budget().settled()
-    rho = settled.budget["units"].rho
+    resolved = with_budget().resolved()
+    rho = resolved.budget["units"].rho
     assert rho > settings.budget["units"].rho
-    assert frozen(settled) == settled
-    charge = charge_of(run, settled)
+    assert frozen(resolved) == resolved
+    charge = charge_of(run, resolved)
     assert [draw.guarantee.parameter for draw in charge.draws][1] == rho
     larger = with_budget(rho=rho * Fraction("1.001"))
-    assert larger.settled() == larger
+    assert larger.resolved() == larger
     with pytest.raises(InputRefused, match="the exact epsilon is 2.47.*set geography.bypass"):
         charge_of(run, larger)
 

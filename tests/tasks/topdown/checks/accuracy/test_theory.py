@@ -98,11 +98,11 @@ def dense_covariance(spine, schema, budget, possible, exact_rows) -> np.ndarray:
 @pytest.mark.parametrize("totals_known", [True, False])
 def test_variances_of_persons(spine: Spine, mechanism: str, totals_known: bool) -> None:
     budget = budget_of("persons", mechanism, ASKED)
-    can_have = np.array(
+    type_is_possible = np.array(
         [[1, 0, 0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 1, 0, 1], [1, 1, 0, 0, 0, 0, 0, 0]] * 2
     ).astype(bool)
     forbidden = PEOPLE.cells_where({"hhgq": (3,), "votingage": (0,)})
-    possible = can_have[:, PEOPLE.levels("hhgq")] & ~forbidden
+    possible = type_is_possible[:, PEOPLE.levels("hhgq")] & ~forbidden
     exact = []
     if totals_known:
         of_state = np.array([code[-2:] for code in STATES])[spine.ancestors("State")]
@@ -118,7 +118,7 @@ def test_variances_of_persons(spine: Spine, mechanism: str, totals_known: bool) 
         schema=PEOPLE,
         budget=budget,
         spine=spine,
-        can_have=can_have,
+        type_is_possible=type_is_possible,
         type_of_cell=PEOPLE.levels("hhgq"),
         forbidden=forbidden,
         known=("State", states) if totals_known else None,
@@ -143,7 +143,7 @@ def test_variances_of_units(spine: Spine) -> None:
         schema=UNITS,
         budget=budget,
         spine=spine,
-        can_have=np.ones((6, 1), dtype=bool),
+        type_is_possible=np.ones((6, 1), dtype=bool),
         type_of_cell=np.zeros(2, dtype=np.int64),
         forbidden=np.zeros(2, dtype=bool),
         known=None,

@@ -1,16 +1,16 @@
-"""What the settings of a group-sizes run promise, in the words of the independent checks."""
+"""What is expected of a run by its settings, in the words of the independent checks."""
 
 from __future__ import annotations
 
-from ....validation.group_sizes.privacy_loss import Promise
+from ....validation.group_sizes.privacy_loss import ExpectedGroupSizes
 from ..settings import GroupSizesSettings
 from .mechanisms import PUBLISHED
 
 
-def promise_of(settings: GroupSizesSettings) -> Promise:
-    """The promise of a run's settings."""
+def expected_of(settings: GroupSizesSettings) -> ExpectedGroupSizes:
+    """What the independent checks expect of a run with these settings."""
     mechanism, declared = settings.mechanism, settings.invariants.groups
-    return Promise(
+    return ExpectedGroupSizes(
         epsilon=settings.epsilon,
         bounded=settings.privacy.neighbors == "bounded",
         quantity=mechanism.largest_quantity,

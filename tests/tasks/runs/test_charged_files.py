@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.runs import conditions
-from spineflow.tasks.runs.conditions import (
+from spineflow.tasks.runs import charged_files
+from spineflow.tasks.runs.charged_files import (
     digest_of,
     digests_of,
     hash_ahead,
@@ -32,10 +32,10 @@ def read(monkeypatch) -> list[str]:
         names.append(path.name)
         return sha256_of_file(path)
 
-    monkeypatch.setattr(conditions, "_known", {})
-    monkeypatch.setattr(conditions, "_shared", None)
-    monkeypatch.setattr(conditions, "_ahead", [])
-    monkeypatch.setattr(conditions, "sha256_of_file", noted)
+    monkeypatch.setattr(charged_files, "_known", {})
+    monkeypatch.setattr(charged_files, "_shared", None)
+    monkeypatch.setattr(charged_files, "_ahead", [])
+    monkeypatch.setattr(charged_files, "sha256_of_file", noted)
     return names
 
 
@@ -62,16 +62,16 @@ def test_what_a_run_is_held_against_is_hashed_ahead(tmp_path: Path, read: list[s
     hash_ahead(run)
     assert digests_of(measured) == [sha256_of_file(path) for path in measured]
     assert sorted(read) == sorted(["plan.json", *(path.name for path in measured)])
-    assert set(conditions._known) == {run.root / "spine" / "plan.json", *measured}
+    assert set(charged_files._known) == {run.root / "spine" / "plan.json", *measured}
 
 
 def _told_by_another(folder: Path, code: str) -> str:
     """What a process prints that shares the digests of this one."""
     begun = (
-        "from pathlib import Path; from spineflow.tasks.runs import conditions;"
-        f"conditions.share_digests(Path({str(conditions.shared_digests())!r}));"
-        "hashed = []; whole = conditions.sha256_of_file;"
-        "conditions.sha256_of_file = lambda path: (hashed.append(path.name), whole(path))[1];"
+        "from pathlib import Path; from spineflow.tasks.runs import charged_files;"
+        f"charged_files.share_digests(Path({str(charged_files.shared_digests())!r}));"
+        "hashed = []; whole = charged_files.sha256_of_file;"
+        "charged_files.sha256_of_file = lambda path: (hashed.append(path.name), whole(path))[1];"
     )
     told = subprocess.run(
         [sys.executable, "-c", begun + code], cwd=folder, capture_output=True, text=True, check=True
@@ -85,7 +85,7 @@ def test_processes_tell_each_other_what_they_hash(tmp_path: Path, read: list[str
         path.write_bytes(path.name.encode())
     digest_of(before)
     other = "".join(
-        f"conditions.digest_of(Path({str(path)!r}));" for path in (before, after, changed)
+        f"charged_files.digest_of(Path({str(path)!r}));" for path in (before, after, changed)
     )
     assert _told_by_another(tmp_path, other + "print(*hashed)") == "after changed"
     changed.write_bytes(b"otherwise")
@@ -98,7 +98,7 @@ def test_processes_tell_each_other_what_they_hash(tmp_path: Path, read: list[str
 
 def test_threads_that_listen_at_once_miss_nothing(tmp_path: Path, read: list[str]) -> None:
     (tmp_path / "told").touch()
-    told = conditions._Shared(tmp_path / "told")
+    told = charged_files._Shared(tmp_path / "told")
     heard: dict[Path, object] = {}
     with ThreadPoolExecutor(8) as threads:
         for number in range(50):
@@ -115,7 +115,7 @@ def test_what_is_told_ends_with_the_process_that_has_begun_it(
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"first")
-    conditions.share_digests(tmp_path / "gone")
+    charged_files.share_digests(tmp_path / "gone")
     assert digest_of(path) == digest_of(path) == hashlib.sha256(b"first").hexdigest()
     assert read == ["file"]
     assert not (tmp_path / "gone").exists()
@@ -129,7 +129,7 @@ def test_a_renamed_folder_s_files_are_not_hashed_again(tmp_path: Path, read: lis
         digest_of(before / name)
     before.rename(after)
     (after / "c.csv").write_bytes(b"other")
-    conditions.know_renamed(before, after)
+    charged_files.know_renamed(before, after)
     assert digest_of(after / "tables" / "a.csv") == hashlib.sha256(b"tables/a.csv").hexdigest()
     assert digest_of(after / "c.csv") == hashlib.sha256(b"other").hexdigest()
     assert read == ["a.csv", "b.csv", "c.csv", "c.csv"]

@@ -1,4 +1,4 @@
-"""What held answers and bounds per record of another universe settle together.
+"""The types of records that held answers and bounds of another universe imply together.
 
 Held answers tell a coarse type, such as persons in noninstitutional group quarters by age and race,
 and bounds a finer one by itself: there are none without a facility of the type. Where an area's
@@ -27,12 +27,12 @@ from ...runs.errors import InputRefused
 from ...solvers import highs
 from ...solvers.highs import LinearProgram
 
-SETTLED = "settled types"
-"""Name of the settled answers among those that are held."""
+IMPLIED = "settled types"
+"""Name of the implied answers among those that are held; runs of earlier versions have it."""
 
 
-def settling(universe: Universe, schema: Schema) -> tuple[Held, tuple[Bound, ...]] | None:
-    """The held answers and the bounds, all on one query, that settle types; None without such.
+def implying(universe: Universe, schema: Schema) -> tuple[Held, tuple[Bound, ...]] | None:
+    """The held answers and the bounds, all on one query, that imply types; None without such.
 
     The bounds need an upper side, which rules out types without a record of the other universe.
     """
@@ -50,10 +50,10 @@ def settling(universe: Universe, schema: Schema) -> tuple[Held, tuple[Bound, ...
 
 
 @lru_cache(maxsize=2)
-def settled_labels(
+def implied_labels(
     schema: Schema, held: str, bounded: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The settled type `(n_cells,)` of every cell; the held and the bounded row of each type.
+    """The implied type `(n_cells,)` of every cell; the held and the bounded row of each type.
 
     `held` and `bounded` are the queries whose rows they are.
     """
@@ -63,7 +63,7 @@ def settled_labels(
     return label.reshape(-1), used // fine.n_rows, used % fine.n_rows
 
 
-def settled_answers(
+def implied_answers(
     schema: Schema,
     held: Held,
     bounds: Sequence[Bound],
@@ -72,7 +72,7 @@ def settled_answers(
     forbidden: np.ndarray,
     places: Sequence[str],
 ) -> sparse.csr_array:
-    """Exact answers `(n_areas, n_types)` by settled type.
+    """Exact answers `(n_areas, n_types)` by implied type.
 
     Args:
         answers: (n_areas, n_rows) of the held query.
@@ -82,18 +82,18 @@ def settled_answers(
 
     Raises InputRefused, naming an area, where held answers have no type to be of.
     """
-    label, coarse_of, fine_of = settled_labels(schema, held.query, bounds[0].query)
+    label, coarse_of, fine_of = implied_labels(schema, held.query, bounds[0].query)
     n_types, n_fine = fine_of.size, int(fine_of.max()) + 1
     fine = marginal_query(schema, bounds[0].query).row_of_cell
     n_areas = answers.shape[0]
     lower = np.zeros((n_areas, n_fine), dtype=np.int64)
-    can_have = np.ones((n_areas, n_fine), dtype=bool)
+    type_is_possible = np.ones((n_areas, n_fine), dtype=bool)
     for bound, records in zip(bounds, multiples, strict=True):
         rows = np.unique(fine[schema.cells_where(bound.where)])
         if bound.at_least is not None:
             lower[:, rows] = np.maximum(lower[:, rows], bound.at_least * records[:, rows])
         if bound.at_most is not None:
-            can_have[:, rows] &= bound.at_most * records[:, rows] > 0
+            type_is_possible[:, rows] &= bound.at_most * records[:, rows] > 0
     types = np.unique(label[~forbidden])
     starts = np.searchsorted(coarse_of[types], np.arange(answers.shape[1] + 1))
     entries = sparse.coo_array(answers)
@@ -101,7 +101,7 @@ def settled_answers(
     entry = np.repeat(np.arange(entries.nnz), sizes)
     within = np.arange(entry.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     kind = types[starts[entries.col[entry]] + within]
-    possible = can_have[entries.row[entry], fine_of[kind]]
+    possible = type_is_possible[entries.row[entry], fine_of[kind]]
     entry, kind = entry[possible], kind[possible]
     n_choices = np.bincount(entry, minlength=entries.nnz)
     if (n_choices == 0).any():

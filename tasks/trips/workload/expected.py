@@ -1,4 +1,4 @@
-"""What the settings of a trips run promise, in the words of the independent checks."""
+"""What is expected of a run by its settings, in the words of the independent checks."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _ahead: list[Thread] = []
 """What hashes files whose digests will be asked for."""
 
 
-def conditions_of(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
+def digests_by_name(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
     """Digests of files of a run by name, its settings among them."""
     return {
         path.relative_to(run.root).as_posix(): digest_of(path)
@@ -180,18 +180,18 @@ def _digest_if_there(path: Path) -> str | None:
         return None
 
 
-def write_charged(run: RunDirectory, conditions: Mapping[str, str]) -> None:
+def write_charged(run: RunDirectory, charged_files: Mapping[str, str]) -> None:
     """Keep in the run what its draws were charged with."""
-    write_record(_charged_file(run), dict(conditions))
+    write_record(_charged_file(run), dict(charged_files))
 
 
-def refuse_altered(run: RunDirectory, conditions: Mapping[str, str] | None = None) -> None:
+def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = None) -> None:
     """Raise InputRefused if a file that decides the draws is not the one that was charged.
 
-    `conditions` are those of the ledger, by default those kept in the run; a run that has not
+    `charged_files` are those of the ledger, by default those kept in the run; a run that has not
     been charged has none.
     """
-    charged = _charged(run) if conditions is None else conditions
+    charged = _charged(run) if charged_files is None else charged_files
     paths = [_path_of(run, name) for name in charged]
     found = digests_if_there(paths)
     for path, digest, wanted in zip(paths, found, charged.values(), strict=True):
@@ -217,7 +217,7 @@ def is_left_out(spines: Path, name: str) -> bool:
 
 
 def _path_of(run: RunDirectory, name: str) -> Path:
-    """The path of a file of a run, as `conditions_of` names it; raises ValueError for another."""
+    """The path of a file of a run, as `digests_by_name` names it; raises ValueError for another."""
     return below(run.root, *name.split("/"))
 
 

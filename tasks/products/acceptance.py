@@ -1,4 +1,4 @@
-"""The gate that every product's release passes: its checks, and the step by which it appears."""
+"""The acceptance of a release: its checks, and the step by which it appears."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
-from ..runs.conditions import know_renamed
+from ..runs.charged_files import know_renamed
 from ..runs.confinement import lost
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError

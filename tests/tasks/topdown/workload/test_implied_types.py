@@ -8,10 +8,10 @@ from scipy import sparse
 from spineflow.tasks.census.census import compiled
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.workload.settled_types import (
-    settled_answers,
-    settled_labels,
-    settling,
+from spineflow.tasks.topdown.workload.implied_types import (
+    implied_answers,
+    implied_labels,
+    implying,
 )
 
 CENSUS = compiled(
@@ -73,12 +73,12 @@ PEOPLE = CENSUS.universes["people"]
 SCHEMA = PEOPLE.schema
 
 
-def settled(answers, houses, forbidden=None):
-    held, bounds = settling(PEOPLE, SCHEMA)
+def implied(answers, houses, forbidden=None):
+    held, bounds = implying(PEOPLE, SCHEMA)
     houses = np.asarray(houses)
     inside = [np.array([0, 1, 1, 1]), np.array([1, 0, 0, 0])]
     nobody = np.zeros(SCHEMA.n_cells, dtype=bool) if forbidden is None else forbidden
-    return settled_answers(
+    return implied_answers(
         SCHEMA,
         held,
         bounds,
@@ -90,8 +90,8 @@ def settled(answers, houses, forbidden=None):
 
 
 def by_kind_and_race(found):
-    """Sums (n_areas, 4, 2) of settled answers, from the labels of cells."""
-    label, *_ = settled_labels(SCHEMA, "major * race", "kind")
+    """Sums (n_areas, 4, 2) of implied answers, from the labels of cells."""
+    label, *_ = implied_labels(SCHEMA, "major * race", "kind")
     kind, race = SCHEMA.levels("kind"), SCHEMA.levels("race")
     sums = np.zeros((len(found), 4, 2), dtype=np.int64)
     for cell in range(SCHEMA.n_cells):
@@ -102,7 +102,7 @@ def by_kind_and_race(found):
 
 def test_one_type_in_an_area_takes_all_of_its_coarse_type():
     # Rows: home a, b; inside a, b; free a, b.
-    found = settled([[5, 2, 1, 0, 3, 4], [0, 1, 0, 0, 7, 0]], [[3, 1, 0, 1], [1, 0, 2, 0]])
+    found = implied([[5, 2, 1, 0, 3, 4], [0, 1, 0, 0, 7, 0]], [[3, 1, 0, 1], [1, 0, 2, 0]])
     assert by_kind_and_race(found).tolist() == [
         [[5, 2], [1, 0], [0, 0], [3, 4]],
         [[0, 1], [0, 0], [7, 0], [0, 0]],
@@ -120,9 +120,9 @@ def test_several_types_share_in_proportion_and_none_is_below_its_bound(free, dor
     answers, houses = [[1, 1, 0, 0, *free]], [[1, 0, dorms, barracks]]
     if sum(free) < dorms + barracks:
         with pytest.raises(InputRefused):
-            settled(answers, houses)
+            implied(answers, houses)
         return
-    shared = by_kind_and_race(settled(answers, houses))[0, 2:]
+    shared = by_kind_and_race(implied(answers, houses))[0, 2:]
     assert shared.sum(axis=0).tolist() == free
     assert (shared.sum(axis=1) >= [dorms, barracks]).all()
     wanted = sum(free) * dorms / (dorms + barracks)
@@ -132,15 +132,15 @@ def test_several_types_share_in_proportion_and_none_is_below_its_bound(free, dor
 
 def test_what_has_no_type_to_be_of_is_refused():
     with pytest.raises(InputRefused, match="area 1"):
-        settled([[1, 0, 0, 0, 0, 0], [0, 0, 0, 2, 0, 0]], [[1, 0, 0, 0], [1, 0, 1, 0]])
+        implied([[1, 0, 0, 0, 0, 0], [0, 0, 0, 2, 0, 0]], [[1, 0, 0, 0], [1, 0, 1, 0]])
 
 
 def test_structural_zeros_rule_types_out():
     nobody = SCHEMA.cells_where({"kind": ["dorm"], "race": ["b"]})
-    found = settled([[0, 0, 0, 0, 2, 3]], [[0, 0, 1, 1]], nobody)
+    found = implied([[0, 0, 0, 0, 2, 3]], [[0, 0, 1, 1]], nobody)
     assert by_kind_and_race(found)[0, 2, 1] == 0
 
 
 def test_a_facility_without_persons_is_refused():
     with pytest.raises(InputRefused, match="area 0"):
-        settled([[1, 0, 0, 0, 0, 0]], [[1, 1, 0, 0]])
+        implied([[1, 0, 0, 0, 0, 0]], [[1, 1, 0, 0]])
