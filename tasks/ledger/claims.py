@@ -41,8 +41,8 @@ class Claim:
     """The right to draw one file of a run; `published` is its digest if that was done before.
 
     `draw` is the charge that pays, with its `terms`: part, mechanism and exact parameter, as the
-    ledger writes them. `charged_files` are the digests of the files that decided the charge, `truth`
-    the keyed ones of the confidential files that it is for.
+    ledger writes them. `charged_files` are the digests of the files that decided the charge,
+    `truth` the keyed ones of the confidential files that it is for.
     """
 
     run_id: str

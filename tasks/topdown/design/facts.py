@@ -35,8 +35,8 @@ class PublicFacts:
     """A universe of some settings as far as it is public.
 
     areas : the geography frame of the spine's blocks, whose rows `spine.block_row` numbers.
-    type_of_cell : (n_cells,) type of every cell. type_is_possible : (n_blocks, n_types) bool, types that no
-        bound rules out in a block.
+    type_of_cell : (n_cells,) type of every cell. type_is_possible : (n_blocks, n_types) bool, types
+        that no bound rules out in a block.
     known : by geolevel, a number for each of its geounits; the total of all of one number is exact.
     housing_units : (n_blocks,) of the census of 2020; None of a declared one, which has its own.
     """

@@ -224,7 +224,7 @@ class QueryAlgebra:
         return len(self.components) * len(self.cell_type) ** 2
 
     def cells_of(self, type_is_possible: np.ndarray) -> np.ndarray:
-        """Core cells `(n,)` of a geounit that can have the types marked in `type_is_possible` (T,)."""
+        """Core cells `(n,)` of a geounit that can have the types of `type_is_possible` (T,)."""
         return np.flatnonzero(self.is_possible & type_is_possible[self.cell_type])
 
     def coordinates(self, histograms: np.ndarray, cells: np.ndarray) -> np.ndarray:

@@ -53,10 +53,10 @@ class ExactTypes:
 class ShardConstraints:
     """Constraints of a shard's geounits; see `estimation.problem.SiblingProblem`.
 
-    type_of_cell : (n_cells,). lower, upper : (n, T). type_is_possible : (n, T) types that neither bounds
-    nor held answers exclude: whatever a geounit can have, the one above can. total : (n,) exact
-    totals, -1 where there is none. group, group_total : (n,) unit that a geounit is a part of, -1
-    for none, and the units' exact totals.
+    type_of_cell : (n_cells,). lower, upper : (n, T). type_is_possible : (n, T) types that
+    neither bounds nor held answers exclude: whatever a geounit can have, the one above can.
+    total : (n,) exact totals, -1 where there is none. group, group_total : (n,) unit that a
+    geounit is a part of, -1 for none, and the units' exact totals.
     """
 
     type_of_cell: np.ndarray

@@ -54,7 +54,7 @@ class GroupedEstimates:
         )
 
     def sums(self, whole: np.ndarray, type_is_possible: np.ndarray) -> Iterator[Group]:
-        """The groups of wholes, summed one after another; `type_is_possible` (n_wholes, T) is theirs."""
+        """The groups of wholes, one after another; `type_is_possible` (n_wholes, T) is theirs."""
         for rows, cells in _patterns(self.algebra, type_is_possible):
             sums = LinearEstimates.zero(rows.size, cells.size, *_sizes(self.algebra))
             found = Group(rows, cells, sums)

@@ -47,8 +47,8 @@ class Prediction:
 
     schema, budget, spine : of one universe; the budget's noise is what is predicted, also where a
         run was told to draw none.
-    type_is_possible : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the types of cells
-        that a block can have.
+    type_is_possible : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the types of
+        cells that a block can have.
     type_of_cell, forbidden : `(n_cells,)` types, and structural zeros.
     known : a geolevel, and a number for each of its geounits; the total of all of one number is
         exact, such as those of the states. None where nothing is.

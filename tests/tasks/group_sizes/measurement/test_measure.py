@@ -70,7 +70,7 @@ def test_the_ledger_is_charged_epsilon_between_the_neighbours_meant(
     assert draw["definition"] == "pure_dp"
     assert draw["parameter"] == "1"
     assert draw["neighbors"] == neighbors
-    assert Fraction(spent["rho"]) == noise_plan(read_plan(run)).expected_plan.bounded_rho == rho
+    assert Fraction(spent["rho"]) == noise_plan(read_plan(run)).promised.bounded_rho == rho
 
 
 @pytest.mark.parametrize(("neighbors", "rho"), [("unbounded", 2), ("bounded", Fraction(1, 2))])
@@ -221,7 +221,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     cost = budget_report(read_plan(run))
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="guarantees nothing"):
-        noise_plan(read_plan(run)).expected_plan  # noqa: B018
+        noise_plan(read_plan(run)).promised  # noqa: B018
 
 
 def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> Non
     assert not (tmp_path / "ledger.db").exists()
     assert budget_report(read_plan(run))["rho"] == "inf"
     with pytest.raises(ValueError, match="guarantees nothing"):
-        noise_plan(read_plan(run)).expected_plan  # noqa: B018
+        noise_plan(read_plan(run)).promised  # noqa: B018
 
 
 def test_costs_say_what_every_level_is_measured_with(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ NAMES = ("US", "State", "County", "Block")
 class Small:
     """A spine under an allocation, by classes and as it is.
 
-    type_is_possible : (n_blocks, T). state : (n_states,) of the geolevel State, None without exact totals.
+    type_is_possible : (n_blocks, T). state : (n_states,) of the geolevel State, None without
+    exact totals.
     """
 
     spine: Spine
