@@ -142,7 +142,8 @@ class _Shared:
 
     def tell(self, digests: Mapping[Path, tuple[FileState, str]]) -> None:
         lines = [
-            json.dumps([str(path), state, digest]) for path, (state, digest) in digests.items()
+            json.dumps([str(path), state, digest])
+            for path, (state, digest) in list(digests.items())  # Threads may add to them.
         ]
         with suppress(OSError):
             descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND)
