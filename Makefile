@@ -7,9 +7,12 @@ endif
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Three workers for two cores, since kill tests wait for processes that start; each takes whole
-# files, so that what the tests of a file share is made once.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
+# Three workers for two cores, and four for all tests, many of which wait for processes that start or
+# for what another worker makes; each takes whole files, so that what the tests of a file share is
+# made once.
+WORKERS = 3
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+test: WORKERS = 4
 
 # The tests start many processes, each of which imports the same modules: whatever the environment
 # says of it, these are compiled once.

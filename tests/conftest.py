@@ -59,9 +59,10 @@ FIRST = (
     "test_detailed_groups_rows.py",
     "test_idle_settings_of_households.py",
     "test_idle_settings.py",
+    "test_population.py",
 )
-"""Files that the workers begin with, in this order: they need no kernels of topdown, which are
-compiled in the meantime."""
+"""Files that the workers begin with, in this order: all but the last need no kernels of topdown,
+which are compiled in the meantime, and others wait for what the last makes."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

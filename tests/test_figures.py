@@ -204,6 +204,7 @@ def test_the_passes_and_the_rounder_are_ablated_in_a_table() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_ablations_are_measured_by_their_command() -> None:
     small = ("--ablate", "--replicates", "2", "--persons", "500", "--times", "1")
     shown = [row["rho and passes"] for row in printed("benchmarks.error_by_rho", *small)]

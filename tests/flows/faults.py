@@ -118,13 +118,13 @@ class Outcome:
 class Office:
     """Runs of every product, as they were at every moment, each with a ledger of its own."""
 
-    def __init__(self, folder: Path, products: Sequence[str]) -> None:
+    def __init__(self, folder: Path, products: Sequence[str], *, tables: bool = True) -> None:
         self.folder = folder
         self.world = folder / "world"
         self.world.mkdir()
         with contextlib.redirect_stdout(None):
             set_caps(open_ledger(self.world / "ledger.db"), PEOPLE, Caps(Fraction(1000)))
-        files = settings_files(folder)
+        files = settings_files(folder, tables=tables)
         files |= of_several(folder, files)
         # What all together have spent, which certificates tell, takes seconds to be worked out.
         capped = folder / "capped"

@@ -42,6 +42,17 @@ def judged_once() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def uncompared() -> Iterator[None]:
+    """Compare no release of topdown with the truth in the block, as if that were gone: where
+    nothing is asked of the comparison, which takes a fifth of a small run."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            "spineflow.tasks.topdown.checks.accuracy.steps.write_run_accuracy", lambda *_: None
+        )
+        yield
+
+
 _WITHOUT_SERVER: dict[int, tuple[Settings, Settings]] = {}
 """Settings of Prefect by their identity, and what they are without the address of a server."""
 

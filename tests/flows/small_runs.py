@@ -22,9 +22,9 @@ from tests.flows.schedules import PEOPLE
 SMALL_COUNTRY = CountrySize(regions=2, provinces=3, municipalities=6, pairs=20, commuters=3000)
 
 
-def settings_files(folder: Path) -> dict[str, Path]:
+def settings_files(folder: Path, *, tables: bool = True) -> dict[str, Path]:
     """Settings of a small private run of each product, all of the same people; of topdown, units
-    are measured on demand. The ledger is `world/ledger.db`."""
+    are measured on demand, and its tables may be left out. The ledger is `world/ledger.db`."""
     privacy = f'[privacy]\ndataset = "{PEOPLE}"\nledger = "{folder}/world/ledger.db"\n'
     county = folder / "county"
     generate_county(county, persons=FEWEST_PERSONS, seed=1)
@@ -42,7 +42,7 @@ def settings_files(folder: Path) -> dict[str, Path]:
     texts = {
         "topdown": f'preset = "pl94_2020_us"\n[input]\npersons = "{county}/persons.parquet"\n'
         f'units = "{county}/units.parquet"\ngeography = "{county}/grfc.txt"\n{privacy}'
-        "[workload.units]\non_demand = true\n",
+        f"[workload.units]\non_demand = true\n[release]\ntables = {str(tables).lower()}\n",
         "detailed-groups": f'[input]\nparameters = "{folder}/params"\ndata = "{folder}/persons"\n'
         f"{privacy}",
         "detailed-households": f'{households}parameters = "{housed}/params"\n'

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -47,21 +48,43 @@ def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchec
     return run, settings
 
 
+def cut_small(patched: pytest.MonkeyPatch) -> None:
+    """Pieces and parts of a few blocks, so that a county has several."""
+    patched.setattr(pieces, "BLOCKS_PER_PIECE", 30)
+    patched.setattr(pieces, "MOST_PIECES", 3)
+    patched.setattr(pieces, "LEAST_APART", 0)
+
+
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces and parts of a few blocks, so that a county has several."""
-    monkeypatch.setattr(pieces, "BLOCKS_PER_PIECE", 30)
-    monkeypatch.setattr(pieces, "MOST_PIECES", 3)
-    monkeypatch.setattr(pieces, "LEAST_APART", 0)
+    cut_small(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def findings(made: Unchecked, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the small pieces of the run find, each by itself, by their names."""
+    run = RunDirectory(tmp_path_factory.mktemp("checked") / "run")
+    shutil.copytree(made[0].root, run.root)
+    found = {}
+    with pytest.MonkeyPatch.context() as patched:
+        cut_small(patched)
+        for piece in pieces_apart(run, made[1]):
+            write_findings(run, made[1], piece)
+            found[piece.name] = read_findings(run, piece, state_of_files(run))
+    assert found and None not in found.values()
+    return found
 
 
 @pytest.fixture
-def unchecked(made: Unchecked, small_pieces: None, tmp_path: Path) -> Unchecked:
-    """A copy whose pieces have all been checked, each by itself."""
+def unchecked(
+    made: Unchecked, findings: dict[str, Any], small_pieces: None, tmp_path: Path
+) -> Unchecked:
+    """A copy whose pieces have all been checked."""
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(made[0].root, run.root)
+    state = state_of_files(run)
     for piece in pieces_apart(run, made[1]):
-        write_findings(run, made[1], piece)
+        pieces.keep(findings_file(run, piece), state, findings[piece.name])
     return run, made[1]
 
 

@@ -25,6 +25,7 @@ def settings(tmp_path: Path) -> Path:
     path.write_text(
         'preset = "pl94_2020_us"\n[input]\npersons = "persons.parquet"\nunits = "units.parquet"\n'
         'geography = "grfc.txt"\n[privacy]\ndataset = "county"\n[run]\nuniverses = ["units"]\n'
+        "[release]\nmargins = false\ntables = false\n"
     )
     return path
 
@@ -41,7 +42,7 @@ def is_unmeasured(directory: RunDirectory) -> bool:
     return not list(directory.root.rglob("dpqueries/*")) and not directory.release.exists()
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
     assert run(settings, "first")[0] == 0
     ledger = open_ledger(settings.parent / "ledger.db", must_exist=True)
@@ -63,7 +64,7 @@ def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
     assert len(shown["products"]["topdown"]["draws"]) == 2
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_cap_below_what_is_spent_is_refused(settings: Path, capsys) -> None:
     assert run(settings, "first")[0] == 0
     file = str(settings.parent / "ledger.db")
@@ -73,7 +74,7 @@ def test_cap_below_what_is_spent_is_refused(settings: Path, capsys) -> None:
     assert main(["ledger", "set-cap", "--ledger", file]) == 2
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_the_same_people_in_another_order_keep_their_account(settings: Path, capsys) -> None:
     assert run(settings, "first")[0] == 0
     persons = pd.read_parquet(settings.parent / "persons.parquet")
@@ -85,7 +86,7 @@ def test_the_same_people_in_another_order_keep_their_account(settings: Path, cap
 
 
 @pytest.mark.parametrize("damage", ["corrupt", "missing", "unwritable"])
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: str, capsys) -> None:
     assert run(settings, "first")[0] == 0
     file = settings.parent / "ledger.db"
@@ -101,7 +102,7 @@ def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: s
     assert "ledger" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_published_measurement_is_never_drawn_again(settings: Path, capsys) -> None:
     code, first = run(settings, "first")
     assert code == 0
@@ -117,7 +118,7 @@ def test_a_published_measurement_is_never_drawn_again(settings: Path, capsys) ->
         assert not directory.release.exists()
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_charge_survives_the_run_that_made_it(settings: Path) -> None:
     """Charged, then lost before any measurement was published: resuming charges nothing."""
     code, first = run(settings, "first")

@@ -76,6 +76,7 @@ def test_a_run_is_quiet_and_stays_on_this_machine(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.soak
 def test_a_refusal_is_one_line(
     new_spineflow, watched: dict[str, str], settings_text: str, tmp_path: Path
 ) -> None:

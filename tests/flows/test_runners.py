@@ -16,6 +16,7 @@ from spineflow.flows.runners import local_cluster
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.work import read, tasks_of
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 from tests.flows.in_process import stages_in_process
 
@@ -57,15 +58,14 @@ def workers_of(run: RunDirectory) -> set[int]:
     return {int(task.worker.rpartition(":")[2]) for task in tasks_of(read(run)).values()}
 
 
-def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None:
+def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
     """On a cluster that a scheduler has, as on several machines, with two worker processes, of
     which the record tells; and in this process.
     """
     distributed = pytest.importorskip("distributed")
     settings = tmp_path / "settings.toml"
-    settings.write_text(
-        (DEMOS / "topdown.toml").read_text().replace("input/", f"{county}/"), encoding="utf-8"
-    )
+    settings.write_text((DEMOS / "topdown.toml").read_text(), encoding="utf-8")
+    generate_county(tmp_path / "input", persons=FEWEST_PERSONS, seed=3)
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
@@ -81,15 +81,16 @@ def test_dask_gives_what_one_process_gives(county: Path, tmp_path: Path) -> None
     assert len([name for name in made(here) if "release/mdf_" in name]) == 4
 
 
-def test_workers_of_the_run_s_own_give_what_one_process_gives(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", [pytest.param("dask", marks=pytest.mark.soak), "processes"])
+def test_workers_of_the_run_s_own_give_what_one_process_gives(runner: str, tmp_path: Path) -> None:
     """A cluster, and processes; which they are concerns no product: this one takes least time."""
-    pytest.importorskip("distributed")
+    if runner == "dask":
+        pytest.importorskip("distributed")
     settings = write_dataset(tmp_path, census_like(groups=400, counties=4, states=2, largest=8))
     with stages_in_process(judged_twice=False):
         here = run_of("group-sizes", settings, "here")
     assert made(here)
-    for runner in ("dask", "processes"):
-        options = (f"run.runner={runner}", "run.workers=1")
-        elsewhere = run_of("group-sizes", settings, runner, *options)
-        assert made(elsewhere) == made(here), runner
-        assert workers_of(elsewhere) and os.getpid() not in workers_of(elsewhere), runner
+    options = (f"run.runner={runner}", "run.workers=1")
+    elsewhere = run_of("group-sizes", settings, runner, *options)
+    assert made(elsewhere) == made(here)
+    assert workers_of(elsewhere) and os.getpid() not in workers_of(elsewhere)

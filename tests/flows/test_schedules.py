@@ -33,7 +33,7 @@ from spineflow.tasks.runs.settings_files import frozen_settings
 
 from tests.conftest import SESSION
 from tests.flows.forked_commands import begun
-from tests.flows.in_process import stages_in_process
+from tests.flows.in_process import stages_in_process, uncompared
 from tests.flows.mishaps import (
     back_up,
     copy,
@@ -104,8 +104,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def office(folder: Path) -> Iterator[Office]:
     """Runs of all products up to their charge; what they need is imported and compiled."""
-    files = settings_files(folder)
-    with stages_in_process(judged_twice=False):
+    files = settings_files(folder, tables=False)
+    with stages_in_process(judged_twice=False), uncompared():
         (folder / "world").mkdir()
         template(folder / "world", files)
         shutil.copytree(folder / "world", folder / "template")

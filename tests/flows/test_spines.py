@@ -66,7 +66,7 @@ def write_settings(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 @pytest.mark.parametrize(
     "preset, spine",
     [("pl94_2020_us", "conventional"), ("pl94_2020_us", "aian"), ("dhc_equal", "dhc")],
@@ -103,7 +103,7 @@ def test_every_spine_runs_end_to_end(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_tract_groups_can_be_added_to_a_preset(small_county: Path, tmp_path: Path, capsys) -> None:
     settings = write_settings(tmp_path, small_county, preset="pl94_2020_us")
     run = RunDirectory(tmp_path / "run")
@@ -123,7 +123,7 @@ def test_tract_groups_can_be_added_to_a_preset(small_county: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_dhc_runs_without_school_districts(small_county: Path, tmp_path: Path, capsys) -> None:
     columns = pd.read_csv(small_county / "grfc.txt", sep="|", dtype="str")
     geography = tmp_path / "geography.txt"
@@ -218,7 +218,7 @@ def test_spines_that_cannot_be_built_are_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 @pytest.mark.parametrize("spine", ["optimized", "conventional"])
 def test_a_run_stops_before_anything_is_charged(
     spine: str, small_county: Path, tmp_path: Path, capfd

@@ -74,7 +74,7 @@ def block_histogram(path: Path, **columns: str) -> pd.Series:
     return frame.groupby([block, *columns.values()]).size().rename_axis(["block", *columns])
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_finished_release_outlives_new_code_and_new_input(
     county: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
@@ -195,7 +195,7 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
     assert not (tmp_path / "ledger.db").exists()
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
     from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
@@ -213,7 +213,7 @@ def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
     assert (geounits["geolevel"] == "State").sum() == 1
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_pure_differential_privacy_runs(county: Path, tmp_path: Path) -> None:
     settings = write_settings(
         tmp_path,
@@ -230,7 +230,7 @@ def test_pure_differential_privacy_runs(county: Path, tmp_path: Path) -> None:
     assert spent["datasets"]["county"]["rho"] == str(8**2 // 2 + 2**2 // 2)
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_schema_without_group_quarters(county: Path, tmp_path: Path) -> None:
     shares = {"total": "1/4", "votingage": "1/4", "votingage * hispanic": "1/2"}
     geolevels = ("US", "State", "County", "Tract", "Block_Group", "Block")

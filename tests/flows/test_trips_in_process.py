@@ -48,6 +48,7 @@ from spineflow.validation.outcome import CHECKS_FILE, Failures
 from spineflow.validation.trips.privacy_loss import check_noise
 from spineflow.validation.trips.run_files import read_tree as read_public_tree
 
+from tests.flows.in_process import judged_once
 from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve
 
 SMALL = CountrySize(regions=3, provinces=8, municipalities=40, pairs=500, commuters=60_000)
@@ -76,7 +77,8 @@ def started(country: Path, folder: Path, *overrides: str) -> tuple[RunDirectory,
 
 def finished(country: Path, folder: Path, *overrides: str) -> RunDirectory:
     run, settings = started(country, folder, *overrides)
-    run_in_process(run, order(run, settings))
+    with judged_once():
+        run_in_process(run, order(run, settings))
     return run
 
 
