@@ -341,7 +341,7 @@ def _shares_of_level(
             if differs.any():
                 odd = int(np.argmax(differs))
                 raise InputRefused(
-                    f"{rows.rows.file}: the variance {rows.variance[odd]:.6g} of {query} at "
+                    f"{of_file.file}: the variance {rows.variance[odd]:.6g} of {query} at "
                     f"geounit {level.geocode[place[odd]]} is of another share of the budget than "
                     "those of its other queries; fetch the file again."
                 )

@@ -174,7 +174,7 @@ def open_folder(path: str | Path, product: str | None = None) -> MeasurementFold
         if universes:
             return MeasurementFolder(root, name, universes)
     own = {
-        folder.name: _own_levels(folder)
+        folder.name: _levels(folder, "", "dpqueries", "constraints")
         for folder in sorted(root.iterdir())
         if folder.is_dir() and folder.name in UNIVERSE_FOLDERS
     }
@@ -193,26 +193,18 @@ def _published_levels(folder: Path, first: str) -> tuple[LevelFiles, ...]:
             f"{folder} has no {first}.parquet: the measurements of the geolevel {first}, at which "
             "its spine begins, are missing; add them."
         )
-    return tuple(
-        LevelFiles(
-            geolevel,
-            _parquet_files(folder / f"{geolevel}.parquet" / MEASUREMENTS),
-            _parquet_files(folder / f"{geolevel}.parquet" / CONSTRAINTS),
-        )
-        for geolevel in GEOLEVELS
-        if (folder / f"{geolevel}.parquet").is_dir()
-    )
+    return _levels(folder, ".parquet", MEASUREMENTS, CONSTRAINTS)
 
 
-def _own_levels(folder: Path) -> tuple[LevelFiles, ...]:
+def _levels(
+    folder: Path, ending: str, measurements: str, constraints: str
+) -> tuple[LevelFiles, ...]:
+    """The geolevels that have a folder, named as they with an `ending`, and the folders in it."""
+    places = {geolevel: folder / f"{geolevel}{ending}" for geolevel in GEOLEVELS}
     return tuple(
-        LevelFiles(
-            geolevel,
-            _parquet_files(folder / geolevel / "dpqueries"),
-            _parquet_files(folder / geolevel / "constraints"),
-        )
-        for geolevel in GEOLEVELS
-        if (folder / geolevel).is_dir()
+        LevelFiles(name, _parquet_files(at / measurements), _parquet_files(at / constraints))
+        for name, at in places.items()
+        if at.is_dir()
     )
 
 
