@@ -27,8 +27,7 @@ from ....census.states import State, state_of
 from ....runs.files import NOT_PRIVATE, replacing
 from ..text_rows import numbered_rows, text_lines
 from .header import (
-    CHARACTERISTIC_ITERATION,
-    FILE_ID,
+    CONSTANTS,
     HEADER_FIELDS,
     header_columns,
 )
@@ -130,7 +129,8 @@ def _header_lines(batch: _Batch, schema: pa.Schema) -> pa.Buffer:
 
 
 def _segment_lines(batch: _Batch, columns: np.ndarray, state: State, number: int) -> memoryview:
-    constants = (FILE_ID, state.abbreviation, CHARACTERISTIC_ITERATION, f"{number:02d}")
+    file_id, iteration = CONSTANTS["FILEID"], CONSTANTS["CHARITER"]
+    constants = (file_id, state.abbreviation, iteration, f"{number:02d}")
     numbers = np.column_stack([batch.record_number, batch.counts[:, columns]])
     lines = (DELIMITER.join(constants) + "\n").encode() * batch.n
     return numbered_rows(lines, numbers, DELIMITER)
