@@ -20,14 +20,14 @@ from ...paths import geography_file, spine_folder
 from ...settings import TopdownSettings
 from ...spine.shards import read_shards
 from ..declared_files import TABLES, write_declared_table
-from ..margin_files import SUFFIX, table_margin_files, write_declared_margins, write_table_margins
+from ..margin_files import SUFFIX, write_declared_margins, write_table_margins
 from .estimated import States, state_tabulations
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, SummaryLevel
 from .tables import (
     ENDINGS,
     Tabulation,
-    level_file,
+    table_files,
     write_tables,
 )
 from .variables import tables_of
@@ -146,7 +146,7 @@ class LevelTables:
 
     def margin_files(self, piece: str) -> list[Path]:
         """Paths of a piece of the margins."""
-        return table_margin_files(self.run.unchecked_release, _levels(piece))
+        return table_files(self.run.unchecked_release, _levels(piece), SUFFIX)
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
         """Write a piece of the margins, from the posteriors of its universes."""
@@ -193,7 +193,7 @@ class _Wanted:
     @property
     def files(self) -> list[Path]:
         """All files of the piece."""
-        tables = [level_file(self.folder, level, end) for level in self.levels for end in ENDINGS]
+        tables = table_files(self.folder, self.levels)
         return tables + [file for fips in self.states for file in self.legacy_files(fips)]
 
     def legacy_files(self, fips: str) -> list[Path]:
