@@ -64,17 +64,18 @@ def segment_variables(segment: str) -> tuple[str, ...]:
     return tuple(name for prefix in prefixes for name in variables if name.startswith(prefix))
 
 
-def legacy_files(directory: Path, states: Sequence[str], *, is_private: bool = True) -> list[Path]:
-    """The files of each state (FIPS codes), four a state, header first."""
+def legacy_files(
+    directory: Path, states: Sequence[str], *, is_private: bool = True
+) -> dict[str, list[Path]]:
+    """The four files of each state by its FIPS code, header first."""
     folder = directory / LEGACY_FORMAT
     stamp = "" if is_private else f"_{NOT_PRIVATE.replace(' ', '_')}"
-    files = []
+    files = {}
     for fips in states:
         state = state_of(fips).abbreviation.lower()
         place = folder if len(states) == 1 else folder / state
-        files += [
-            place / f"{state}{part}{YEAR}{stamp}.pl" for part in (GEOGRAPHIC_HEADER, *SEGMENTS)
-        ]
+        parts = (GEOGRAPHIC_HEADER, *SEGMENTS)
+        files[fips] = [place / f"{state}{part}{YEAR}{stamp}.pl" for part in parts]
     return files
 
 
