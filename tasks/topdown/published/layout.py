@@ -11,8 +11,9 @@ The other is the folder `measurements/` of a run. Both become one record, `Measu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -83,13 +84,6 @@ class MeasurementFolder:
     product: str | None
     universes: Mapping[str, tuple[LevelFiles, ...]]
 
-    def files(self) -> Iterator[Path]:
-        """All files."""
-        for levels in self.universes.values():
-            for level in levels:
-                yield from level.measurements
-                yield from level.constraints
-
     def name(self, path: Path) -> str:
         """The name of a file in messages."""
         return path.relative_to(self.root).as_posix()
@@ -125,9 +119,14 @@ class MeasurementFolder:
     @property
     def is_stamped(self) -> bool:
         """Whether a file says that its noise protects nobody."""
+        files = [
+            path
+            for level in chain(*self.universes.values())
+            for path in (*level.measurements[:1], *level.constraints[:1])
+        ]
         return any(
             (pq.read_schema(path).metadata or {}).get(STAMP_KEY.encode()) == NOT_PRIVATE.encode()
-            for path in self.first_files()
+            for path in files
         )
 
     @property
@@ -140,12 +139,6 @@ class MeasurementFolder:
                         for batch in file.iter_batches(batch_size=1, columns=["geocode"]):
                             return len(str(batch.column(0)[0])) == BLOCK_DIGITS
         return False
-
-    def first_files(self) -> Iterator[Path]:
-        """One file of each kind, universe and geolevel."""
-        for levels in self.universes.values():
-            for level in levels:
-                yield from (*level.measurements[:1], *level.constraints[:1])
 
 
 def open_folder(path: str | Path, product: str | None = None) -> MeasurementFolder:
