@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from ..outcome import Failures, Outcome
@@ -227,13 +226,10 @@ def _check_part(
             continue
         estimates, loss = _check_level(run.directory, promise, spine, level, failures)
         if promise.on_demand:
-            _check_demanded(
-                run.directory,
-                promise,
-                level,
-                None if above is None else estimates_above,
-                failures["measurements_are_complete"],
-            )
+            completeness = failures["measurements_are_complete"]
+            with unusable_files_fail(completeness):
+                known = None if above is None else estimates_above
+                check_demanded(run.directory, promise, level, known, completeness)
         if above is not None:
             check_children_add_to_parents(
                 above, estimates_above, level, estimates, failures["children_add_to_parents"]
@@ -241,20 +237,6 @@ def _check_part(
         losses.append(loss)
         above, estimates_above = level, estimates
     return losses
-
-
-def _check_demanded(
-    run_directory: Path,
-    expected: ExpectedUniverse,
-    level: SpineLevel,
-    above: LevelEstimates | None,
-    failures: Failures,
-) -> None:
-    possible = np.ones(expected.cells.n, dtype=bool)
-    for conditions in expected.structural_zeros.values():
-        possible &= ~expected.cells.where(conditions)
-    with unusable_files_fail(failures):
-        check_demanded(run_directory, expected, level, above, possible, failures)
 
 
 def _check_level(

@@ -344,8 +344,8 @@ def _write(
     dictionary = pa.dictionary(pa.int32(), pa.string())
     arrow_schema = pa.schema([(n, pa.int64() if n in numbers else dictionary) for n in names])
     n_rows = 0
-    coded = [name for name in names if name not in numbers]
-    with stamped_files(stem, arrow_schema, is_private, SEPARATOR, use_dictionary=coded) as (
+    of_texts = [name for name in names if name not in numbers]
+    with stamped_files(stem, arrow_schema, is_private, SEPARATOR, use_dictionary=of_texts) as (
         parquet,
         text,
     ):
