@@ -37,12 +37,12 @@ def write_legacy(tabulation: Tabulation, directory: Path, *, is_private: bool = 
     state_of_block = tabulation.geography["block_geocode"].str[:2]
     states = sorted(set(state_of_block))
     files = legacy_files(directory, states, is_private=is_private)
-    for i, fips in enumerate(states):
+    for fips, of_fips in files.items():
         here = np.flatnonzero(state_of_block == fips)
         of_state = replace(
             tabulation,
             geography=tabulation.geography.iloc[here].reset_index(drop=True),
             histograms=tuple(histogram[here] for histogram in tabulation.histograms),
         )
-        write_state(of_state, fips, files[4 * i : 4 * i + 4])
-    return files
+        write_state(of_state, fips, of_fips)
+    return [path for of_fips in files.values() for path in of_fips]

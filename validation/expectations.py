@@ -55,24 +55,15 @@ def build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
         suite = suites.setdefault(rule.suite, gx.ExpectationSuite(rule.suite))
         meta = {"rule": rule.name, "statement": rule.statement}
         if rule.allowed is not None:
-            suite.add_expectation(
-                gx.expectations.ExpectColumnValuesToBeInSet(
-                    column=rule.evidence, value_set=list(rule.allowed), meta=meta
-                )
-            )
+            expected = gx.expectations.ExpectColumnValuesToBeInSet
+            limits: dict[str, Any] = {"value_set": list(rule.allowed)}
         elif rule.between is not None:
-            low, high = rule.between
-            suite.add_expectation(
-                gx.expectations.ExpectColumnValuesToBeBetween(
-                    column=rule.evidence, min_value=low, max_value=high, meta=meta
-                )
-            )
+            expected = gx.expectations.ExpectColumnValuesToBeBetween
+            limits = dict(zip(("min_value", "max_value"), rule.between, strict=True))
         else:
-            suite.add_expectation(
-                gx.expectations.ExpectColumnValuesToMatchRegex(
-                    column=rule.evidence, regex=rf"\A(?:{rule.pattern})\Z", meta=meta
-                )
-            )
+            expected = gx.expectations.ExpectColumnValuesToMatchRegex
+            limits = {"regex": rf"\A(?:{rule.pattern})\Z"}
+        suite.add_expectation(expected(column=rule.evidence, meta=meta, **limits))
         # Yes/no columns are derived, and so have no blanks.
         if not rule.may_be_blank and rule.allowed != (False,):
             suite.add_expectation(

@@ -28,13 +28,12 @@ def check_demanded(
     expected: ExpectedUniverse,
     level: SpineLevel,
     above: LevelEstimates | None,
-    possible: np.ndarray,
     failures: Failures,
 ) -> None:
     """Check the rows of a geolevel's measurements, or of a part of one with whole families.
 
     above : estimates of the geolevel above, whose geounits the level's `parent` numbers; None at
-        the root. possible : (n_cells,) cells that are no structural zeros.
+        the root.
 
     Raises UnusableRunFile for a file of another layout.
     """
@@ -44,7 +43,7 @@ def check_demanded(
         margin = expected.cells.margin(name)
         if above is None:
             demanded = np.zeros(margin.n_rows, dtype=bool)
-            demanded[margin.row_of_cell[possible]] = True
+            demanded[margin.row_of_cell[expected.possible]] = True
             keys = np.flatnonzero(demanded)
         else:
             has_choice = np.bincount(parent, minlength=int(above.geounit.max(initial=0)) + 1) > 1

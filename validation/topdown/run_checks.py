@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from ..outcome import Failures, Outcome
@@ -93,7 +92,7 @@ class Findings:
 class CheckedRun:
     """A run's files, and what is promised of them.
 
-    `expected` maps universes to what the settings promise. `facilities` (block_geocode, facilities)
+    `expected` maps universes to what the settings expected. `facilities` (block_geocode, facilities)
     holds the public number of group-quarters facilities in each block, where it is known. Large
     spines are checked in parts of about `blocks_per_part` blocks, so that memory is bounded but
     for some hundred bytes a geounit. `is_private` tells whether the microdata must be without the
@@ -227,13 +226,10 @@ def _check_part(
             continue
         estimates, loss = _check_level(run.directory, expected, spine, level, failures)
         if expected.on_demand:
-            _check_demanded(
-                run.directory,
-                expected,
-                level,
-                None if above is None else estimates_above,
-                failures["measurements_are_complete"],
-            )
+            completeness = failures["measurements_are_complete"]
+            with unusable_files_fail(completeness):
+                known = None if above is None else estimates_above
+                check_demanded(run.directory, expected, level, known, completeness)
         if above is not None:
             check_children_add_to_parents(
                 above, estimates_above, level, estimates, failures["children_add_to_parents"]
@@ -241,20 +237,6 @@ def _check_part(
         losses.append(loss)
         above, estimates_above = level, estimates
     return losses
-
-
-def _check_demanded(
-    run_directory: Path,
-    expected: ExpectedUniverse,
-    level: SpineLevel,
-    above: LevelEstimates | None,
-    failures: Failures,
-) -> None:
-    possible = np.ones(expected.cells.n, dtype=bool)
-    for conditions in expected.structural_zeros.values():
-        possible &= ~expected.cells.where(conditions)
-    with unusable_files_fail(failures):
-        check_demanded(run_directory, expected, level, above, possible, failures)
 
 
 def _check_level(

@@ -68,6 +68,14 @@ class ExpectedUniverse:
         """Folder of a geolevel's measurements."""
         return "on_demand" if self.on_demand else "dpqueries"
 
+    @property
+    def possible(self) -> np.ndarray:
+        """(n_cells,) cells that are no structural zeros."""
+        possible = np.ones(self.cells.n, dtype=bool)
+        for conditions in self.structural_zeros.values():
+            possible &= ~self.cells.where(conditions)
+        return possible
+
 
 @dataclass(frozen=True)
 class SpineLevel:

@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from ...census.histograms import write_histogram
 from ...pages.document import NONE, Details, Document, Section, Table
@@ -130,14 +128,6 @@ def _of_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> R
         for geolevel in spine.names:
             linked(run, folder, f"measurements/{universe}/{geolevel}/constraints")
         layout.histogram(universe).parent.mkdir(parents=True, exist_ok=True)
-        write_histogram(layout.histogram(universe), *_released(run, settings, universe))
+        counts = released_counts(run, universe, spine, settings.schema_of(universe).n_cells)
+        write_histogram(layout.histogram(universe), counts, spine.block_geocode)
     return layout
-
-
-def _released(
-    run: RunDirectory, settings: TopdownSettings, universe: str
-) -> tuple[sparse.csr_array, np.ndarray]:
-    """The released counts of blocks, and the blocks' codes."""
-    spine = read_spine(spine_folder(run, universe))
-    counts = released_counts(run, universe, spine, settings.schema_of(universe).n_cells)
-    return counts, spine.block_geocode

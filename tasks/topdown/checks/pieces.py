@@ -35,6 +35,7 @@ from ....validation.topdown.tabulations import (
     check_states,
 )
 from ...census.invariants import FACILITY_COLUMNS
+from ...runs.declared import read_declared
 from ...runs.directory import RunDirectory
 from ..paths import geography_file, invariants_file, spine_folder
 from ..release.margins import pieces_apart as margin_pieces
@@ -66,19 +67,8 @@ TABLES = "tables"
 _FINDINGS, _OF_TABLES = TypeAdapter(Findings), TypeAdapter(TableFailures)
 """They read back what a piece has found."""
 
-_WEIGHTS = {
-    (TOP, "persons"): 0.1,
-    (TOP, "units"): 0.1,
-    (BELOW, "persons"): 0.6,
-    (BELOW, "units"): 0.25,
-    (ROWS, "persons"): 0.35,
-    (ROWS, "units"): 0.2,
-    (FILES, TABLES): 0.5,
-    (STATES, TABLES): 1.4,
-    (MARGINS, TABLES): 0.55,
-}
-"""What kinds of pieces take beside each other, other universes as persons do: 3.6 seconds of
-processor time for 100,000 blocks of a state are 1."""
+_WEIGHTS = read_declared(Path(__file__).parent / "presets" / "weights.toml")
+"""What pieces take beside each other, by kind and universe."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +135,8 @@ def sizes_of_pieces(
 
 
 def _weight(kind: str, subject: str) -> float:
-    return _WEIGHTS.get((kind, subject)) or _WEIGHTS[kind, "persons"]
+    of_kind = _WEIGHTS[kind]
+    return of_kind[subject] if subject in of_kind else of_kind["persons"]
 
 
 def _size(run: RunDirectory, piece: Piece) -> float:

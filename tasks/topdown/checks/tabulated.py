@@ -30,19 +30,13 @@ def tabulated(
     schemas: Sequence[Schema],
     *,
     is_private: bool,
-    states: tuple[str, ...] | None = None,
-    has_group: bool | None = None,
+    states: tuple[str, ...],
+    has_group: bool,
 ) -> Tabulated:
     """What to check of the tables of a release whose universes have these schemas.
 
-    `geography` may have some of the states alone; then `states` are all of them, and `has_group`
-    says for all what `Tabulated` has.
+    `geography` may have some of the `states` alone; `has_group` says for all what `Tabulated` has.
     """
-    blocks = geography["block_geocode"]
-    if states is None:
-        states = tuple(dict.fromkeys(blocks.str[:2]))
-    if has_group is None:
-        has_group = bool((blocks.str[11] != blocks.str[12]).any())
     return Tabulated(
         directory,
         geography,

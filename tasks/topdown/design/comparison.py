@@ -122,17 +122,16 @@ def replicate_file(run: RunDirectory, allocation: str, seed: int) -> Path:
     return run.root / "design" / "replicates" / name
 
 
-def read_input(run: RunDirectory, settings: ComparisonSettings) -> Path:
+def read_input(run: RunDirectory, settings: ComparisonSettings) -> None:
     """Read and check the input tables; what an interrupted attempt left is removed."""
     folder = dataset_folder(run)
     unfinished = folder.with_name("dataset-unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     read_dataset(settings.topdown, unfinished)
     os.rename(unfinished, folder)
-    return folder
 
 
-def write_designs(run: RunDirectory, settings: ComparisonSettings) -> Path:
+def write_designs(run: RunDirectory, settings: ComparisonSettings) -> None:
     """Design every universe that has a section for it, and write the settings of all allocations.
 
     Reads the geography and declared invariants alone.
@@ -148,10 +147,9 @@ def write_designs(run: RunDirectory, settings: ComparisonSettings) -> Path:
     with replacing(designs_file(run)) as part:
         found = {name: design.as_json() for name, design in designs.items()}
         part.write_text(json.dumps(found, indent=2), encoding="utf-8")
-    return designs_file(run)
 
 
-def prepare_allocation(run: RunDirectory, settings: ComparisonSettings, allocation: str) -> Path:
+def prepare_allocation(run: RunDirectory, settings: ComparisonSettings, allocation: str) -> None:
     """Build the spines and constraints of an allocation: one for the estimators that share
     measurements, one for `block_by_block`."""
     folder = allocation_folder(run, allocation)
@@ -161,12 +159,11 @@ def prepare_allocation(run: RunDirectory, settings: ComparisonSettings, allocati
     for name in _kinds(settings.estimators):
         lay_out(RunDirectory(dataset_folder(run)), with_estimator(own, name), unfinished / name)
     os.rename(unfinished, layouts)
-    return layouts
 
 
 def run_replicate(
     run: RunDirectory, settings: ComparisonSettings, allocation: str, seed: int
-) -> Path:
+) -> None:
     """Release an allocation under a seed by every estimator, and keep the errors alone."""
     own, frames = _settings_of(run, allocation), []
     layouts = allocation_folder(run, allocation) / "layouts"
@@ -180,7 +177,6 @@ def run_replicate(
                 frames.append(_figures(estimated, chosen).assign(estimator=name))
     with replacing(replicate_file(run, allocation, seed)) as part:
         pd.concat(frames).assign(allocation=allocation, seed=seed).to_csv(part, index=False)
-    return replicate_file(run, allocation, seed)
 
 
 def compared(replicates: pd.DataFrame) -> pd.DataFrame:
@@ -210,7 +206,7 @@ def compared(replicates: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def release(run: RunDirectory, settings: ComparisonSettings) -> Path:
+def release(run: RunDirectory, settings: ComparisonSettings) -> None:
     """Write the designed settings and the tidy file of the comparison to the release."""
     seeds = range(1, settings.comparison.replicates + 1)
     files = [replicate_file(run, name, seed) for seed in seeds for name in ALLOCATIONS]
@@ -221,7 +217,6 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> Path:
     text = (allocation_folder(run, DESIGNED) / SETTINGS).read_text(encoding="utf-8")
     write_text(run.unchecked_release / SETTINGS, text)
     release_unchecked(run)
-    return run.release / TIDY
 
 
 def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:

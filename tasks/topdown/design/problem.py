@@ -9,7 +9,7 @@ start from. Non-negativity, bounds and rounding come later, and are not in the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -198,34 +198,16 @@ class UniverseProblem:
 
     @cached_property
     def _asked(self) -> np.ndarray:
-        """(L, Q) bool: queries that may be measured, and that the passes of a geolevel take."""
+        """(L, Q) bool: queries that may be measured, and that the least-squares passes of a
+        geolevel take where they are measured."""
         design = self.settings.design[self.universe]
         named = [normalize_query_name(name) for name in design.queries] or self.queries
-        return np.array(
-            [
-                [query in named and query in taken for query in self.queries]
-                for taken in self._taken_by_passes()
-            ]
-        )
-
-    def _taken_by_passes(self) -> Iterator[set[str]]:
-        """For each geolevel, the queries that its least-squares passes take where they are
-        measured."""
-        passes = self.settings.workload_of(self.universe).passes
+        rows = []
         for geolevel in self.geolevels:
-            chosen = passes.get(geolevel, passes.get("other"))
-            taken: set[str] = set(self.queries if chosen is None else ())
-            for name in (
-                (name for names in chosen.least_squares for name in names) if chosen else ()
-            ):
-                if name == "all":
-                    taken |= set(self.queries)
-                elif name.startswith("all but "):
-                    left = name.removeprefix("all but ").split(",")
-                    taken |= set(self.queries) - {normalize_query_name(part) for part in left}
-                else:
-                    taken.add(normalize_query_name(name))
-            yield taken
+            passes = self.settings.passes_of(self.universe, geolevel, self.queries)
+            taken = {name for names in passes.least_squares for name in names}
+            rows.append([query in named and query in taken for query in self.queries])
+        return np.array(rows)
 
 
 def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str) -> QueryAlgebra:

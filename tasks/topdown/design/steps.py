@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, made, once
 from ...runs.steps import step
 from .comparison import (
     TIDY,
@@ -24,26 +24,20 @@ from .settings import ComparisonSettings
 @step("read public input", ComparisonSettings, run_name="read public input")
 def read_public_input(run: RunDirectory, settings: ComparisonSettings) -> Made:
     """Read and check the input, which may be disclosed."""
-    if dataset_folder(run).exists():
-        return found(dataset_folder(run))
-    return made(read_input(run, settings))
+    return once(dataset_folder(run), read_input, run, settings)
 
 
 @step("design budgets", ComparisonSettings, run_name="design")
 def design_budgets(run: RunDirectory, settings: ComparisonSettings) -> Made:
     """Find the best split, and write the settings of all allocations."""
-    if designs_file(run).exists():
-        return found(designs_file(run))
-    return made(write_designs(run, settings))
+    return once(designs_file(run), write_designs, run, settings)
 
 
 @step("lay out allocation", ComparisonSettings, run_name="lay-out-{allocation}")
 def lay_out_allocation(run: RunDirectory, settings: ComparisonSettings, allocation: str) -> Made:
     """Build the spines and constraints of an allocation."""
     layouts = allocation_folder(run, allocation) / "layouts"
-    if layouts.exists():
-        return found(layouts)
-    return made(prepare_allocation(run, settings, allocation))
+    return once(layouts, prepare_allocation, run, settings, allocation)
 
 
 @step("release allocation", ComparisonSettings, run_name="release-{allocation}-{seed}")
@@ -52,17 +46,13 @@ def release_allocation(
 ) -> Made:
     """Measure, estimate and compare with the input, under a seed."""
     path = replicate_file(run, allocation, seed)
-    if path.exists():
-        return found(path)
-    return made(run_replicate(run, settings, allocation, seed))
+    return once(path, run_replicate, run, settings, allocation, seed)
 
 
 @step("release comparison", ComparisonSettings, run_name="release")
 def release_comparison(run: RunDirectory, settings: ComparisonSettings) -> Made:
     """Write the designed settings and the errors of all allocations."""
-    if (run.release / TIDY).exists():
-        return found(run.release / TIDY)
-    return made(release(run, settings))
+    return once(run.release / TIDY, release, run, settings)
 
 
 @step("report comparison", ComparisonSettings, run_name="report")

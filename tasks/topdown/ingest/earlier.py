@@ -115,31 +115,23 @@ def _all_held(settings: TopdownSettings) -> Iterator[Held]:
     return (held for name in settings.run.universes for held in census.universes[name].held_earlier)
 
 
-def _run_of(settings: TopdownSettings, held: Held) -> RunDirectory | None:
-    """The directory of the run that is named; None for a file."""
-    path = _path_of(settings, held)
-    return RunDirectory(path) if path.is_dir() else None
-
-
 def _path_of(settings: TopdownSettings, held: Held) -> Path:
-    """What the settings name as the earlier release."""
+    """What the settings name as the earlier release: the directory of a run, or a file."""
     return Path(settings.input.paths()[held.release or ""])
 
 
 def _file_of(settings: TopdownSettings, held: Held) -> Path:
     """The file of microdata that is counted."""
-    run = _run_of(settings, held)
-    if run is not None:
-        return run.release / f"mdf_{held.universe}.parquet"
-    return _path_of(settings, held)
+    path = _path_of(settings, held)
+    return RunDirectory(path).release / f"mdf_{held.universe}.parquet" if path.is_dir() else path
 
 
 def _counted(
     settings: TopdownSettings, held: Held, areas: Areas
 ) -> tuple[sparse.csr_array, Schema]:
     """Records of an earlier release by area and cell, and the schema that numbers the cells."""
-    run, where = _run_of(settings, held), f"input.{held.release}"
-    file = _file_of(settings, held)
+    path, file = _path_of(settings, held), _file_of(settings, held)
+    run, where = RunDirectory(path) if path.is_dir() else None, f"input.{held.release}"
     if run is None:
         earlier = _census_of_layout(held, where)
         if not file.exists():

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ...census.cef_2020 import TYPE_OF_CODE
+from ...runs.declared import read_declared
 from ...tables.cef_layout import (
     AIAN_COLUMN,
     BLOCK_KEY,
@@ -33,54 +34,14 @@ _MOST_COUNTIES = 500
 _PERSONS_PER_BLOCK = 33
 _PERSONS_PER_TRACT = 4_000
 
-_AIAN_STRETCH = (0.58, 0.72, "0615")
-_PLACE_STRETCHES = ((0.06, 0.34, "10110"), (0.40, 0.52, "20220"), (0.66, 0.80, "30330"))
-_SUBDIVISION_STARTS = (0.0, 0.27, 0.49, 0.64, 0.86)
-_SCHOOL_DISTRICT_STARTS = (0.0, 0.45)
-
-_FACILITIES = (
-    ("101", 0.0006, 1),
-    ("102", 0.0050, 1),
-    ("201", 0.0006, 1),
-    ("301", 0.0060, 3),
-    ("401", 0.0008, 1),
-    ("501", 0.0170, 2),
-    ("601", 0.0025, 1),
-    ("701", 0.0015, 2),
-    ("801", 0.0008, 2),
-    ("901", 0.0004, 1),
-)
-"""Group quarters of a county: QGQTYP, share of the county's persons, number of facilities."""
-
-_AGES_BY_TYPE = {1: (18, 70), 2: (10, 17), 3: (65, 101), 4: (20, 80), 5: (18, 24), 6: (18, 41)}
-"""Lowest age, and highest less one, of each group-quarters type; others take `_OTHER_AGES`."""
-_OTHER_AGES = (12, 76)
-
-_HOUSEHOLD_SIZE_SHARES = (0.28, 0.34, 0.16, 0.13, 0.06, 0.02, 0.01)
 _VACANT_SHARE = 0.11
 _UNINHABITED_SHARE = 0.27
 
-_RACES = 6
-_RACE_COMBINATIONS = [
-    chosen for size in range(1, _RACES + 1) for chosen in combinations(range(_RACES), size)
-]
-"""Races of each combination: white, black, AIAN, Asian, NHPI, some other race."""
-_RACE_SHARES = np.array([0.66, 0.09, 0.03, 0.05, 0.005, 0.07])
-_RACE_SHARES_IN_AIAN_AREA = np.array([0.30, 0.02, 0.55, 0.01, 0.005, 0.03])
-_RACE_CODES = np.array(
-    [
-        [1000, 1001, 1002, 1003, 1010, 1015, 1020, 1025],
-        [3000, 3001, 3002, 3003, 3011, 3015, 3016, 3020],
-        [5000, 5001, 5002, 5003, 5010, 5011, 5020, 5021],
-        [4000, 4001, 4002, 4003, 4010, 4020, 4021, 4022],
-        [7500, 7501, 7502, 7505, 7510, 7605, 7610, 7615],
-        [8000, 8001, 8002, 8003, 8010, 8020, 2000, 2011],
-    ]
-)
-"""Detailed codes that QRACE takes for each race, from frequent to rare."""
-_ORIGIN_CODES = np.array([2000, 2001, 2002, 2010, 2011, 2020, 2100, 2110])
-"""Detailed codes that QSPAN takes for Hispanic persons, from frequent to rare."""
+_RACE_COMBINATIONS = [chosen for size in range(1, 7) for chosen in combinations(range(6), size)]
+"""Races of each combination, numbered as in `race_shares`."""
 _NOT_HISPANIC_CODE = 1000
+
+_TABLES = read_declared(Path(__file__).parent / "presets" / "county.toml")
 
 
 @dataclass(frozen=True)
@@ -127,7 +88,7 @@ def generate_county(
     )
     order = np.argsort(stock["block"], kind="stable")
     stock = {name: values[order] for name, values in stock.items()}
-    in_aian_area = geography[AIAN_COLUMN] == _AIAN_STRETCH[2]
+    in_aian_area = geography[AIAN_COLUMN] == _TABLES["aian_stretch"][2]
 
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -169,11 +130,11 @@ def _block_columns(
 
     along = (np.arange(n_blocks) + 0.5) / n_blocks
     place = np.full(n_blocks, "99999")
-    for low, high, code in _PLACE_STRETCHES:
+    for low, high, code in _TABLES["place_stretches"]:
         place[(along >= low) & (along < high)] = code
-    low, high, aian_code = _AIAN_STRETCH
-    subdivision = np.searchsorted(_SUBDIVISION_STARTS, along, side="right")
-    district = np.searchsorted(_SCHOOL_DISTRICT_STARTS, along, side="right")
+    low, high, aian_code = _TABLES["aian_stretch"]
+    subdivision = np.searchsorted(_TABLES["subdivision_starts"], along, side="right")
+    district = np.searchsorted(_TABLES["school_district_starts"], along, side="right")
     geocode = (
         np.full(n_blocks, state),
         _texts(np.full(n_blocks, county), 3),
@@ -199,14 +160,13 @@ def _unit_columns(
     weight = np.where(is_inhabited, rng.lognormal(0.0, 1.1, n_blocks), 0.0)
     inhabited = np.flatnonzero(is_inhabited)
 
-    code = np.concatenate([np.full(n, qgqtyp) for qgqtyp, _, n in _FACILITIES])
-    mean = np.concatenate([np.full(n, share * persons / n) for _, share, n in _FACILITIES])
+    types, shares, numbers = map(np.array, zip(*_TABLES["facilities"], strict=True))
+    code, mean = np.repeat(types, numbers), np.repeat(shares * persons / numbers, numbers)
     residents = np.maximum(1, (mean * rng.uniform(0.6, 1.3, len(mean))).astype(np.int64))
 
     in_households = persons - residents.sum()
-    sizes = 1 + rng.choice(
-        len(_HOUSEHOLD_SIZE_SHARES), size=in_households, p=_HOUSEHOLD_SIZE_SHARES
-    )
+    of_size = _TABLES["household_size_shares"]
+    sizes = 1 + rng.choice(len(of_size), size=in_households, p=of_size)
     sizes = sizes[: np.searchsorted(np.cumsum(sizes), in_households) + 1]
     sizes[-1] -= sizes.sum() - in_households
     n_households = len(sizes)
@@ -264,7 +224,8 @@ def _person_columns(
     is_hispanic = _shared_in_household(
         rng, unit, number, rng.random(len(unit)) < np.where(races == 5, 0.75, 0.13), 0.95
     )
-    origin = np.where(is_hispanic, _skewed(rng, _ORIGIN_CODES, len(unit)), _NOT_HISPANIC_CODE)
+    origins = _skewed(rng, np.array(_TABLES["origin_codes"]), len(unit))
+    origin = np.where(is_hispanic, origins, _NOT_HISPANIC_CODE)
     columns = {
         "RTYPE": np.where(type_of_unit[unit] == 0, "3", "5"),
         "MAFID": _FIRST_MAFID + unit,
@@ -311,9 +272,8 @@ def _household_roles(
     partner_age = np.clip(householder_age + rng.normal(-1, 4, n), 18, 99).astype(np.int64)
     age[has_partner] = partner_age[has_partner]
     age[number == 0] = householder_age[number == 0]
-    for kind in range(1, 8):
+    for kind, (low, high) in enumerate(_TABLES["ages_by_type"], 1):
         members = kind_of_person == kind
-        low, high = _AGES_BY_TYPE.get(kind, _OTHER_AGES)
         age[members] = rng.integers(low, high, members.sum())
 
     sex = rng.integers(1, 3, n)
@@ -330,10 +290,8 @@ def _race_combinations(
     """Number of every person's combination: every combination can occur, most are rare."""
     is_inside = in_aian_area[unit]
     drawn = np.empty(len(unit), dtype=np.int64)
-    for members, shares in (
-        (~is_inside, _RACE_SHARES),
-        (is_inside, _RACE_SHARES_IN_AIAN_AREA),
-    ):
+    for members, name in ((~is_inside, "race_shares"), (is_inside, "race_shares_in_aian_area")):
+        shares = np.array(_TABLES[name])
         weight = np.array(
             [
                 shares[list(chosen)].prod() ** (1 / len(chosen)) * 0.08 ** (len(chosen) - 1)
@@ -367,19 +325,21 @@ def _race_codes(rng: np.random.Generator, races: np.ndarray) -> dict[str, np.nda
     n = len(races)
     codes = np.zeros((n, 8), dtype=np.int64)
     n_codes = np.zeros(n, dtype=np.int64)
-    has_race = np.zeros((len(_RACE_COMBINATIONS), _RACES), dtype=bool)
+    codes_of_race = np.array(_TABLES["race_codes"])
+    n_races, n_each = codes_of_race.shape
+    has_race = np.zeros((len(_RACE_COMBINATIONS), n_races), dtype=bool)
     for position, chosen in enumerate(_RACE_COMBINATIONS):
         has_race[position, list(chosen)] = True
     has_second_code = rng.random(n) < 0.25
-    for race in range(_RACES):
+    for race in range(n_races):
         members = np.flatnonzero(has_race[races, race])
-        first = _skewed(rng, np.arange(_RACE_CODES.shape[1]), len(members))
-        codes[members, n_codes[members]] = _RACE_CODES[race, first]
+        first = _skewed(rng, np.arange(n_each), len(members))
+        codes[members, n_codes[members]] = codes_of_race[race, first]
         n_codes[members] += 1
         # One race more cannot overflow: six races and a second code for one of them are seven.
         again = has_second_code[members]
         twice = members[again]
-        codes[twice, n_codes[twice]] = _RACE_CODES[race, (first[again] + 1) % 8]
+        codes[twice, n_codes[twice]] = codes_of_race[race, (first[again] + 1) % n_each]
         n_codes[twice] += 1
         has_second_code[twice] = False
     columns = {}

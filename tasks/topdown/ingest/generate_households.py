@@ -33,6 +33,7 @@ from ...census.households import (
     Members,
     unit_columns,
 )
+from ...runs.declared import read_declared
 from ...tables.cef_layout import RACE_COLUMN
 from .generate import GeneratedFiles
 
@@ -45,33 +46,9 @@ _CHILD_GAP, _WIDEST_GAP = 16, 44
 """Years from a parent to a child, least and most where the child is a minor."""
 _OLDEST_PARENT_OF_MINOR = 58
 
-PARENTS, GRANDPARENTS, SIBLINGS, OTHERS = range(4)
-"""What the minors of a household are to its householder."""
-_KIND_SHARES = (0.88, 0.07, 0.02, 0.03)
-_KIND_WITHOUT_ADULTS = (0.0, 0.0, 0.6, 0.4)
-
-_MINOR_ROLES = {
-    PARENTS: ((25, 26, 27, 33, 36), (0.90, 0.03, 0.05, 0.01, 0.01)),
-    GRANDPARENTS: ((30,), (1.0,)),
-    SIBLINGS: ((28,), (1.0,)),
-    OTHERS: ((33, 35, 36), (0.5, 0.2, 0.3)),
-}
-"""RELSHIP of minors by what they are, and how often."""
-
-_ADULT_ROLES = ((25, 26, 27, 28, 29, 31, 32, 33, 34, 36), (45, 1, 4, 8, 10, 3, 5, 6, 12, 6))
-"""RELSHIP of further adults, and how often; what their householder's age excludes is a 34."""
-
-_GROUP_QUARTERS_AGES = {
-    **dict.fromkeys((101, 102, 103, 104, 105), (15, 115)),
-    **dict.fromkeys((106, 404, 601, 602), (17, 65)),
-    **dict.fromkeys((201, 202, 203), (0, 25)),
-    301: (20, 115),
-    405: (3, 30),
-    501: (16, 65),
-    **dict.fromkeys((801, 802), (16, 115)),
-    900: (16, 75),
-}
-"""Lowest and highest age by type of group quarters; the nearest one is taken."""
+_TABLES = read_declared(Path(__file__).parent / "presets" / "households.toml")
+CHILDREN, GRANDCHILDREN, SIBLINGS, OTHERS = range(4)
+"""What the minors of a household are to its householder, in the order of the table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +148,11 @@ def _roles(
     has_minor = np.bincount(unit[number < 0], minlength=n_units) > 0
     is_young = np.zeros(n_units, dtype=bool)
     is_young[unit[is_head]] = ~is_adult[is_head]
-    kind = rng.choice(4, size=n_units, p=_KIND_SHARES)
-    kind = np.where(is_young, rng.choice(4, size=n_units, p=_KIND_WITHOUT_ADULTS), kind)
+    shares, without_adults = (
+        [kind[name] for kind in _TABLES["minors"]] for name in ("share", "share_without_adults")
+    )
+    kind = rng.choice(4, size=n_units, p=shares)
+    kind = np.where(is_young, rng.choice(4, size=n_units, p=without_adults), kind)
     kind = np.where(has_minor, kind, -1)
 
     head_age = _householder_ages(rng, kind, is_young)
@@ -210,7 +190,7 @@ def _householder_ages(
     n = len(kind)
     anybody = np.clip(rng.normal(54, 18, n), ADULT, _OLDEST)
     age = np.select(
-        [kind == PARENTS, kind == GRANDPARENTS, kind == SIBLINGS],
+        [kind == CHILDREN, kind == GRANDCHILDREN, kind == SIBLINGS],
         [
             np.clip(rng.normal(39, 8, n), ADULT, _OLDEST_PARENT_OF_MINOR),
             np.clip(rng.normal(58, 8, n), 40, 85),
@@ -227,9 +207,9 @@ def _minors(
     """RELSHIP and ages of minors, by what they are and their householder's age."""
     n = len(kind)
     relationship, age = np.zeros(n, dtype=np.int64), rng.integers(0, ADULT, n)
-    for which, (codes, shares) in _MINOR_ROLES.items():
+    for which, told in enumerate(_TABLES["minors"]):
         own = kind == which
-        relationship[own] = rng.choice(codes, size=int(own.sum()), p=shares)
+        relationship[own] = rng.choice(told["roles"], size=int(own.sum()), p=told["role_shares"])
     is_child = (relationship >= 25) & (relationship <= 27)
     youngest = np.maximum(0, head_age - _WIDEST_GAP)
     oldest = np.clip(head_age - _CHILD_GAP, youngest, ADULT - 1)
@@ -242,9 +222,8 @@ def _further_adults(
 ) -> tuple[np.ndarray, np.ndarray]:
     """RELSHIP and ages of adults beside the householder and a spouse or partner."""
     n = len(head_age)
-    codes, weights = _ADULT_ROLES
-    share = np.array(weights) / sum(weights)
-    relationship = rng.choice(codes, size=n, p=share)
+    weights = np.array(_TABLES["adults"]["weights"])
+    relationship = rng.choice(_TABLES["adults"]["roles"], size=n, p=weights / weights.sum())
     is_child = (relationship >= 25) & (relationship <= 27)
     is_parent = (relationship == 29) | (relationship == 31)
     is_in_law = relationship == 32
@@ -326,9 +305,9 @@ def rehouse(source: Path | str, target: Path | str, *, seed: int = 20) -> Genera
 def _ages_in_group_quarters(age: np.ndarray, code: np.ndarray) -> np.ndarray:
     """Ages, those in group quarters moved to the nearest that their type may have."""
     age = age.copy()
-    for kind, (low, high) in _GROUP_QUARTERS_AGES.items():
-        own = code == kind
-        age[own] = np.clip(age[own], low, high)
+    for told in _TABLES["group_quarters"]:
+        own = np.isin(code, told["types"])
+        age[own] = np.clip(age[own], *told["ages"])
     return age
 
 

@@ -228,12 +228,6 @@ class AnswerCovariances:
         answers = np.arange(self.answers.n_answers)
         return self._picked(self.diffuse, (slot, answers), (slot, answers)) <= UNKNOWN
 
-    def matrices(self) -> np.ndarray:
-        """(N, a, a) between all answers of a geounit or area."""
-        n = self.answers.n_answers
-        pairs = np.indices((n, n)).reshape(2, -1)
-        return self.covariance((0, pairs[0]), (0, pairs[1])).reshape(-1, n, n)
-
     def _picked(
         self,
         matrices: np.ndarray,
@@ -286,15 +280,6 @@ def _runs(n_rows: int, size: int) -> Iterator[slice]:
     n_together = max(1, NUMBERS_AT_ONCE // max(1, size))
     for start in range(0, n_rows, n_together):
         yield slice(start, start + n_together)
-
-
-def answers_of(
-    level: GroupedEstimates, query: MarginalQuery, rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates, variances, and whether the measurements determine them, each (N, n_answers)."""
-    answers = ProductAnswers.of_query(level.algebra, query)
-    found = covariances_of(level, answers, rows)
-    return estimates_of(level, answers, rows), found.variances(), found.is_known()
 
 
 def _indicators(number: np.ndarray, size: int) -> np.ndarray:

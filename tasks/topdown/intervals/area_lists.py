@@ -196,9 +196,7 @@ def _area_columns(table: pd.DataFrame, where: str, last: str | None) -> pd.DataF
         "an area is the rows with its name in 'area', each with the code of a "
         f"{word} in {where_it_stands}"
     )
-    if BLOCK not in table:
-        return _columns(table, where, ("area", word), meaning)
-    return _columns(table, where, ("area", BLOCK), meaning)
+    return _columns(table, where, ("area", BLOCK if BLOCK in table else word), meaning)
 
 
 def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:

@@ -169,6 +169,11 @@ class Compared:
     lower: np.ndarray
     upper: np.ndarray
 
+    @property
+    def figures(self) -> tuple[np.ndarray, ...]:
+        """All of it, in this order."""
+        return self.estimate, self.std_dev, self.lower, self.upper
+
 
 def differences(
     first: np.ndarray,

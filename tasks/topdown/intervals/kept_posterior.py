@@ -21,7 +21,9 @@ from ...runs.files import replacing, write_text
 from ..estimation.linear_estimates import LinearEstimates
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.spine_estimates import Group, GroupedEstimates, Step
+from ..paths import spine_folder
 from ..settings import TopdownSettings
+from ..spine.files import read_spine
 from .run_posterior import LevelBounds, RunLevels, RunPosterior
 from .spine_posterior import SpinePosterior
 
@@ -89,7 +91,8 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
 
     told = json.loads(description.read_bytes(), object_hook=found)
     bounds = tuple(LevelBounds(*of) for of in told["bounds"])
-    levels = RunLevels.of_bounds(run, settings, universe, bounds, told["type_of_cell"])
+    spine = read_spine(spine_folder(run, universe))
+    levels = RunLevels.of_bounds(settings, universe, spine, bounds, told["type_of_cell"])
     algebra = levels.algebra
 
     def estimates(of: Mapping[str, Any]) -> GroupedEstimates:

@@ -142,30 +142,27 @@ class RunLevels:
             levels.append(level)
             bounds.append(bound)
         first = _without_answers(run, settings, universe, spine, shards[0])
-        return cls(
-            spine,
-            measured_algebra(settings, universe, first.type_of_cell, asked),
-            tuple(levels),
-            tuple(bounds),
-            first.type_of_cell,
-            structural_zeros(settings, universe),
-            settings.budget_of(universe).mechanism,
+        return cls.of_bounds(
+            settings, universe, spine, tuple(bounds), first.type_of_cell, tuple(levels), asked
         )
 
     @classmethod
     def of_bounds(
         cls,
-        run: RunDirectory,
         settings: TopdownSettings,
         universe: str,
+        spine: Spine,
         bounds: tuple[LevelBounds, ...],
         type_of_cell: np.ndarray,
+        levels: tuple[LevelInput, ...] = (),
+        asked: Sequence[MarginalQuery] | None = None,
     ) -> RunLevels:
-        """Of a run whose bounds are known and whose measurements are not needed any more."""
+        """Of a universe whose bounds are known, without levels where measurements are not needed
+        any more."""
         return cls(
-            read_spine(spine_folder(run, universe)),
-            measured_algebra(settings, universe, type_of_cell),
-            (),
+            spine,
+            measured_algebra(settings, universe, type_of_cell, asked),
+            levels,
             bounds,
             type_of_cell,
             structural_zeros(settings, universe),

@@ -13,9 +13,11 @@ probability of a difference as large in size if there were none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +42,6 @@ from .areas import area_covariances, area_estimates
 from .intervals import differences, intervals_of, ratios, shares
 from .run_posterior import LevelBounds, RunPosterior
 
-NUMBERS = ("estimate", "std_dev", "lower", "upper", "bounded_lower", "bounded_upper")
 SHARES = ("share", "share_std_dev", "share_lower", "share_upper")
 WHOLE_NUMBERS = ("lower", "upper", "bounded_lower", "bounded_upper")
 COMPARED = ("", "_std_dev", "_lower", "_upper")
@@ -81,11 +82,6 @@ class Asked:
     def seen(self) -> tuple[MarginalQuery, ...]:
         """The queries whose answers are needed."""
         return self.queries if self.share_of is None else (*self.queries, self.share_of)
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Columns of numbers."""
-        return NUMBERS if self.share_of is None else (*NUMBERS, *SHARES)
 
     def labels(self, query: MarginalQuery, n: int) -> dict[str, pa.Array]:
         """Columns of the query's name and labels for n geounits or areas."""
@@ -177,8 +173,8 @@ def comparisons(
         }
         numbers = {"first_estimate": one, "second_estimate": other}
         for name, compared in (("difference", difference), ("ratio", ratio)):
-            ends = compared.estimate, compared.std_dev, compared.lower, compared.upper
-            numbers |= {name + what: end for what, end in zip(COMPARED, ends, strict=True)}
+            ends = zip(COMPARED, compared.figures, strict=True)
+            numbers |= {name + what: end for what, end in ends}
         numbers["p_value"] = p_value
         for name, value in numbers.items():
             is_whole = name in ("difference_lower", "difference_upper")
@@ -216,37 +212,36 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
     private."""
     path.parent.mkdir(parents=True, exist_ok=True)
     n_rows = n_blank = 0
-    part = next(parts)
-    with replacing(path) as file:
-        if path.suffix == ".csv":
-            options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
-            with file.open("wb") as sink:
-                stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
-                sink.write((stamp + ",".join(part.schema.names) + "\n").encode())
-                with pa.csv.CSVWriter(sink, part.schema, write_options=options) as lines:
-                    for table in _chain(part, parts):
-                        lines.write_table(table)
-                        n_rows += table.num_rows
-                        n_blank += _n_blank(table)
-            return Written(path, n_rows, n_blank)
-        with pq.ParquetWriter(file, part.schema, compression="zstd", store_schema=False) as writer:
-            if not is_private:
-                writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
-            for table in _chain(part, parts):
-                writer.write_table(table)
-                n_rows += table.num_rows
-                n_blank += _n_blank(table)
+    first = next(parts)
+    told = "difference" if "difference" in first.column_names else "estimate"
+    with (
+        replacing(path) as file,
+        _writer(path.suffix == ".csv", file, first.schema, is_private) as writer,
+    ):
+        for table in chain([first], parts):
+            writer.write_table(table)
+            n_rows += table.num_rows
+            n_blank += table[told].null_count
     return Written(path, n_rows, n_blank)
 
 
-def _n_blank(table: pa.Table) -> int:
-    """How many rows nothing that was measured determines."""
-    return table["difference" if "difference" in table.column_names else "estimate"].null_count
-
-
-def _chain(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    yield from others
+@contextmanager
+def _writer(
+    is_text: bool, file: Path, schema: pa.Schema, is_private: bool
+) -> Iterator[pa.csv.CSVWriter | pq.ParquetWriter]:
+    """A writer of tables as text or as Parquet, of which the stamp is written."""
+    if is_text:
+        options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
+        with file.open("wb") as sink:
+            stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
+            sink.write((stamp + ",".join(schema.names) + "\n").encode())
+            with pa.csv.CSVWriter(sink, schema, write_options=options) as lines:
+                yield lines
+        return
+    with pq.ParquetWriter(file, schema, compression="zstd", store_schema=False) as rows:
+        if not is_private:
+            rows.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
+        yield rows
 
 
 def _with_whole(found: RunPosterior, asked: Asked, query: MarginalQuery) -> ProductAnswers:
@@ -276,14 +271,8 @@ def _table(
     at_least, at_most = found.bounds_of(bounds, query.matrix)
     mechanism = found.of_run.mechanism
     ends = intervals_of(estimate, variance, asked.level, at_least, at_most, mechanism)
-    values: Mapping[str, np.ndarray] = {
-        "estimate": estimate,
-        "std_dev": np.sqrt(variance),
-        "lower": ends.lower,
-        "upper": ends.upper,
-        "bounded_lower": ends.bounded_lower,
-        "bounded_upper": ends.bounded_upper,
-    }
+    values = {"estimate": estimate, "std_dev": np.sqrt(variance)}
+    values |= {name: getattr(ends, name) for name in WHOLE_NUMBERS}
     columns = {
         "geocode": coded_texts(np.repeat(np.arange(len(geocode)), n), geocode),
         **asked.labels(query, len(geocode)),
@@ -300,14 +289,8 @@ def _table(
             asked.level,
         )
         known = is_known & all_known[:, whole]
-        ends_of = (
-            found_shares.estimate,
-            found_shares.std_dev,
-            found_shares.lower,
-            found_shares.upper,
-        )
-        for name, value in zip(SHARES, ends_of, strict=True):
-            columns[name] = _numbers(value, known)
+        for name, end in zip(SHARES, found_shares.figures, strict=True):
+            columns[name] = _numbers(end, known)
     return pa.table(columns)
 
 

@@ -78,7 +78,8 @@ COUNTY = "10"
 COUNTY_DIGITS = 3
 RUNNING = {"County": 1, "Tract": 3, "Block_Group": 2}
 """Characters of the running numbers."""
-CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+CHARACTERS = 36
+"""Digits and letters, of which numbers that need them are written."""
 
 
 def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Path) -> list[Path]:
@@ -158,37 +159,22 @@ def _write_universe(
     for level in own.universes[universe]:
         state_digits = 0 if level.geolevel == "US" else digits
         at = target / f"{level.geolevel}.parquet"
+        own_codes = CodeIndex.of(spine.geolevel(level.geolevel).geocode)
+        published = pa.array(codes[level.geolevel].tolist(), pa.binary()).cast(pa.string())
         for kind, files, is_written in (
             (MEASUREMENTS, level.measurements, lambda name: True),
             (CONSTRAINTS, level.constraints, lambda name: name not in unpublished),
         ):
             layout = _Layout.of(schema, kind)
-            renamed = _Renamed.of(spine, level.geolevel, codes[level.geolevel])
             with _Partitions(at / kind, state_digits, layout.schema(stamp)) as partitions:
                 for table in _tables(files, layout, is_written):
-                    partitions.write(renamed.of_table(table))
+                    place = own_codes.find(table["geocode"].to_numpy())
+                    column = table.column_names.index("geocode")
+                    renamed = published.take(pa.array(place))
+                    partitions.write(table.set_column(column, "geocode", renamed))
             # Readers list a state's folder even where all its geounits were bypassed.
             for state in states if state_digits else ():
                 (at / kind / partition_name(state)).mkdir(parents=True, exist_ok=True)
-
-
-@dataclass(frozen=True, eq=False)
-class _Renamed:
-    """The published geocodes of a geolevel, found by those of the spine."""
-
-    index: CodeIndex
-    published: pa.Array
-
-    @classmethod
-    def of(cls, spine: Spine, geolevel: str, published: np.ndarray) -> _Renamed:
-        codes = pa.array(published.tolist(), pa.binary()).cast(pa.string())
-        return cls(CodeIndex.of(np.asarray(spine.geolevel(geolevel).geocode)), codes)
-
-    def of_table(self, table: pa.Table) -> pa.Table:
-        """A table with published geocodes in place of the spine's."""
-        own = table["geocode"].to_numpy()
-        codes = self.published.take(pa.array(self.index.find(own.astype("S"))))
-        return table.set_column(table.column_names.index("geocode"), "geocode", codes)
 
 
 @dataclass(frozen=True)
@@ -372,28 +358,21 @@ def running(start: np.ndarray, width: int, geolevel: str) -> np.ndarray:
     is_first = np.r_[True, start[1:] != start[:-1]]
     firsts = np.flatnonzero(is_first)
     number = np.arange(len(start)) - firsts[np.cumsum(is_first) - 1] + 1
-    if len(number) and number.max() >= len(CHARACTERS) ** width:
+    if len(number) and number.max() >= CHARACTERS**width:
         place = int(np.argmax(number))
         raise InputRefused(
             f"geounit {start[place].decode()} has more geounits of {geolevel} than the published "
             f"layout can number with {width} characters; export a spine that splits it less."
         )
-    needs_letters = len(number) and number.max() >= 10**width
-    texts = [
-        numbered(int(n), width, letters=bool(needs_letters))
-        for n in range(number.max(initial=0) + 1)
-    ]
+    base = CHARACTERS if len(number) and number.max() >= 10**width else 10
+    texts = [numbered(int(n), width, base) for n in range(number.max(initial=0) + 1)]
     return np.array(texts, dtype="S")[number]
 
 
-def numbered(number: int, width: int, *, letters: bool) -> str:
+def numbered(number: int, width: int, base: int) -> str:
     """A running number with so many characters, which sort as the numbers do.
 
-    >>> numbered(7, 3, letters=False), numbered(1296, 3, letters=True)
+    >>> numbered(7, 3, 10), numbered(1296, 3, CHARACTERS)
     ('007', '100')
     """
-    base, text = len(CHARACTERS) if letters else 10, ""
-    for _ in range(width):
-        number, digit = divmod(number, base)
-        text = CHARACTERS[digit] + text
-    return text
+    return np.base_repr(number, base).zfill(width)

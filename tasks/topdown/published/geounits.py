@@ -52,13 +52,24 @@ class LevelCodes:
     """The geounits of a geolevel in the order of the spine.
 
     geocode : (n,) texts. parent : (n,) position in the geolevel above, [-1] at the root.
-    file : (n,) which of the geolevel's constraint files tells of each.
+    file : (n,) which of `files`, the names of the geolevel's constraint files, tells of each.
     """
 
     name: str
     geocode: np.ndarray
     parent: np.ndarray
     file: np.ndarray
+    files: Sequence[str]
+
+    def refuse(self, place: int, what: str) -> NoReturn:
+        """Raise InputRefused about a geounit, naming the file that tells of it."""
+        file = self.files[self.file[place]]
+        raise InputRefused(f"{file}: geounit {self.geocode[place]} {what}.")
+
+    def refuse_where(self, is_wrong: np.ndarray, what: str) -> None:
+        """Refuse the first geounit of a mask (n,), if there is any."""
+        if is_wrong.any():
+            self.refuse(int(np.argmax(is_wrong)), what)
 
 
 def read_spine_of(
@@ -78,30 +89,20 @@ def read_spine_of(
     levels = read_geounits(folder, universe, list(budget.geolevel_shares))
     blocks = levels[-1]
     own = as_bytes(pc.utf8_slice_codeunits(pa.array(blocks.geocode), -BLOCK_DIGITS).to_numpy(False))
-    known = CodeIndex.of(block_geocode).find(own) >= 0
-    if not known.all():
-        _refuse_geounit(
-            folder,
-            universe,
-            blocks,
-            int(np.argmin(known)),
-            "ends in a block that input.geography "
-            "does not have; name the geography file that the measurements were made with",
-        )
-    if len(np.unique(own)) < len(own):
-        first = np.argsort(own, kind="stable")
-        twice = int(first[1:][own[first][1:] == own[first][:-1]][0])
-        _refuse_geounit(
-            folder,
-            universe,
-            blocks,
-            twice,
-            "ends in a block that another one ends in too; fetch the file again",
-        )
+    blocks.refuse_where(
+        CodeIndex.of(block_geocode).find(own) < 0,
+        "ends in a block that input.geography does not have; name the geography file that the "
+        "measurements were made with",
+    )
+    order = np.argsort(own, kind="stable")
+    twice = order[1:][own[order][1:] == own[order][:-1]]
+    if twice.size:
+        what = "ends in a block that another one ends in too; fetch the file again"
+        blocks.refuse(int(twice[0]), what)
     found: list[Geolevel] = []
     is_branched = not folder.is_conventional
     for level in levels:
-        shares, code = _shares_of_level(folder, universe, level, budget, schema)
+        shares, code = _shares_of_level(folder, level, budget, schema)
         is_aian = np.zeros(len(level.geocode), dtype=bool)
         if found and is_branched:
             is_aian = pc.starts_with(pa.array(level.geocode), "1").to_numpy(False)
@@ -120,7 +121,7 @@ def read_spine_of(
     geolevels = _with_blocks_counted(found)
     _refuse_unbalanced(folder, universe, levels, geolevels)
     rank = np.empty(len(own), dtype=np.int64)
-    rank[np.argsort(own, kind="stable")] = np.arange(len(own))
+    rank[order] = np.arange(len(own))
     return Spine(settings.geography.spine, geolevels, own.astype(str).astype(object), rank)
 
 
@@ -141,27 +142,22 @@ def read_geounits(
         )
     levels: list[LevelCodes] = []
     for name in geolevels:
-        geocode, file = _codes_of_level(folder, universe, name)
-        level = LevelCodes(name, geocode, np.full(len(geocode), -1, dtype=np.int64), file)
+        level = _codes_of_level(folder, universe, name)
         if levels:
-            level = _nested(folder, universe, levels, level)
-        elif len(geocode) != 1:
-            _refuse_geounit(
-                folder,
-                universe,
-                level,
+            level = _nested(levels, level)
+        elif len(level.geocode) > 1:
+            level.refuse(
                 1,
-                "stands beside another one at the root, which is one "
-                "geounit; name the preset whose spine the measurements have",
+                "stands beside another one at the root, which is one geounit; name the preset "
+                "whose spine the measurements have",
             )
         levels.append(level)
     return tuple(levels)
 
 
-def _codes_of_level(
-    folder: MeasurementFolder, universe: str, geolevel: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted distinct geocodes of a geolevel, and the file that tells of each first."""
+def _codes_of_level(folder: MeasurementFolder, universe: str, geolevel: str) -> LevelCodes:
+    """Sorted distinct geocodes of a geolevel, without parents yet, and the file that tells of each
+    first."""
     found, file = [], []
     paths = folder.level(universe, geolevel).constraints
     for number, path in enumerate(paths):
@@ -175,21 +171,19 @@ def _codes_of_level(
         found.append(codes)
         file.append(np.full(len(codes), number, dtype=np.int32))
     codes = pa.concat_arrays(found).to_numpy(zero_copy_only=False)
-    numbers = np.concatenate(file)
+    names = [folder.name(path) for path in paths]
     if not len(codes):
-        raise InputRefused(f"{folder.name(paths[0])} has no geounits; fetch the file again.")
+        raise InputRefused(f"{names[0]} has no geounits; fetch the file again.")
     keys = as_bytes(codes)
     order = np.argsort(keys, kind="stable")
-    is_first = np.r_[True, keys[order][1:] != keys[order][:-1]]
-    return codes[order][is_first], numbers[order][is_first]
+    first = order[np.r_[True, keys[order][1:] != keys[order][:-1]]]
+    parent = np.full(len(first), -1, dtype=np.int64)
+    return LevelCodes(geolevel, codes[first], parent, np.concatenate(file)[first], names)
 
 
-def _nested(
-    folder: MeasurementFolder, universe: str, above: Sequence[LevelCodes], level: LevelCodes
-) -> LevelCodes:
+def _nested(above: Sequence[LevelCodes], level: LevelCodes) -> LevelCodes:
     """The geolevel with its parents, sorted as a spine has it."""
-    parents = above[-1]
-    parent = np.full(len(level.geocode), -1, dtype=np.int64)
+    parents, parent = above[-1], level.parent.copy()
     if len(parents.geocode) == 1 and parents.name == "US":
         parent[:] = 0
     else:
@@ -200,33 +194,24 @@ def _nested(
             start = pc.utf8_slice_codeunits(codes.take(pa.array(open_)), 0, int(width))
             place = index.find(start.to_numpy(zero_copy_only=False))
             parent[open_] = place
-    if (parent < 0).any():
-        _refuse_geounit(
-            folder,
-            universe,
-            level,
-            int(np.argmax(parent < 0)),
-            f"begins with the geocode of no geounit of {parents.name}; fetch the files of both "
-            "geolevels again",
-        )
-    childless = np.bincount(parent, minlength=len(parents.geocode)) == 0
-    if childless.any():
-        _refuse_geounit(
-            folder,
-            universe,
-            parents,
-            int(np.argmax(childless)),
-            f"has no geounit of {level.name} below it; fetch the files of {level.name} again",
-        )
+    level.refuse_where(
+        parent < 0,
+        f"begins with the geocode of no geounit of {parents.name}; fetch the files of both "
+        "geolevels again",
+    )
+    parents.refuse_where(
+        np.bincount(parent, minlength=len(parents.geocode)) == 0,
+        f"has no geounit of {level.name} below it; fetch the files of {level.name} again",
+    )
     order = np.lexsort((np.arange(len(parent)), parent))
-    found = LevelCodes(level.name, level.geocode[order], parent[order], level.file[order])
-    _refuse_other_partitions(folder, universe, (*above, found))
+    found = replace(
+        level, geocode=level.geocode[order], parent=parent[order], file=level.file[order]
+    )
+    _refuse_other_partitions((*above, found))
     return found
 
 
-def _refuse_other_partitions(
-    folder: MeasurementFolder, universe: str, levels: Sequence[LevelCodes]
-) -> None:
+def _refuse_other_partitions(levels: Sequence[LevelCodes]) -> None:
     """Refuse geounits of the last geolevel in the partition of another state."""
     names = [level.name for level in levels]
     if "State" not in names:
@@ -236,18 +221,12 @@ def _refuse_other_partitions(
         place = level.parent[place]
     states = levels[names.index("State")]
     numbers = np.array([_state_number(code) for code in states.geocode])
-    files = folder.level(universe, levels[-1].name).constraints
-    partition = np.array([-1 if (p := partition_of(path)) is None else p for path in files])
-    of_file = partition[levels[-1].file]
-    is_apart = (of_file >= 0) & (of_file != numbers[place])
-    if is_apart.any():
-        _refuse_geounit(
-            folder,
-            universe,
-            levels[-1],
-            int(np.argmax(is_apart)),
-            "belongs to another state than the partition it lies in; move or fetch it again",
-        )
+    partitions = [partition_of(Path(file)) for file in levels[-1].files]
+    of_file = np.array([-1 if p is None else p for p in partitions])[levels[-1].file]
+    levels[-1].refuse_where(
+        (of_file >= 0) & (of_file != numbers[place]),
+        "belongs to another state than the partition it lies in; move or fetch it again",
+    )
 
 
 def _state_number(geocode: str) -> int:
@@ -333,13 +312,10 @@ class ShareReader:
 
 
 def _shares_of_level(
-    folder: MeasurementFolder,
-    universe: str,
-    level: LevelCodes,
-    budget: Budget,
-    schema: Schema,
+    folder: MeasurementFolder, level: LevelCodes, budget: Budget, schema: Schema
 ) -> tuple[tuple[Fraction, ...], np.ndarray]:
     """Distinct shares of a geolevel's geounits, ascending, and each geounit's code."""
+    universe = budget.universe
     names = list(budget.query_shares[level.name])
     bit = {marginal_query(schema, name).name: number for number, name in enumerate(names)}
     reader = ShareReader(budget, level.name)
@@ -350,29 +326,22 @@ def _shares_of_level(
     paths = folder.level(universe, level.name).measurements
     for path in paths:
         for rows in _measured_rows(folder, path, index, level.name):
-            place, query = rows.geounit, rows.query
-            if query not in bit:
-                raise InputRefused(
-                    f"{folder.name(path)}: geounit {level.geocode[place[0]]} has the query "
-                    f"{query}, which budget.{universe}.queries.{level.name} does not ask; name the "
-                    "preset or the budget that the measurements were made with."
-                )
+            place, query, of_file = rows.geounit, rows.query, rows.rows
+            of_file.refuse_where(
+                np.full(place.size, query not in bit),
+                level.geocode[place],
+                f"has the query {query}, which budget.{universe}.queries.{level.name} does not "
+                "ask; name the preset or the budget that the measurements were made with",
+            )
             flag = np.uint64(1 << bit[query])
-            twice = (seen[place] & flag) > 0
-            ordered = np.sort(place)
-            repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-            if twice.any() or repeated.size:
-                again = place[int(np.argmax(twice))] if twice.any() else repeated[0]
-                raise InputRefused(
-                    f"{folder.name(path)}: geounit {level.geocode[again]} has the query {query} "
-                    "twice; fetch the file again."
-                )
-            own = _codes_of_shares(folder, path, universe, level, rows, reader, shares)
+            what = f"has the query {query} twice; fetch the file again"
+            of_file.refuse_repeated(place, (seen[place] & flag) > 0, level.geocode, what)
+            own = _codes_of_shares(level, rows, reader, shares)
             differs = (seen[place] > 0) & (code[place] != own)
             if differs.any():
                 odd = int(np.argmax(differs))
                 raise InputRefused(
-                    f"{folder.name(path)}: the variance {rows.variance[odd]:.6g} of {query} at "
+                    f"{of_file.file}: the variance {rows.variance[odd]:.6g} of {query} at "
                     f"geounit {level.geocode[place[odd]]} is of another share of the budget than "
                     "those of its other queries; fetch the file again."
                 )
@@ -383,10 +352,7 @@ def _shares_of_level(
     if lacking.any():
         odd = int(np.argmax(lacking))
         absent = next(name for name, n in bit.items() if not int(seen[odd]) >> n & 1)
-        _refuse_geounit(
-            folder,
-            universe,
-            level,
+        level.refuse(
             odd,
             f"was measured, but not with the query {absent}; fetch the files of {level.name} again",
         )
@@ -397,6 +363,7 @@ def _shares_of_level(
 class _MeasuredRows:
     """Rows of one query: the geounits (n,), variances (n,), and code (n,) into losses as told."""
 
+    rows: Rows
     query: str
     geounit: np.ndarray
     variance: np.ndarray
@@ -409,7 +376,7 @@ def _measured_rows(
 ) -> Iterator[_MeasuredRows]:
     needed, optional = ["geocode", "query_name", "variance"], ["plb"]
     for rows in read_rows(folder, path, needed, optional, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
-        geounit, variance = geounits_of(folder, rows, index, geolevel), rows.table["variance"]
+        geounit, variance = geounits_of(rows, index, geolevel), rows.table["variance"]
         plb, plb_code = np.array([None], dtype=object), np.zeros(len(geounit), dtype=np.int64)
         if "plb" in rows.table.column_names:
             plb, plb_code = rows.texts("plb")
@@ -417,6 +384,7 @@ def _measured_rows(
         for number, name in enumerate(names):
             chosen = np.flatnonzero(query == number)
             yield _MeasuredRows(
+                rows,
                 query_of(name),
                 geounit[chosen],
                 variance.to_numpy()[chosen],
@@ -426,13 +394,7 @@ def _measured_rows(
 
 
 def _codes_of_shares(
-    folder: MeasurementFolder,
-    path: Path,
-    universe: str,
-    level: LevelCodes,
-    rows: _MeasuredRows,
-    reader: ShareReader,
-    shares: list[Fraction],
+    level: LevelCodes, rows: _MeasuredRows, reader: ShareReader, shares: list[Fraction]
 ) -> np.ndarray:
     """Codes (n,) into `shares`, which grows, of the shares that rows were measured with."""
     distinct, of_row = np.unique(rows.variance, return_inverse=True)
@@ -448,10 +410,10 @@ def _codes_of_shares(
             place = rows.geounit[int(np.argmax(pair.reshape(-1) == number))]
             nominal = reader.noise(rows.query, reader.budget.geolevel_shares[level.name])
             raise InputRefused(
-                f"{folder.name(path)}: the variance {variance:.6g} of {rows.query} at geounit "
-                f"{level.geocode[place]} is none that budget.{universe} gives, which is "
-                f"{nominal.variance:.6g} where nothing was bypassed; name the preset or the budget "
-                "that the measurements were made with."
+                f"{rows.rows.file}: the variance {variance:.6g} of {rows.query} at geounit "
+                f"{level.geocode[place]} is none that budget.{reader.budget.universe} gives, which "
+                f"is {nominal.variance:.6g} where nothing was bypassed; name the preset or the "
+                "budget that the measurements were made with."
             )
         if share not in shares:
             shares.append(share)
@@ -459,17 +421,12 @@ def _codes_of_shares(
     return codes[pair.reshape(-1)]
 
 
-def geounits_of(
-    folder: MeasurementFolder, rows: Rows, index: CodeIndex, geolevel: str
-) -> np.ndarray:
+def geounits_of(rows: Rows, index: CodeIndex, geolevel: str) -> np.ndarray:
     """(n,) the position of each row's geounit; raises InputRefused for one without constraints."""
     codes, code = rows.texts("geocode")
     place = index.find(codes)[code]
-    if (place < 0).any():
-        raise InputRefused(
-            f"{folder.name(rows.path)}: geounit {codes[code[int(np.argmin(place))]]} has no "
-            f"constraints at {geolevel}; fetch the files of {geolevel} again."
-        )
+    what = f"has no constraints at {geolevel}; fetch the files of {geolevel} again"
+    rows.refuse_where(place < 0, codes[code], what)
     return place
 
 
@@ -497,22 +454,9 @@ def _refuse_unbalanced(
     )
     empty = [level.name for level in levels if not folder.level(universe, level.name).measurements]
     lacking = f" (there are none at {', '.join(empty)})" if empty else ""
-    _refuse_geounit(
-        folder,
-        universe,
-        levels[-1],
+    levels[-1].refuse(
         int(wrong[0]),
-        "lies on a path whose measurements do not use up the budget"
-        + lacking
-        + "; fetch the files "
-        f"of {universe} again, or name the preset, the budget or the estimator that they were made "
+        f"lies on a path whose measurements do not use up the budget{lacking}; fetch the files of "
+        f"{universe} again, or name the preset, the budget or the estimator that they were made "
         "for",
     )
-
-
-def _refuse_geounit(
-    folder: MeasurementFolder, universe: str, level: LevelCodes, place: int, what: str
-) -> NoReturn:
-    """Raise InputRefused about a geounit, naming the file that tells of it."""
-    path = folder.level(universe, level.name).constraints[int(level.file[place])]
-    raise InputRefused(f"{folder.name(path)}: geounit {level.geocode[place]} {what}.")

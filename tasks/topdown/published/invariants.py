@@ -9,9 +9,8 @@ the nation's total that of the states.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import pandas as pd
@@ -119,25 +118,21 @@ def read_blocks(
     Raises InputRefused, naming the file and the geocode, for constraints that are missing, stand
     twice, have another number of answers, or are no such bounds.
     """
-    level = spine.geolevel(BLOCK)
-    n, n_types = len(level), _n_types(schema)
-    if schema.universe == UNITS:
-        counts = np.full((n, 1), -1, dtype=np.int64)
-        for rows, name, place, values in constraint_rows(folder, spine, schema, BLOCK, zeros):
-            if name == TOTAL_CONSTRAINT:
-                _refuse_repeated(folder, rows, name, level.geocode, place, counts)
-                counts[place] = values
-        _refuse_missing(folder, schema.universe, TOTAL_CONSTRAINT, level, counts)
-        return BlockCounts(counts[:, 0], None)
-    lower_name, upper_name = address_bounds(schema)
-    bounds = {name: np.full((n, n_types), -1, dtype=np.int64) for name in (lower_name, upper_name)}
+    level, n_types = spine.geolevel(BLOCK), _n_types(schema)
+    widths = dict.fromkeys(address_bounds(schema), n_types) or {TOTAL_CONSTRAINT: 1}
+    told = {
+        name: np.full((len(level), width), -1, dtype=np.int64) for name, width in widths.items()
+    }
     for rows, name, place, values in constraint_rows(folder, spine, schema, BLOCK, zeros):
-        if name in bounds:
-            _refuse_repeated(folder, rows, name, level.geocode, place, bounds[name])
-            bounds[name][place] = values
-    for name, found in bounds.items():
+        if name in told:
+            what = f"has the constraint {name} twice; fetch the file again"
+            rows.refuse_repeated(place, told[name][place, 0] >= 0, level.geocode, what)
+            told[name][place] = values
+    for name, found in told.items():
         _refuse_missing(folder, schema.universe, name, level, found)
-    lower, upper = bounds[lower_name], bounds[upper_name]
+    if schema.universe == UNITS:
+        return BlockCounts(told[TOTAL_CONSTRAINT][:, 0], None)
+    lower, upper = told.values()
     addresses, rest = np.divmod(upper, MOST_PERSONS_PER_ADDRESS)
     is_odd = (rest != 0).any(axis=1)
     if n_types > 1:
@@ -171,23 +166,20 @@ def block_invariants_of(
         place = index.find(spine.block_geocode)
         own = np.zeros(len(geography), dtype=np.int64)
         own[place] = counts.housing_units
-        if placed:
-            _refuse_disagreement(geography, universe, next(iter(placed)), own, housing_units)
-            _refuse_other_blocks(geography, universe, place, placed)
+        for other, known in placed.items():
+            differs = np.flatnonzero(own != housing_units)
+            told = f"has other numbers of housing units in {universe} and {other}"
+            _refuse_blocks(geography, differs, told)
+            told = f"is on one of the spines of {universe} and {other} alone"
+            _refuse_blocks(geography, np.setxor1d(place, known), told)
         housing_units, placed[universe] = own, place
         if counts.facilities is not None:
             width = counts.facilities.shape[1]
             facilities[place[:, None], np.arange(len(FACILITY_COLUMNS))[-width:]] = (
                 counts.facilities
             )
-    columns = dict(
-        zip(
-            ("housing_units", *FACILITY_COLUMNS),
-            np.column_stack([housing_units, facilities]).T,
-            strict=True,
-        )
-    )
-    return pd.DataFrame({"block_geocode": geography["block_geocode"], **columns})
+    columns = {"block_geocode": geography["block_geocode"], "housing_units": housing_units}
+    return pd.DataFrame(columns | dict(zip(FACILITY_COLUMNS, facilities.T, strict=True)))
 
 
 def refuse_inconsistent(
@@ -226,16 +218,16 @@ def refuse_inconsistent(
         for rows, name, place, values in constraint_rows(folder, spine, schema, level.name, zeros):
             if name not in sums:
                 continue
-            _refuse_repeated(folder, rows, name, level.geocode, place, seen[name])
+            what = f"has the constraint {name} twice; fetch the file again"
+            rows.refuse_repeated(place, seen[name][place, 0] >= 0, level.geocode, what)
             seen[name][place] = 0
-            is_wrong = (values != sums[name][place]).any(axis=1)
-            if is_wrong.any():
-                raise InputRefused(
-                    f"{folder.name(rows.path)}: the constraint {name} of geounit "
-                    f"{level.geocode[place[int(np.argmax(is_wrong))]]} is not the sum of those "
-                    "below it; fetch the files of all geolevels again, and check "
-                    "input.state_totals."
-                )
+            rows.refuse_where(
+                (values != sums[name][place]).any(axis=1),
+                level.geocode[place],
+                "is not the sum of those below it; fetch the files of all geolevels again, and "
+                "check input.state_totals",
+                f"the constraint {name} of ",
+            )
         for name, marks in seen.items():
             if name != TOTAL_CONSTRAINT or schema.universe == UNITS:
                 _refuse_missing(folder, schema.universe, name, level, marks)
@@ -256,11 +248,11 @@ def constraint_rows(
     for path in folder.level(schema.universe, geolevel).constraints:
         for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
             names, query = rows.texts("query_name")
-            chosen = np.flatnonzero(query != _place(names, STATE_TOTAL))
+            chosen = np.flatnonzero(names[query] != STATE_TOTAL)
             if not chosen.size:
                 continue
-            own = Rows(path, rows.table.take(chosen))
-            geounit = geounits_of(folder, own, index, geolevel)
+            own = replace(rows, table=rows.table.take(chosen))
+            geounit = geounits_of(own, index, geolevel)
             lengths, flat = own.lists("value")
             starts = np.cumsum(lengths) - lengths
             for number, name in enumerate(names.tolist()):
@@ -268,31 +260,18 @@ def constraint_rows(
                 if not rows_of_name.size:
                     continue
                 place = geounit[rows_of_name]
-                if name not in widths:
-                    raise InputRefused(
-                        f"{folder.name(path)}: geounit {level.geocode[place[0]]} has the "
-                        f"constraint {name}, which is not known; name the preset that declares it."
-                    )
-                is_odd = lengths[rows_of_name] != widths[name]
-                if is_odd.any():
-                    raise InputRefused(
-                        f"{folder.name(path)}: the constraint {name} of geounit "
-                        f"{level.geocode[place[int(np.argmax(is_odd))]]} does not have "
-                        f"{widths[name]} values; fetch the file again."
-                    )
+                geocode, whose = level.geocode[place], f"the constraint {name} of "
+                is_unknown = np.full(place.size, name not in widths)
+                what = f"has the constraint {name}, which is not known; name the preset that"
+                own.refuse_where(is_unknown, geocode, f"{what} declares it")
+                what = f"does not have {widths[name]} values; fetch the file again"
+                own.refuse_where(lengths[rows_of_name] != widths[name], geocode, what, whose)
                 values = flat[starts[rows_of_name][:, None] + np.arange(widths[name])]
-                if name in zeros and values.any():
-                    odd = place[int(np.argmax(values.any(axis=1)))]
-                    raise InputRefused(
-                        f"{folder.name(path)}: the structural zero {name} of geounit "
-                        f"{level.geocode[odd]} is not 0; fetch the file again."
-                    )
+                if name in zeros:
+                    whose = f"the structural zero {name} of "
+                    what = "is not 0; fetch the file again"
+                    own.refuse_where(values.any(axis=1), geocode, what, whose)
                 yield own, name, place, values
-
-
-def _place(names: np.ndarray, name: str) -> int:
-    found = np.flatnonzero(names == name)
-    return int(found[0]) if found.size else -1
 
 
 def _n_types(schema: Schema) -> int:
@@ -302,26 +281,6 @@ def _n_types(schema: Schema) -> int:
 def _bounded(schema: Schema) -> str | None:
     """The attribute on each of whose levels there are bounds."""
     return CENSUS.universes[schema.universe].bounded_attribute(schema)
-
-
-def _refuse_repeated(
-    folder: MeasurementFolder,
-    rows: Rows,
-    name: str,
-    geocode: np.ndarray,
-    place: np.ndarray,
-    found: np.ndarray,
-) -> None:
-    """Refuse a constraint that stands twice; `found` holds -1 where none was seen."""
-    ordered = np.sort(place)
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    again = place[found[place, 0] >= 0]
-    if again.size or repeated.size:
-        odd = geocode[again[0] if again.size else repeated[0]]
-        raise InputRefused(
-            f"{folder.name(rows.path)}: geounit {odd} has the constraint {name} twice; fetch the "
-            "file again."
-        )
 
 
 def _refuse_missing(
@@ -335,32 +294,10 @@ def _refuse_missing(
         )
 
 
-def _refuse_disagreement(
-    geography: pd.DataFrame, universe: str, other: str, own: np.ndarray, known: np.ndarray
-) -> None:
-    differs = own != known
-    if differs.any():
-        _refuse_block(
-            geography,
-            int(np.argmax(differs)),
-            f"has other numbers of housing units in {universe} and {other}",
+def _refuse_blocks(geography: pd.DataFrame, rows: np.ndarray, what: str) -> None:
+    """Refuse the first of some blocks, if there are any."""
+    if rows.size:
+        raise InputRefused(
+            f"Block {geography['block_geocode'].iloc[rows[0]]} {what}; fetch the files of both "
+            "again."
         )
-
-
-def _refuse_other_blocks(
-    geography: pd.DataFrame, universe: str, place: np.ndarray, placed: Mapping[str, np.ndarray]
-) -> None:
-    for other, known in placed.items():
-        apart = np.setxor1d(place, known)
-        if apart.size:
-            _refuse_block(
-                geography,
-                int(apart[0]),
-                f"is on one of the spines of {universe} and {other} alone",
-            )
-
-
-def _refuse_block(geography: pd.DataFrame, row: int, what: str) -> NoReturn:
-    raise InputRefused(
-        f"Block {geography['block_geocode'].iloc[row]} {what}; fetch the files of both again."
-    )

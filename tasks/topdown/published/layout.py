@@ -11,8 +11,9 @@ The other is the folder `measurements/` of a run. Both become one record, `Measu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -83,13 +84,6 @@ class MeasurementFolder:
     product: str | None
     universes: Mapping[str, tuple[LevelFiles, ...]]
 
-    def files(self) -> Iterator[Path]:
-        """All files."""
-        for levels in self.universes.values():
-            for level in levels:
-                yield from level.measurements
-                yield from level.constraints
-
     def name(self, path: Path) -> str:
         """The name of a file in messages."""
         return path.relative_to(self.root).as_posix()
@@ -125,9 +119,14 @@ class MeasurementFolder:
     @property
     def is_stamped(self) -> bool:
         """Whether a file says that its noise protects nobody."""
+        files = [
+            path
+            for level in chain(*self.universes.values())
+            for path in (*level.measurements[:1], *level.constraints[:1])
+        ]
         return any(
             (pq.read_schema(path).metadata or {}).get(STAMP_KEY.encode()) == NOT_PRIVATE.encode()
-            for path in self.first_files()
+            for path in files
         )
 
     @property
@@ -140,12 +139,6 @@ class MeasurementFolder:
                         for batch in file.iter_batches(batch_size=1, columns=["geocode"]):
                             return len(str(batch.column(0)[0])) == BLOCK_DIGITS
         return False
-
-    def first_files(self) -> Iterator[Path]:
-        """One file of each kind, universe and geolevel."""
-        for levels in self.universes.values():
-            for level in levels:
-                yield from (*level.measurements[:1], *level.constraints[:1])
 
 
 def open_folder(path: str | Path, product: str | None = None) -> MeasurementFolder:
@@ -174,7 +167,7 @@ def open_folder(path: str | Path, product: str | None = None) -> MeasurementFold
         if universes:
             return MeasurementFolder(root, name, universes)
     own = {
-        folder.name: _own_levels(folder)
+        folder.name: _levels(folder, "", "dpqueries", "constraints")
         for folder in sorted(root.iterdir())
         if folder.is_dir() and folder.name in UNIVERSE_FOLDERS
     }
@@ -193,26 +186,18 @@ def _published_levels(folder: Path, first: str) -> tuple[LevelFiles, ...]:
             f"{folder} has no {first}.parquet: the measurements of the geolevel {first}, at which "
             "its spine begins, are missing; add them."
         )
-    return tuple(
-        LevelFiles(
-            geolevel,
-            _parquet_files(folder / f"{geolevel}.parquet" / MEASUREMENTS),
-            _parquet_files(folder / f"{geolevel}.parquet" / CONSTRAINTS),
-        )
-        for geolevel in GEOLEVELS
-        if (folder / f"{geolevel}.parquet").is_dir()
-    )
+    return _levels(folder, ".parquet", MEASUREMENTS, CONSTRAINTS)
 
 
-def _own_levels(folder: Path) -> tuple[LevelFiles, ...]:
+def _levels(
+    folder: Path, ending: str, measurements: str, constraints: str
+) -> tuple[LevelFiles, ...]:
+    """The geolevels that have a folder, named as they with an `ending`, and the folders in it."""
+    places = {geolevel: folder / f"{geolevel}{ending}" for geolevel in GEOLEVELS}
     return tuple(
-        LevelFiles(
-            geolevel,
-            _parquet_files(folder / geolevel / "dpqueries"),
-            _parquet_files(folder / geolevel / "constraints"),
-        )
-        for geolevel in GEOLEVELS
-        if (folder / geolevel).is_dir()
+        LevelFiles(name, _parquet_files(at / measurements), _parquet_files(at / constraints))
+        for name, at in places.items()
+        if at.is_dir()
     )
 
 

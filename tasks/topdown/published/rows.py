@@ -25,11 +25,12 @@ LISTS = ("value", "query_shape")
 class Rows:
     """Some rows of one file.
 
+    file : its name in messages.
     table : the columns asked for as far as the file has them. Texts are dictionaries of strings,
         lists have 64-bit integers, variances are doubles.
     """
 
-    path: Path
+    file: str
     table: pa.Table
 
     def texts(self, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -42,6 +43,23 @@ class Rows:
         """Lengths of the lists of a column, and all their numbers one after the other."""
         column = self.table[name].combine_chunks()
         return pc.list_value_length(column).to_numpy(), column.flatten().to_numpy()
+
+    def refuse_where(
+        self, is_wrong: np.ndarray, geocode: np.ndarray, what: str, subject: str = ""
+    ) -> None:
+        """Raise InputRefused about the first geounit that is wrong, `(m,)` each; `subject`, such as
+        "the constraint total_con of ", stands before it and `what` after it."""
+        if is_wrong.any():
+            geounit = geocode[int(np.argmax(is_wrong))]
+            raise InputRefused(f"{self.file}: {subject}geounit {geounit} {what}.")
+
+    def refuse_repeated(
+        self, place: np.ndarray, is_seen: np.ndarray, geocode: np.ndarray, what: str
+    ) -> None:
+        """Refuse geounits at `place` (m,) among `geocode` that stand twice, or were seen before."""
+        self.refuse_where(is_seen, geocode[place], what)
+        ordered = np.sort(place)
+        self.refuse_where(ordered[1:] == ordered[:-1], geocode[ordered[1:]], what)
 
 
 def read_rows(
@@ -78,7 +96,7 @@ def read_rows(
                 raise InputRefused(f"{name} is damaged; fetch it again.") from None
             if batch is None:
                 return
-            yield Rows(path, _normal(name, pa.Table.from_batches([batch]), needed))
+            yield Rows(name, _normal(name, pa.Table.from_batches([batch]), needed))
 
 
 def _normal(name: str, table: pa.Table, needed: Sequence[str]) -> pa.Table:

@@ -121,7 +121,6 @@ def shard_answers(
     geolevel = shards[0].geolevel
     level = spine.geolevel(geolevel)
     queries = [marginal_query(schema, name) for name in budget.query_shares[geolevel]]
-    number = {query.name: position for position, query in enumerate(queries)}
     is_measured = ~level.bypassed
     starts = np.array([shard.start for shard in shards])
     n_measured = np.add.reduceat(is_measured.astype(np.int64), starts)
@@ -132,20 +131,18 @@ def shard_answers(
         yield shards[position], {}
     if not queries:
         return
-    index = CodeIndex.of(level.geocode)
-    for path in folder.level(schema.universe, geolevel).measurements:
-        for query, place, values in _answers(folder, path, level, index, queries, number):
-            of_row = np.searchsorted(starts, place, side="right") - 1
-            for position in np.unique(of_row).tolist():
-                rows = np.flatnonzero(of_row == position)
-                aside[position].add(query, place[rows], values[rows])
-            for position in np.unique(of_row).tolist():
-                if aside[position].n_rows == n_measured[position] * len(queries):
-                    found = aside.pop(position)
-                    shard = shards[position]
-                    yield shard, _ordered(found, shard, is_measured, queries)
-            while sum(one.n_values for one in aside.values()) > MOST_VALUES_ASIDE:
-                max(aside.values(), key=lambda one: one.n_values).spill(scratch)
+    for query, place, values in _answers(folder, schema.universe, level, queries):
+        of_row = np.searchsorted(starts, place, side="right") - 1
+        for position in np.unique(of_row).tolist():
+            rows = np.flatnonzero(of_row == position)
+            aside[position].add(query, place[rows], values[rows])
+        for position in np.unique(of_row).tolist():
+            if aside[position].n_rows == n_measured[position] * len(queries):
+                found = aside.pop(position)
+                shard = shards[position]
+                yield shard, _ordered(found, shard, is_measured, queries)
+        while sum(one.n_values for one in aside.values()) > MOST_VALUES_ASIDE:
+            max(aside.values(), key=lambda one: one.n_values).spill(scratch)
     if aside:
         raise InputRefused(
             f"{folder.root}: measurements of {schema.universe} at {geolevel} have changed while "
@@ -158,72 +155,49 @@ def check_level(
 ) -> None:
     """Refuse answers of a geolevel that do not have the number or the shape of their query."""
     queries = [marginal_query(schema, name) for name in budget.query_shares[geolevel]]
-    number = {query.name: position for position, query in enumerate(queries)}
-    level = spine.geolevel(geolevel)
-    index = CodeIndex.of(level.geocode)
-    for path in folder.level(schema.universe, geolevel).measurements if queries else ():
-        for _ in _answers(folder, path, level, index, queries, number):
-            pass
+    for _ in _answers(folder, schema.universe, spine.geolevel(geolevel), queries):
+        pass
+
+
+REMEDY = "fetch the file again, or name the preset that the measurements were made with"
 
 
 def _answers(
-    folder: MeasurementFolder,
-    path: Path,
-    level: Geolevel,
-    index: CodeIndex,
-    queries: Sequence[MarginalQuery],
-    number: Mapping[str, int],
+    folder: MeasurementFolder, universe: str, level: Geolevel, queries: Sequence[MarginalQuery]
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Rows of a file by query: its number, the geounits (m,), and the answers (m, n_rows)."""
-    for rows in read_rows(folder, path, ["geocode", "query_name", "value"], ["query_shape"]):
-        place = geounits_of(folder, rows, index, level.name)
-        names, code = rows.texts("query_name")
-        lengths, flat = rows.lists("value")
-        starts = np.cumsum(lengths) - lengths
-        for of_name, name in enumerate(names.tolist()):
-            chosen = np.flatnonzero(code == of_name)
-            position = number[query_of(name)]
-            query = queries[position]
-            is_odd = lengths[chosen] != query.n_rows
-            _refuse_odd(folder, rows, level, place[chosen], is_odd, query, f"{query.n_rows} values")
-            if "query_shape" in rows.table.column_names:
-                _check_shapes(folder, rows, level, place, chosen, query)
-            yield position, place[chosen], flat[starts[chosen][:, None] + np.arange(query.n_rows)]
+    """Rows of a geolevel's files by query: its number, the geounits (m,), and the answers
+    (m, n_rows); none without queries."""
+    number = {query.name: position for position, query in enumerate(queries)}
+    index = CodeIndex.of(level.geocode)
+    columns = ["geocode", "query_name", "value"]
+    for path in folder.level(universe, level.name).measurements if queries else ():
+        for rows in read_rows(folder, path, columns, ["query_shape"]):
+            place = geounits_of(rows, index, level.name)
+            names, code = rows.texts("query_name")
+            lengths, flat = rows.lists("value")
+            starts = np.cumsum(lengths) - lengths
+            for of_name, name in enumerate(names.tolist()):
+                chosen = np.flatnonzero(code == of_name)
+                position = number[query_of(name)]
+                query, geounit = queries[position], place[chosen]
+                geocode, whose = level.geocode[geounit], f"the answers to {query.name} of "
+                what = f"do not have {query.n_rows} values; {REMEDY}"
+                rows.refuse_where(lengths[chosen] != query.n_rows, geocode, what, whose)
+                if "query_shape" in rows.table.column_names:
+                    what = f"do not have the shape {list(query.shape)}; {REMEDY}"
+                    rows.refuse_where(_is_other_shape(rows, chosen, query), geocode, what, whose)
+                yield position, geounit, flat[starts[chosen][:, None] + np.arange(query.n_rows)]
 
 
-def _check_shapes(
-    folder: MeasurementFolder,
-    rows: Rows,
-    level: Geolevel,
-    place: np.ndarray,
-    chosen: np.ndarray,
-    query: MarginalQuery,
-) -> None:
+def _is_other_shape(rows: Rows, chosen: np.ndarray, query: MarginalQuery) -> np.ndarray:
+    """Which of some rows (m,) tell another shape than the query's."""
     lengths, flat = rows.lists("query_shape")
     starts, expected = np.cumsum(lengths) - lengths, np.array(query.shape)
-    is_odd = lengths[chosen] != len(expected)
-    what = f"the shape {list(query.shape)}"
-    _refuse_odd(folder, rows, level, place[chosen], is_odd, query, what)
-    shapes = flat[starts[chosen][:, None] + np.arange(len(expected))]
-    is_odd = (shapes != expected).any(axis=1)
-    _refuse_odd(folder, rows, level, place[chosen], is_odd, query, what)
-
-
-def _refuse_odd(
-    folder: MeasurementFolder,
-    rows: Rows,
-    level: Geolevel,
-    place: np.ndarray,
-    is_odd: np.ndarray,
-    query: MarginalQuery,
-    what: str,
-) -> None:
-    if is_odd.any():
-        raise InputRefused(
-            f"{folder.name(rows.path)}: the answers to {query.name} of geounit "
-            f"{level.geocode[place[int(np.argmax(is_odd))]]} do not have {what}; fetch the file "
-            "again, or name the preset that the measurements were made with."
-        )
+    is_other = lengths[chosen] != len(expected)
+    if not is_other.any():
+        shapes = flat[starts[chosen][:, None] + np.arange(len(expected))]
+        is_other = (shapes != expected).any(axis=1)
+    return is_other
 
 
 def _ordered(

@@ -58,13 +58,12 @@ def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactL
     )
 
 
-def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
-    """Work out the loss of a universe and keep it; returns the file."""
+def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
+    """Work out the loss of a universe and keep it."""
     found = exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
     with replacing(loss_file(run, universe)) as part:
         told = None if found is None else asdict(found)
         part.write_text(json.dumps(told, default=np.ndarray.tolist), encoding="utf-8")
-    return loss_file(run, universe)
 
 
 def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> ExactLoss | None:

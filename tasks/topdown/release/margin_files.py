@@ -11,7 +11,7 @@ are not negative. It is no interval around the published count, which may lie ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -38,8 +38,8 @@ from .declared_files import (
     WrittenFiles,
     write_rows,
 )
-from .tabulations.levels import SUMMARY_LEVELS, SummaryLevel, entities_of
-from .tabulations.tables import ENDINGS, entity_columns
+from .tabulations.levels import SummaryLevel, entities_of
+from .tabulations.tables import entity_columns
 from .tabulations.variables import variable_matrix, variables_of
 
 MARGIN_LEVEL = 0.9
@@ -129,14 +129,6 @@ def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict
 
 def _end_columns(variables: Sequence[str]) -> list[str]:
     return [f"{name}_{end.upper()}" for name in variables for end in (LOWER, UPPER)]
-
-
-def table_margin_files(
-    directory: Path, levels: Iterable[SummaryLevel] = tuple(SUMMARY_LEVELS.values())
-) -> list[Path]:
-    """Paths of the margins of the redistricting tables in the order in which they are written."""
-    stems = [f"{level.stem}{SUFFIX}" for level in levels]
-    return [directory / TABLES / f"{stem}.{ending}" for stem in stems for ending in ENDINGS]
 
 
 def write_declared_margins(

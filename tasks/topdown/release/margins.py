@@ -45,11 +45,11 @@ def has_margins(settings: TopdownSettings) -> bool:
 
 def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The margins beside the unchecked tables, in the order in which they are written."""
-    none, tables = universes_without_margins(run, settings), tables_of_run(run, settings)
+    tables = tables_of_run(run, settings)
     return [
         file
         for subject in tables.margin_pieces()
-        if not none.keys() & set(_group(tables.together, tables.universes_of(subject)))
+        if _get_margins(run, settings, tables.universes_of(subject))
         for file in tables.margin_files(subject)
     ]
 
@@ -57,11 +57,10 @@ def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
 def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether all margins of the run stand."""
     none = universes_without_margins(run, settings)
-    summarised = [read_margin_summary(run, name) for name in settings.run.universes]
-    found = zip(settings.run.universes, summarised, strict=True)
     last = margin_files(run, settings)[-1:]
-    return all(name in none or summary is not None for name, summary in found) and all(
-        path.exists() for path in last
+    return all(path.exists() for path in last) and all(
+        name in none or read_margin_summary(run, name) is not None
+        for name in settings.run.universes
     )
 
 
@@ -128,8 +127,8 @@ def are_kept(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 def write_piece(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece) -> None:
     """Write a piece of the margins, if its universes have any; raises as `write_margins`."""
-    own, none = _universes_of(run, settings, piece), universes_without_margins(run, settings)
-    if not none.keys() & set(_group(tables_of_run(run, settings).together, own)):
+    own = _universes_of(run, settings, piece)
+    if _get_margins(run, settings, own):
         _write(run, settings, [piece], own)
 
 
@@ -192,9 +191,11 @@ def _universes_of(
     return tables_of_run(run, settings).universes_of(piece.subject)
 
 
-def _group(together: Sequence[tuple[str, ...]], universes: Sequence[str]) -> tuple[str, ...]:
-    """The universes that stand in the same tables as these."""
-    return next(group for group in together if set(universes) <= set(group))
+def _get_margins(run: RunDirectory, settings: TopdownSettings, universes: Sequence[str]) -> bool:
+    """Whether universes get margins: all that stand in the same tables, or none."""
+    together = tables_of_run(run, settings).together
+    group = next(group for group in together if set(universes) <= set(group))
+    return universes_without_margins(run, settings).keys().isdisjoint(group)
 
 
 def _write(

@@ -54,6 +54,9 @@ SEPARATOR = "|"
 BLOCKS_PER_PART = 1 << 16
 """Blocks whose estimates are in memory at a time."""
 
+Coded = Mapping[str, tuple[Sequence[str], np.ndarray]]
+"""By column, codes and which of them each cell has, or what else records have a number of."""
+
 
 @dataclass(frozen=True)
 class _CodedColumn:
@@ -131,14 +134,25 @@ def write_microdata(
         further = layout.further.values
         parts = _with_facilities(parts, _facility_counts(invariants, n_cells), schema)
         n_cells += 1
-    filled = [_filled(column, schema, further, n_cells) for column in declared]
+    coded = {}
+    for column in declared:
+        codes: Sequence[str] = [column.constant or ""]
+        of_cell = np.zeros(schema.n_cells, dtype=np.int64)
+        if column.attribute is not None:
+            codes, of_cell = coded_cells(column, schema)
+        elif column.constant is None:
+            continue
+        rest = further.get(column.name, column.constant or "")
+        of_rest = np.full(n_cells - schema.n_cells, len(codes), dtype=np.int64)
+        coded[column.name] = [*codes, rest], np.concatenate([of_cell, of_rest])
     stem = directory / f"mdf_{schema.universe}"
-    return _write(_ordered_parts(parts, n_cells), filled, stem, is_private, rows_per_batch)
+    ordered = _ordered_parts(parts, n_cells)
+    return _write(ordered, declared, coded, stem, is_private, rows_per_batch)
 
 
 def write_coded(
     block_estimates: pa.Table,
-    columns: Mapping[str, tuple[Sequence[str], np.ndarray]],
+    columns: Coded,
     layout: MicrodataDeclaration,
     stem: Path,
     *,
@@ -151,19 +165,11 @@ def write_coded(
     layout's columns of attributes, and of those that follow the layout's own.
     """
     numbers = next(iter(columns.values()))[1].size
-    coded = {name: _cell_column(name, *told) for name, told in columns.items()}
-    filled: list[_CodedColumn | Callable[[pa.Array], _CodedColumn | str]] = []
-    for column in layout.columns:
-        if column.attribute is not None:
-            filled.append(coded.pop(column.name))
-        elif column.constant is not None:
-            nothing = np.zeros(numbers, dtype=np.int64)
-            filled.append(_cell_column(column.name, [column.constant], nothing))
-        else:
-            filled.append(_of_block(column))
-    filled += coded.values()
+    nothing = np.zeros(numbers, dtype=np.int64)
+    constants = {c.name: ([c.constant], nothing) for c in layout.columns if c.constant is not None}
     ordered = _ordered_parts([block_estimates], numbers)
-    return _write(ordered, filled, stem, is_private, rows_per_batch)
+    coded = constants | dict(columns)
+    return _write(ordered, layout.columns, coded, stem, is_private, rows_per_batch)
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
@@ -173,7 +179,7 @@ def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str],
 
 
 def _of_block(column: MicrodataColumn) -> Callable[[pa.Array], _CodedColumn | str]:
-    """What makes a column that cells do not tell."""
+    """What makes a column that cells do not tell: from the blocks' geocodes, or one of numbers."""
     name, digits = column.name, column.digits
     if digits is None:
         return lambda _: name
@@ -205,25 +211,6 @@ def present_attributes(schema: Schema) -> tuple[str, ...]:
     told = {column.attribute for column in layout_of(schema.universe).columns}
     own = CENSUS.universes[schema.universe].declared.attributes
     return tuple(name for name in own if name in told and name in schema.attributes)
-
-
-def _filled(
-    column: MicrodataColumn, schema: Schema, further: Mapping[str, str], n_cells: int
-) -> _CodedColumn | Callable[[pa.Array], _CodedColumn | str]:
-    """A column of the cells' codes, or what makes one from the blocks' geocodes.
-
-    `n_cells` counts one cell more than the schema where there are further records.
-    """
-    if column.digits is not None or column.number:
-        return _of_block(column)
-    codes: Sequence[str]
-    if column.attribute is None:
-        codes, of_cell = [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
-    else:
-        codes, of_cell = coded_cells(column, schema)
-    rest = further.get(column.name, column.constant or "")
-    of_rest = np.full(n_cells - schema.n_cells, len(codes), dtype=np.int64)
-    return _cell_column(column.name, [*codes, rest], np.concatenate([of_cell, of_rest]))
 
 
 def _geography_column(name: str, digits: tuple[int, int], block_geocode: pa.Array) -> _CodedColumn:
@@ -330,14 +317,18 @@ def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _Coded
 
 def _write(
     parts: Iterable[_Counts],
-    filled: Sequence[_CodedColumn | Callable[[pa.Array], _CodedColumn | str]],
+    declared: Sequence[MicrodataColumn],
+    coded: Coded,
     stem: Path,
     is_private: bool,
     rows_per_batch: int,
 ) -> WrittenFiles:
-    """Write the rows of all parts; of `filled` those columns that cells do not tell are made of the
-    geocodes of each part's blocks.
+    """Write the rows of all parts: the declared columns, of which those that cells do not tell are
+    made of the geocodes of each part's blocks, and further coded ones.
     """
+    of_cells = {name: _cell_column(name, *told) for name, told in coded.items()}
+    filled = [of_cells.pop(c.name) if c.name in of_cells else _of_block(c) for c in declared]
+    filled += of_cells.values()
 
     def columns(counts: _Counts) -> list[_CodedColumn | str]:
         return [
@@ -353,8 +344,8 @@ def _write(
     dictionary = pa.dictionary(pa.int32(), pa.string())
     arrow_schema = pa.schema([(n, pa.int64() if n in numbers else dictionary) for n in names])
     n_rows = 0
-    coded = [name for name in names if name not in numbers]
-    with stamped_files(stem, arrow_schema, is_private, SEPARATOR, use_dictionary=coded) as (
+    of_texts = [name for name in names if name not in numbers]
+    with stamped_files(stem, arrow_schema, is_private, SEPARATOR, use_dictionary=of_texts) as (
         parquet,
         text,
     ):

@@ -104,13 +104,9 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         "confidential, so it may be compared with the release."
     ]
     for universe, errors in accuracy.groupby("universe", sort=False):
-        wide = errors.pivot(index="query", columns="geolevel", values="mean_absolute_error")
-        geolevels = list(dict.fromkeys(errors["geolevel"]))
-        queries = list(dict.fromkeys(errors["query"]))
-        rows = tuple(
-            (query, *(float(wide.loc[query, level]) for level in geolevels)) for query in queries
-        )
-        blocks.append(Table((f"{universe}: query", *geolevels), rows))
+        answers = zip(errors["geolevel"], errors["query"], strict=True)
+        figures = dict(zip(answers, errors["mean_absolute_error"].tolist(), strict=True))
+        blocks.append(_by_geolevel(str(universe), figures))
     return Section("Accuracy", tuple(blocks))
 
 
@@ -121,19 +117,21 @@ def _noise(settings: TopdownSettings) -> Section:
     ]
     for universe in settings.run.universes:
         cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        deviation = {(q["geolevel"], q["query"]): noise_deviation(q) for q in cost["queries"]}
-        geolevels = list(dict.fromkeys(geolevel for geolevel, _ in deviation))
-        queries = list(dict.fromkeys(query for _, query in deviation))
-        rows = tuple(
-            (query, *(_or_dash(deviation.get((level, query))) for level in geolevels))
-            for query in queries
-        )
-        blocks.append(Table((f"{universe}: query", *geolevels), rows))
+        figures = {
+            (q["geolevel"], q["query"]): float(f"{noise_deviation(q):.3g}") for q in cost["queries"]
+        }
+        blocks.append(_by_geolevel(universe, figures))
     return Section("Noise", tuple(blocks))
 
 
-def _or_dash(value: float | None) -> float | str:
-    return NONE if value is None else float(f"{value:.3g}")
+def _by_geolevel(universe: str, figures: Mapping[tuple[str, str], float]) -> Table:
+    """Queries by geolevels, of figures by geolevel and query; a dash where there is none."""
+    geolevels = list(dict.fromkeys(geolevel for geolevel, _ in figures))
+    rows = tuple(
+        (query, *(figures.get((level, query), NONE) for level in geolevels))
+        for query in dict.fromkeys(query for _, query in figures)
+    )
+    return Table((f"{universe}: query", *geolevels), rows)
 
 
 def solves_table(run: RunDirectory) -> Table:
@@ -219,14 +217,13 @@ def _budget(settings: TopdownSettings) -> Section:
     blocks: list[Block] = []
     for universe in settings.run.universes:
         budget = settings.budget_of(universe)
-        levels = [name.replace("_", " ") for name in budget.geolevel_shares]
-        percent = [100 * float(share) for share in budget.geolevel_shares.values()]
-        svg = bar_chart(
-            levels, {universe: percent}, title=f"Budget of {universe}", value_label="% of the loss"
-        )
+        percent = {name: 100 * float(share) for name, share in budget.geolevel_shares.items()}
         loss = "epsilon" if budget.is_pure else "rho"
         of = "no noise" if budget.infinite else f"{loss} {float(budget.total):.4g}"
-        blocks.append(Figure(svg, f"{universe}: {of}, by geolevel, before geounits were bypassed."))
+        words = f"{universe}: {of}, by geolevel, before geounits were bypassed."
+        blocks.append(
+            _bars(f"Budget of {universe}", words, {universe: percent}, value_label="% of the loss")
+        )
     return Section("The budget", tuple(blocks))
 
 
@@ -238,14 +235,10 @@ def _errors(accuracy: pd.DataFrame) -> Section:
         # A total that is declared exact has nothing to tell.
         told = [query for query, rows in by_query.items() if rows["mean_absolute_error"].any()]
         query = next(iter(told), next(iter(by_query)))
-        rows = by_query[query]
-        svg = bar_chart(
-            [name.replace("_", " ") for name in rows["geolevel"]],
-            {query: rows["mean_absolute_error"].tolist()},
-            title=f"Error of {universe}",
-            value_label="mean absolute error of an answer",
-        )
-        blocks.append(Figure(svg, f"{universe}: error of {query} at each geolevel of the spine."))
+        figures = by_query[query].set_index("geolevel")["mean_absolute_error"].to_dict()
+        words = f"{universe}: error of {query} at each geolevel of the spine."
+        label = "mean absolute error of an answer"
+        blocks.append(_bars(f"Error of {universe}", words, {query: figures}, value_label=label))
     return Section("How accurate it is", tuple(blocks))
 
 
@@ -257,15 +250,19 @@ def _implied(settings: TopdownSettings) -> Section:
         asked = Counter(row["query"] for row in report["queries"])
         query = TOTAL if TOTAL in asked else asked.most_common(1)[0][0]
         rows = {r["geolevel"]: noise_deviation(r) for r in report["queries"] if r["query"] == query}
-        svg = bar_chart(
-            [name.replace("_", " ") for name in rows],
-            {query: list(rows.values())},
-            title=f"Noise of {universe}",
-            value_label="standard deviation of the noise",
-        )
         words = f"{universe}: noise in a measured answer of {query} at each geolevel."
-        blocks.append(Figure(svg, words))
+        label = "standard deviation of the noise"
+        blocks.append(_bars(f"Noise of {universe}", words, {query: rows}, value_label=label))
     return Section("What the budget implies", tuple(blocks))
+
+
+def _bars(
+    title: str, words: str, series: Mapping[str, Mapping[str, float]], *, value_label: str
+) -> Figure:
+    """Bars by geolevel, one for each of some series of figures, all at the same geolevels."""
+    levels = [name.replace("_", " ") for name in next(iter(series.values()))]
+    values = {name: list(figures.values()) for name, figures in series.items()}
+    return Figure(bar_chart(levels, values, title=title, value_label=value_label), words)
 
 
 def first_counts(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, ...]:

@@ -5,35 +5,24 @@ The page of the command `spine` shows off-spine distances of categories and of s
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
 from ....geography.rules import GEOLEVEL_ORDER
 from ...pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart, line_chart
+from ...runs.declared import read_declared
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..spine.build import spines_of
 from ..spine.summary import read_summary
 from .spine_distances import SpineDistances
 
-CATEGORY_NAMES = {
-    "aian": "AIAN area",
-    "group_quarters": "group-quarters types",
-    "mcd": "minor civil division",
-    "place": "place",
-    "school_district": "school district",
-    "block_group": "block group",
-}
-
-SPINE_NAMES = {
-    "conventional": "conventional spine",
-    "aian": "AIAN spine",
-    "optimized": "optimised spine",
-    "dhc": "DHC spine",
-}
-
-STATISTICS = {"mean": "mean", "q50": "median", "q90": "90%", "q99": "99%", "max": "largest"}
+_WORDS = read_declared(Path(__file__).parent / "presets" / "spine_words.toml")
+CATEGORY_NAMES, SPINE_NAMES = _WORDS["categories"], _WORDS["spines"]
+STATISTICS = _WORDS["statistics"]
 
 
 def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -> Section:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, found, made, once
 from ...runs.steps import step
 from ..settings import TopdownSettings
 from .described import write_universe
@@ -35,8 +35,7 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
 @step("exact loss", TopdownSettings, run_name="exact loss of {universe}")
 def work_out_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Work out what the noise guarantees exactly, for the certificate and the report."""
-    file = loss_file(run, universe)
-    return found(file) if file.exists() else made(keep_loss(run, settings, universe))
+    return once(loss_file(run, universe), keep_loss, run, settings, universe)
 
 
 @step("keep estimates", TopdownSettings, run_name="estimates of margins")

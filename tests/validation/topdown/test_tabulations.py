@@ -51,7 +51,10 @@ def right(tmp_path_factory) -> Tabulated:
     write_tables([tabulation], directory)
     write_legacy(tabulation, directory)
     schemas = (PERSONS, UNITS)
-    return tabulated(directory, result.geography, schemas, is_private=True)
+    states = tuple(dict.fromkeys(result.geography["block_geocode"].str[:2]))
+    return tabulated(
+        directory, result.geography, schemas, is_private=True, states=states, has_group=False
+    )
 
 
 @pytest.fixture
@@ -215,7 +218,14 @@ def test_tables_of_a_smaller_schema(right: Tabulated, tmp_path: Path) -> None:
     write_microdata(cells(histogram, right.geography["block_geocode"]), schema, tmp_path)
     tabulation = tabulate(tmp_path, right.geography, ("persons",))
     write_tables([tabulation], tmp_path, is_private=False)
-    facts = tabulated(tmp_path, right.geography, [schema], is_private=False)
+    facts = tabulated(
+        tmp_path,
+        right.geography,
+        [schema],
+        is_private=False,
+        states=right.states,
+        has_group=right.has_group,
+    )
     outcomes = check_tabulations(facts, has_legacy=False)
     assert [outcome.name for outcome in outcomes] == ["tables_count_the_microdata"]
     assert outcomes[0].passed, outcomes[0].detail

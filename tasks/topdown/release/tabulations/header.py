@@ -9,12 +9,16 @@ and points of entities are those of `names`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....census.states import state_of
+from ....runs.declared import read_declared
 from .levels import (
     COLUMNS,
     OUTSIDE,
@@ -27,52 +31,19 @@ from .names import (
 )
 from .tables import geoid
 
-_FIELDS = """\
-FILEID STUSAB SUMLEV GEOVAR GEOCOMP CHARITER CIFSN LOGRECNO GEOID GEOCODE REGION DIVISION
-STATE STATENS COUNTY COUNTYCC COUNTYNS COUSUB COUSUBCC COUSUBNS SUBMCD SUBMCDCC SUBMCDNS
-ESTATE ESTATECC ESTATENS CONCIT CONCITCC CONCITNS PLACE PLACECC PLACENS TRACT BLKGRP BLOCK
-AIANHH AIHHTLI AIANHHFP AIANHHCC AIANHHNS AITS AITSFP AITSCC AITSNS TTRACT TBLKGRP ANRC
-ANRCCC ANRCNS CBSA MEMI CSA METDIV NECTA NMEMI CNECTA NECTADIV CBSAPCI NECTAPCI UA UATYPE UR
-CD116 CD118 CD119 CD120 CD121 SLDU18 SLDU22 SLDU24 SLDU26 SLDU28 SLDL18 SLDL22 SLDL24 SLDL26
-SLDL28 VTD VTDI ZCTA SDELM SDSEC SDUNI PUMA AREALAND AREAWATR BASENAME NAME FUNCSTAT GCUNI
-POP100 HU100 INTPTLAT INTPTLON LSADC PARTFLAG UGA
-"""
+_DECLARED = read_declared(Path(__file__).parent / "presets" / "header.toml")
 
-HEADER_FIELDS = tuple(_FIELDS.split())
+HEADER_FIELDS = tuple(_DECLARED["fields"].split())
 """Names of the fields, in order."""
 
-FILE_ID = "PLST"
-"""First field of every record of a state's redistricting files."""
-
-CHARACTERISTIC_ITERATION = "000"
-"""Field CHARITER: the tables are not repeated for population groups."""
+CONSTANTS: Mapping[str, str] = _DECLARED["constants"]
+"""Fields that every record has alike."""
 
 _METROPOLITAN = ("CBSA", "MEMI", "CSA", "METDIV")
 """Fields that hold for a whole county."""
 _WITHIN_COUNTIES = ("050", "060", "140", "150")
 
 _AREAS = ("AREALAND", "AREAWATR")
-
-_OUTSIDE_FIELDS = {
-    "PLACE": {"PLACECC": "99", "PLACENS": "99999999"},
-    "AIANHH": {
-        "AIHHTLI": "9",
-        "AIANHHFP": "99999",
-        "AIANHHCC": "99",
-        "AIANHHNS": "99999999",
-        "AITS": "999",
-        "AITSFP": "99999",
-        "AITSCC": "99",
-        "AITSNS": "99999999",
-        "TTRACT": "999999",
-        "TBLKGRP": "9",
-    },
-}
-"""Fields of a block outside all places, or outside all areas, that follow from it."""
-
-_LEGAL_DESCRIPTIONS = {"040": "00", "140": "CT", "150": "BG", "750": "BK"}
-_FUNCTIONAL_STATUSES = {"040": "A", "140": "S", "150": "S", "750": "S"}
-"""A active government, S statistical entity; not known of other entities."""
 
 
 def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
@@ -83,14 +54,10 @@ def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.
     level = entities.level
     n = len(entities)
     constants = {
-        "FILEID": FILE_ID,
+        **CONSTANTS,
         "SUMLEV": level.code,
-        "GEOVAR": "00",
-        "GEOCOMP": "00",
-        "CHARITER": CHARACTERISTIC_ITERATION,
-        "CIFSN": "00",
-        "LSADC": _LEGAL_DESCRIPTIONS.get(level.code, ""),
-        "FUNCSTAT": _FUNCTIONAL_STATUSES.get(level.code, ""),
+        "LSADC": _DECLARED["legal_descriptions"].get(level.code, ""),
+        "FUNCSTAT": _DECLARED["functional_statuses"].get(level.code, ""),
     }
     columns = {name: pa.repeat(pa.scalar(value), n) for name, value in constants.items()}
     columns |= entities.parts
@@ -114,17 +81,11 @@ def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.
 def _state_columns(fips: pa.Array) -> dict[str, pa.Array]:
     encoded = fips.dictionary_encode()
     states = [state_of(code) for code in encoded.dictionary.to_pylist()]
-    attributes = {
-        "STUSAB": "abbreviation",
-        "REGION": "region",
-        "DIVISION": "division",
-        "STATENS": "gnis",
-    }
     return {
         name: pa.array([getattr(state, attribute) for state in states], pa.string()).take(
             encoded.indices
         )
-        for name, attribute in attributes.items()
+        for name, attribute in _DECLARED["of_states"].items()
     }
 
 
@@ -138,7 +99,7 @@ def _block_columns(geography: pd.DataFrame) -> dict[str, pa.Array]:
     for name, column in COLUMNS.items():
         columns[name] = texts_of(geography[column])
     columns["BLKGRP"] = pc.utf8_slice_codeunits(texts_of(geography["block_geocode"]), 11, 12)
-    for part, fields in _OUTSIDE_FIELDS.items():
+    for part, fields in _DECLARED["outside"].items():
         is_outside = pc.equal(columns[part], OUTSIDE[part])
         for name, code in fields.items():
             if name not in columns:

@@ -27,8 +27,7 @@ from ....census.states import State, state_of
 from ....runs.files import NOT_PRIVATE, replacing
 from ..text_rows import numbered_rows, text_lines
 from .header import (
-    CHARACTERISTIC_ITERATION,
-    FILE_ID,
+    CONSTANTS,
     HEADER_FIELDS,
     header_columns,
 )
@@ -65,17 +64,18 @@ def segment_variables(segment: str) -> tuple[str, ...]:
     return tuple(name for prefix in prefixes for name in variables if name.startswith(prefix))
 
 
-def legacy_files(directory: Path, states: Sequence[str], *, is_private: bool = True) -> list[Path]:
-    """The files of each state (FIPS codes), four a state, header first."""
+def legacy_files(
+    directory: Path, states: Sequence[str], *, is_private: bool = True
+) -> dict[str, list[Path]]:
+    """The four files of each state by its FIPS code, header first."""
     folder = directory / LEGACY_FORMAT
     stamp = "" if is_private else f"_{NOT_PRIVATE.replace(' ', '_')}"
-    files = []
+    files = {}
     for fips in states:
         state = state_of(fips).abbreviation.lower()
         place = folder if len(states) == 1 else folder / state
-        files += [
-            place / f"{state}{part}{YEAR}{stamp}.pl" for part in (GEOGRAPHIC_HEADER, *SEGMENTS)
-        ]
+        parts = (GEOGRAPHIC_HEADER, *SEGMENTS)
+        files[fips] = [place / f"{state}{part}{YEAR}{stamp}.pl" for part in parts]
     return files
 
 
@@ -130,7 +130,8 @@ def _header_lines(batch: _Batch, schema: pa.Schema) -> pa.Buffer:
 
 
 def _segment_lines(batch: _Batch, columns: np.ndarray, state: State, number: int) -> memoryview:
-    constants = (FILE_ID, state.abbreviation, CHARACTERISTIC_ITERATION, f"{number:02d}")
+    file_id, iteration = CONSTANTS["FILEID"], CONSTANTS["CHARITER"]
+    constants = (file_id, state.abbreviation, iteration, f"{number:02d}")
     numbers = np.column_stack([batch.record_number, batch.counts[:, columns]])
     lines = (DELIMITER.join(constants) + "\n").encode() * batch.n
     return numbered_rows(lines, numbers, DELIMITER)

@@ -7,7 +7,7 @@ other has those that it declares by name, a file for each, with the levels that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from ....census.cef_2020 import CENSUS
@@ -20,14 +20,14 @@ from ...paths import geography_file, spine_folder
 from ...settings import TopdownSettings
 from ...spine.shards import read_shards
 from ..declared_files import TABLES, write_declared_table
-from ..margin_files import SUFFIX, table_margin_files, write_declared_margins, write_table_margins
+from ..margin_files import SUFFIX, write_declared_margins, write_table_margins
 from .estimated import States, state_tabulations
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, SummaryLevel
 from .tables import (
     ENDINGS,
     Tabulation,
-    level_file,
+    table_files,
     write_tables,
 )
 from .variables import tables_of
@@ -108,33 +108,38 @@ class LevelTables:
 
     def files(self, piece: str = WHOLE) -> list[Path]:
         """Paths of the tables or of a piece of them, in the order in which they are written."""
-        return _Wanted.of(self.run, self.settings, piece).files
+        tables = table_files(self.run.unchecked_release, _levels(piece))
+        return tables + list(chain(*self._legacy_files(piece).values()))
 
     def write(self, piece: str = WHOLE) -> list[Path]:
         """Write the tables, or a piece of them, from the estimates; returns the files."""
-        run, settings = self.run, self.settings
-        wanted = _Wanted.of(run, settings, piece)
-        written: list[Path] = []
+        run, settings, levels = self.run, self.settings, _levels(piece)
+        legacy = self._legacy_files(piece)
+        states = States.read(run).fips if levels else tuple(legacy)
 
         def tabulations() -> Iterator[Tabulation]:
-            states, universes = wanted.every_state, tabulated_universes(settings)
-            if not wanted.levels:
-                states = wanted.states
-            parts = state_tabulations(run, settings, universes, states)
+            parts = state_tabulations(run, settings, tabulated_universes(settings), states)
             for fips, tabulation in zip(states, parts, strict=True):
-                if fips in wanted.states:
-                    files = wanted.legacy_files(fips)
-                    write_state(tabulation, fips, files)
-                    written.extend(files)
+                if fips in legacy:
+                    write_state(tabulation, fips, legacy[fips])
                 yield tabulation
 
-        files = write_tables(
-            tabulations(),
-            run.unchecked_release,
-            is_private=settings.is_private,
-            levels=wanted.levels,
-        )
-        return files + written
+        folder, is_private = run.unchecked_release, settings.is_private
+        files = write_tables(tabulations(), folder, is_private=is_private, levels=levels)
+        return files + list(chain(*legacy.values()))
+
+    def _legacy_files(self, piece: str) -> dict[str, list[Path]]:
+        """The P.L. 94-171 files of a piece, by state."""
+        every = States.read(self.run)
+        states: tuple[str, ...] = ()
+        if piece == WHOLE and has_legacy(self.settings):
+            states = every.fips
+        elif piece.startswith(LEGACY):
+            number, n = (int(word) for word in piece.removeprefix(LEGACY).split(" of "))
+            states = every.group(number - 1, n)
+        folder, is_private = self.run.unchecked_release, self.settings.is_private
+        files = legacy_files(folder, every.fips, is_private=is_private)
+        return {fips: files[fips] for fips in states}
 
     def margin_pieces(self) -> list[str]:
         """Beside which tables margins are written, each apart, the longest first."""
@@ -146,7 +151,7 @@ class LevelTables:
 
     def margin_files(self, piece: str) -> list[Path]:
         """Paths of a piece of the margins."""
-        return table_margin_files(self.run.unchecked_release, _levels(piece))
+        return table_files(self.run.unchecked_release, _levels(piece), SUFFIX)
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
         """Write a piece of the margins, from the posteriors of its universes."""
@@ -166,41 +171,6 @@ def _levels(piece: str) -> tuple[SummaryLevel, ...]:
     if piece not in (BLOCK_TABLES, AREA_TABLES):
         return levels
     return tuple(level for level in levels if level.has_blocks == (piece == BLOCK_TABLES))
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What a piece of the tables has: summary levels, and states in the P.L. 94-171 format."""
-
-    folder: Path
-    is_private: bool
-    levels: tuple[SummaryLevel, ...]
-    states: tuple[str, ...]
-    every_state: tuple[str, ...]
-
-    @classmethod
-    def of(cls, run: RunDirectory, settings: TopdownSettings, piece: str) -> _Wanted:
-        """Of one of the pieces that `table_pieces` names."""
-        every = States.read(run)
-        states: tuple[str, ...] = ()
-        if piece == WHOLE and has_legacy(settings):
-            states = every.fips
-        elif piece.startswith(LEGACY):
-            number, n = (int(word) for word in piece.removeprefix(LEGACY).split(" of "))
-            states = every.group(number - 1, n)
-        return cls(run.unchecked_release, settings.is_private, _levels(piece), states, every.fips)
-
-    @property
-    def files(self) -> list[Path]:
-        """All files of the piece."""
-        tables = [level_file(self.folder, level, end) for level in self.levels for end in ENDINGS]
-        return tables + [file for fips in self.states for file in self.legacy_files(fips)]
-
-    def legacy_files(self, fips: str) -> list[Path]:
-        """The four files of a state."""
-        files = legacy_files(self.folder, self.every_state, is_private=self.is_private)
-        first = 4 * self.every_state.index(fips)
-        return files[first : first + 4]
 
 
 class NamedTables:

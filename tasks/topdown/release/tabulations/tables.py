@@ -110,16 +110,15 @@ class Tabulation:
         return LevelTable(entities, self.variables, sums, self.matrices)
 
 
-def table_files(directory: Path) -> list[Path]:
-    """Paths of the tables below a release directory, in the order in which they are written."""
-    return [
-        level_file(directory, level, end) for level in SUMMARY_LEVELS.values() for end in ENDINGS
-    ]
-
-
-def level_file(directory: Path, level: SummaryLevel, ending: str) -> Path:
-    """Path of one summary level's table below a release directory."""
-    return directory / TABLES / f"{level.stem}.{ending}"
+def table_files(
+    directory: Path,
+    levels: Iterable[SummaryLevel] = tuple(SUMMARY_LEVELS.values()),
+    suffix: str = "",
+) -> list[Path]:
+    """Paths of the tables of some summary levels below a release directory, or of what stands
+    beside them under a further `suffix`, in the order in which they are written."""
+    folder = directory / TABLES
+    return [folder / f"{level.stem}{suffix}.{ending}" for level in levels for ending in ENDINGS]
 
 
 def write_tables(
@@ -137,7 +136,7 @@ def write_tables(
     The tabulations are those of successive states, each in memory while it is written. They give
     the files that one of all of them gives, if they all tell the same of block groups.
     """
-    files = [level_file(directory, level, end) for level in levels for end in ENDINGS]
+    files = table_files(directory, levels)
     with ExitStack() as stack:
         writers = [_LevelWriter(stack, path.with_suffix(""), is_private) for path in files[::2]]
         for tabulation in tabulations:

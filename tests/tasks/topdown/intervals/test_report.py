@@ -15,7 +15,6 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.intervals.answers import answers_of
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
@@ -23,6 +22,8 @@ from spineflow.tasks.topdown.paths import geography_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
+
+from tests.tasks.topdown.intervals.answered import answers_of
 
 QUERIES = ("total", "votingage * hispanic", "hhgq")
 SEEDS = range(4)

@@ -15,7 +15,6 @@ from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.intervals.answers import (
     AnswerCovariances,
     ProductAnswers,
-    answers_of,
     covariances_of,
     estimates_of,
 )
@@ -29,6 +28,7 @@ from tests.tasks.topdown.estimation.test_spine_estimates import (
     by_dense_least_squares,
     small_spine,
 )
+from tests.tasks.topdown.intervals.answered import answers_of, matrices
 
 
 def algebra_of(spine: SmallSpine) -> QueryAlgebra:
@@ -142,7 +142,7 @@ def test_estimates_and_covariances_are_those_of_dense_least_squares(case, seed):
             dense = [by_cells(spine, incidence[depth][row], covariance, name) for row in rows]
             assert np.abs(found - np.array([np.diag(part) for part in dense])).max() < 1e-8
             answers = ProductAnswers.of_query(level.algebra, query)
-            whole = covariances_of(level, answers, rows).matrices()
+            whole = matrices(covariances_of(level, answers, rows))
             assert np.abs(whole - np.array(dense)).max() < 1e-8
     assert seen == list(range(len(spine.parents)))
 
@@ -193,7 +193,7 @@ def test_areas_off_the_spine_are_those_of_dense_least_squares(case, seed):
         assert np.abs(estimates - query.answer(inside @ expected[-1])).max() < 1e-8
         for number in range(3):
             dense = by_cells(spine, inside[number].astype(float), covariance, name)
-            assert np.abs(found.matrices()[number] - dense).max() < 1e-8
+            assert np.abs(matrices(found)[number] - dense).max() < 1e-8
 
 
 @pytest.mark.parametrize("case", ["plain", "state totals and bypassed", "exact totals"])
@@ -248,7 +248,7 @@ def test_answers_may_take_levels_together_that_no_measured_query_does():
         rows = np.arange(len(level.type_is_possible))
         estimate = estimates_of(level, both, rows)
         assert np.abs(estimate - expected[depth] @ counted.T).max() < 1e-8
-        found = covariances_of(level, both, rows).matrices()
+        found = matrices(covariances_of(level, both, rows))
         for row in rows:
             matrix = np.kron(incidence[depth][row][None], counted)
             assert np.abs(found[row] - matrix @ covariance @ matrix.T).max() < 1e-8

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
-from spineflow.tasks.products.privacy_curves import FALSE_POSITIVES, trade_off
-from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.exact_loss import exact_curve
-from spineflow.tasks.topdown.workload.privacy_curve import (
+from spineflow.tasks.products.privacy_curves import (
+    FALSE_POSITIVES,
     curve_points,
-    privacy_curve,
+    trade_off,
     trade_offs,
 )
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.exact_loss import exact_curve
+from spineflow.tasks.topdown.workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 
 BUDGET = Budget(
     "persons",
@@ -27,8 +28,6 @@ BUDGET = Budget(
     {"Block": Fraction(1)},
     {"Block": {"total": Fraction(1)}},
 )
-
-PATHS = dict.fromkeys(("persons", "units"), [BUDGET.geolevel_shares])
 
 
 def most_powerful(sigma_squared: float) -> np.ndarray:
@@ -66,17 +65,18 @@ def test_no_guess_of_two_records_is_right_more_often_and_the_best_is_as_often() 
     assert trade_off(exact_curve(BUDGET)).told_apart == pytest.approx(right, abs=1e-9)
 
 
-def test_without_noise_there_is_no_trade_off() -> None:
-    bare = replace(BUDGET, universe="units", infinite=True)
-    assert trade_offs([bare], PATHS) is None
-    told_apart, suspicions, figure = trade_offs([BUDGET, bare], PATHS)
+def test_a_trade_off_is_told_of_every_universe_with_noise() -> None:
+    assert exact_curve(replace(BUDGET, infinite=True)) is None
+    curve = exact_curve(BUDGET, [BUDGET.geolevel_shares])
+    told_apart, suspicions, figure = trade_offs({"persons": curve}, OTHERS, QUESTION)
     percent = math.ceil(100 * trade_off(exact_curve(BUDGET)).told_apart)
     assert f"which of them is true: {percent} % for persons;" in told_apart
     assert "for persons" in suspicions and "by guessing" in figure.svg
 
 
 def test_points_are_those_of_the_curve_between_its_bounds_and_below_the_conversion() -> None:
-    points, curve = curve_points(BUDGET, deltas=[1e-9, 1e-3]), exact_curve(BUDGET)
+    curve = exact_curve(BUDGET)
+    points = curve_points(curve, deltas=[1e-9, 1e-3])
     for epsilon, upper, lower, delta in zip(
         points.epsilons, points.upper, points.lower, points.conversion, strict=True
     ):
@@ -84,11 +84,10 @@ def test_points_are_those_of_the_curve_between_its_bounds_and_below_the_conversi
         assert upper == pytest.approx(curve.delta_upper(epsilon), rel=1e-3)
         assert curve.delta_lower(epsilon) <= upper < delta
         assert 0.9 * upper < lower <= upper
-    assert curve_points(replace(BUDGET, infinite=True)) is None
 
 
 def test_both_bounds_of_the_exact_curve_are_drawn_beside_the_conversion() -> None:
-    svg = privacy_curve([BUDGET], {"persons": curve_points(BUDGET)}).svg
+    svg = privacy_curve([BUDGET], {"persons": curve_points(exact_curve(BUDGET))}).svg
     for label in ("persons, by rho 0.2", "persons, exactly, at most", "persons, exactly, at least"):
         assert label in svg
     assert "exactly" not in privacy_curve([BUDGET]).svg
