@@ -26,8 +26,7 @@ from ....validation.topdown.declared import (
 from ....validation.topdown.descriptions import ExpectedDescription
 from ....validation.topdown.layout import Layout
 from ....validation.topdown.run_checks import Findings
-from ...census.agree_declarations import HOUSEHOLDERS, SIZES
-from ...census.agreements import Agreement
+from ...census.agree_declarations import HOUSEHOLDERS, SIZES, AgreeDeclaration
 from ...census.areas import code_columns
 from ...census.attribute_declarations import Where
 from ...census.census import Held, Universe, Zero
@@ -196,13 +195,13 @@ def expected_agreements(run: RunDirectory, settings: TopdownSettings) -> Iterato
             elif one.kind == SIZES:
                 yield _sizes(settings, name, one, rows, others)
             else:
-                yield ExpectedNumbers(AGREE, name, rows, others, others, one.at_most)
+                yield ExpectedNumbers(AGREE, name, rows, others, others, one.most)
 
 
 def _householders(
     settings: TopdownSettings,
     name: str,
-    one: Agreement,
+    one: AgreeDeclaration,
     rows: AgreeingRows,
     others: AgreeingRows,
 ) -> ExpectedNumbers:
@@ -217,7 +216,7 @@ def _householders(
 def _sizes(
     settings: TopdownSettings,
     name: str,
-    one: Agreement,
+    one: AgreeDeclaration,
     rows: AgreeingRows,
     others: AgreeingRows,
 ) -> ExpectedNumbers:
