@@ -56,11 +56,7 @@ def combine_levels(run: RunDirectory, settings: TripsSettings) -> None:
     plan = plan_of(run, settings)
     for level, nodes in integer_pass(measured_tree(run, plan), settings.mechanism):
         write_estimates(
-            estimates_file(
-                run,
-                level,
-                ONLY_SHARD,
-            ),
+            estimates_file(run, level, ONLY_SHARD),
             plan.tree,
             level,
             nodes,
