@@ -100,25 +100,16 @@ def _alias(name: str, theirs: str, told: Schema) -> Coarsening:
             else f"does not tell {theirs!r}{did_you_mean(theirs, known)}; it tells "
             f"{', '.join(known)}"
         )
-    attribute, levels, group_of_level = _told_levels(theirs, told)
-    return Coarsening(name, attribute, levels, tuple(group_of_level.tolist()))
+    return replace(told.grouping(theirs), name=name)
 
 
 def people_of_cells(sizes: AgreeDeclaration, told: Schema) -> tuple[np.ndarray, np.ndarray]:
     """Least and most people of a record in each cell of the other universe, `(n_cells,)` each."""
-    attribute, levels, group_of_level = _told_levels(sizes.size or "", told)
-    group = group_of_level[told.levels(attribute)]
+    size = told.grouping(sizes.size or "")
+    group = np.array(size.groups)[told.levels(size.attribute)]
     counted = told.cells_where(sizes.of)
-    limits = np.array([sizes.people.get(level, (0, 0)) for level in levels], dtype=np.int64)
+    limits = np.array([sizes.people.get(level, (0, 0)) for level in size.levels], dtype=np.int64)
     return limits[group, 0] * counted, limits[group, 1] * counted
-
-
-def _told_levels(name: str, told: Schema) -> tuple[str, tuple[str, ...], np.ndarray]:
-    """The attribute that a name is of, its levels, and that of each of the attribute's, `(n,)`."""
-    coarsening = told.coarsening(name)
-    if coarsening is not None:
-        return coarsening.attribute, coarsening.levels, np.array(coarsening.groups)
-    return name, told.labels(name), np.arange(len(told.labels(name)))
 
 
 def compiled_agreements(
@@ -204,7 +195,8 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, told: Schema) -> None:
             f"coarsening of one{did_you_mean(size, told.told_names)}; there are "
             f"{', '.join(told.told_names)}"
         )
-    attribute, levels, group_of_level = _told_levels(size, told)
+    grouping = told.grouping(size)
+    levels, group_of_level = grouping.levels, np.array(grouping.groups)
     unknown = [level for level in entry.people if level not in levels]
     if unknown:
         raise ValueError(
@@ -212,7 +204,7 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, told: Schema) -> None:
             f"{entry.universe}{did_you_mean(unknown[0], levels)}; it has "
             f"{', '.join(map(repr, levels))}"
         )
-    counted = group_of_level[told.levels(attribute)[told.cells_where(entry.of)]]
+    counted = group_of_level[told.levels(grouping.attribute)[told.cells_where(entry.of)]]
     missing = [levels[i] for i in np.unique(counted) if levels[i] not in entry.people]
     if missing:
         raise ValueError(

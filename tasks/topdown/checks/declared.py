@@ -238,12 +238,9 @@ def _sizes(
 def _told(settings: TopdownSettings, universe: str, name: str) -> tuple[str, dict[str, str]]:
     """The column that tells an attribute or a coarsening of it, and the level of each code."""
     schema = settings.schema_of(universe)
-    coarsening = schema.coarsening(name)
-    attribute = name if coarsening is None else coarsening.attribute
-    levels = schema.labels(attribute)
-    if coarsening is not None:
-        levels = tuple(coarsening.levels[group] for group in coarsening.groups)
-    column, codes = _codes(settings, universe, attribute)
+    told = schema.grouping(name)
+    levels = [told.levels[group] for group in told.groups]
+    column, codes = _codes(settings, universe, told.attribute)
     return column, dict(zip(codes, levels, strict=True))
 
 

@@ -163,9 +163,7 @@ def _label(
 ) -> str:
     if not isinstance(level, int) or universe is None:
         return str(level)
-    schema = settings.schema_of(universe)
-    coarsening = schema.coarsening(attribute)
-    return (schema.labels(attribute) if coarsening is None else coarsening.levels)[level]
+    return settings.schema_of(universe).grouping(attribute).levels[level]
 
 
 def _either(words: Sequence[str]) -> str:
