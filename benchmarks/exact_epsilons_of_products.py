@@ -80,7 +80,7 @@ def of_detailed_groups(folder: str, definition: str, region_pass: str) -> tuple[
             replace(item, budget=item.budget * loss / total) for item in parameters.budgets
         )
         scaled = replace(parameters, budgets=budgets)
-        return detailed_groups.exact_curve(scaled, specification, region_pass, is_bounded=False)
+        return detailed_groups.exact_curve([scaled], specification, region_pass, is_bounded=False)
 
     return curve, total
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from ..tasks.evidence.product import document, order, rewritten, summary
+from ..tasks.evidence.product import rewritten, summary
+from ..tasks.evidence.release.page import page
 from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings
 from ..tasks.evidence.workload.protected import ProtectedCensus
 from ..tasks.products.product import Product
-from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
+from ..tasks.products.registry import check_input_of, costs_of, fits_of, later, refuse_any
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.protected import CENSUS
 from ..tasks.topdown.settings import TopdownSettings
@@ -55,8 +56,8 @@ PRODUCT: Product = Product(
     check_input=lambda settings: check_input_of(settings.product_settings),
     fits=lambda settings, accepted: fits_of(settings.product_settings, accepted),
     of_parts=private_releases,
-    order=order,
-    document=document,
+    order=later("tasks.evidence.order:order"),
+    document=lambda run, settings, errors: page(run, settings),
     summary=summary,
     rewritten=rewritten,
 )

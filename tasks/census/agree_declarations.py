@@ -83,3 +83,9 @@ class AgreeDeclaration(Part):
                     "from 0 on, the smaller first"
                 )
         return self
+
+    @property
+    def most(self) -> int:
+        """`at_most` of `presence`, which always has it."""
+        assert self.at_most is not None
+        return self.at_most

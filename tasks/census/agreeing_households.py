@@ -15,7 +15,7 @@ import numpy as np
 
 from ..runs.spelling import did_you_mean
 from .agree_declarations import HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
-from .agreements import Agreement, compiled_agreement, is_bounded
+from .agreements import is_bounded, refuse_unfit_presence
 from .compiled_schemas import refuse_unknown_universe
 from .declarations import CensusDeclaration
 from .queries import TOTAL, label_parts, marginal_query, rows_that_count
@@ -34,8 +34,8 @@ class AgreeingTypes:
 
     label: np.ndarray
     answers: np.ndarray
-    householders: Agreement | None
-    sizes: Agreement | None
+    householders: AgreeDeclaration | None
+    sizes: AgreeDeclaration | None
 
     @property
     def n_types(self) -> int:
@@ -48,9 +48,9 @@ class AgreeingTypes:
         return (self.label > 0) & (self.label <= self.answers.size)
 
 
-def agreeing_types(agreements: Sequence[Agreement], schema: Schema) -> AgreeingTypes | None:
+def agreeing_types(agreements: Sequence[AgreeDeclaration], schema: Schema) -> AgreeingTypes | None:
     """The types that householders and sizes make of the cells; None where neither is declared."""
-    by_kind = {one.kind: one for one in agreements}
+    by_kind: dict[str, AgreeDeclaration] = {one.kind: one for one in agreements}
     householders, sizes = by_kind.get(HOUSEHOLDERS), by_kind.get(SIZES)
     if householders is None and sizes is None:
         return None
@@ -58,7 +58,7 @@ def agreeing_types(agreements: Sequence[Agreement], schema: Schema) -> AgreeingT
 
 
 def _types(
-    householders: Agreement | None, sizes: Agreement | None, schema: Schema
+    householders: AgreeDeclaration | None, sizes: AgreeDeclaration | None, schema: Schema
 ) -> AgreeingTypes:
     label, answers = np.zeros(schema.n_cells, dtype=np.int64), np.zeros(0, dtype=np.int64)
     if householders is not None:
@@ -72,7 +72,7 @@ def _types(
 
 
 def householders_of_cells(
-    householders: Agreement | AgreeDeclaration, schema: Schema, told: Schema
+    householders: AgreeDeclaration, schema: Schema, told: Schema
 ) -> np.ndarray:
     """Answer that counts each cell of the other universe, `(n_cells of told,)`, -1 for none.
 
@@ -100,37 +100,30 @@ def _alias(name: str, theirs: str, told: Schema) -> Coarsening:
             else f"does not tell {theirs!r}{did_you_mean(theirs, known)}; it tells "
             f"{', '.join(known)}"
         )
-    attribute, levels, group_of_level = _told_levels(theirs, told)
-    return Coarsening(name, attribute, levels, tuple(group_of_level.tolist()))
+    return replace(told.grouping(theirs), name=name)
 
 
-def people_of_cells(sizes: Agreement, told: Schema) -> tuple[np.ndarray, np.ndarray]:
+def people_of_cells(sizes: AgreeDeclaration, told: Schema) -> tuple[np.ndarray, np.ndarray]:
     """Least and most people of a record in each cell of the other universe, `(n_cells,)` each."""
-    attribute, levels, group_of_level = _told_levels(sizes.size or "", told)
-    group = group_of_level[told.levels(attribute)]
+    size = told.grouping(sizes.size or "")
+    group = np.array(size.groups)[told.levels(size.attribute)]
     counted = told.cells_where(sizes.of)
-    limits = np.array([sizes.people.get(level, (0, 0)) for level in levels], dtype=np.int64)
+    limits = np.array([sizes.people.get(level, (0, 0)) for level in size.levels], dtype=np.int64)
     return limits[group, 0] * counted, limits[group, 1] * counted
-
-
-def _told_levels(name: str, told: Schema) -> tuple[str, tuple[str, ...], np.ndarray]:
-    """The attribute that a name is of, its levels, and that of each of the attribute's, `(n,)`."""
-    coarsening = told.coarsening(name)
-    if coarsening is not None:
-        return coarsening.attribute, coarsening.levels, np.array(coarsening.groups)
-    return name, told.labels(name), np.arange(len(told.labels(name)))
 
 
 def compiled_agreements(
     name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]
-) -> tuple[Agreement, ...]:
+) -> tuple[AgreeDeclaration, ...]:
     """The agreements that a universe declares; `schemas` are all universes' in the declared order.
 
     Raises ValueError unless every release of the earlier universe leaves records that agree.
     """
     entries = census.universes[name].agree
     if all(entry.kind == PRESENCE for entry in entries):
-        return tuple(compiled_agreement(name, entry, census, schemas) for entry in entries)
+        for entry in entries:
+            refuse_unfit_presence(name, entry, census, schemas)
+        return entries
     for entry in entries:
         refuse_unknown_universe(f"agree {entry.name!r} of {name!r}", entry.universe, schemas)
     kinds, others = [entry.kind for entry in entries], {entry.universe for entry in entries}
@@ -147,18 +140,19 @@ def compiled_agreements(
         raise ValueError(
             f"universe {name!r} declares {twice[0]!r} twice; give one of them another name"
         )
-    found = tuple(_compiled(name, entry, census, schemas) for entry in entries)
-    _Solvable(name, found, census, schemas).refuse_what_is_not()
-    return found
+    for entry in entries:
+        _refuse_unfit(name, entry, census, schemas)
+    _Solvable(name, entries, census, schemas).refuse_what_is_not()
+    return entries
 
 
-def _compiled(
+def _refuse_unfit(
     name: str,
     entry: AgreeDeclaration,
     census: CensusDeclaration,
     schemas: Mapping[str, Schema],
-) -> Agreement:
-    """An entry whose names all exist."""
+) -> None:
+    """Raise ValueError for an entry with names that do not exist."""
     what, order = f"agree {entry.name!r} of {name!r}", list(schemas)
     if order.index(entry.universe) >= order.index(name):
         reason = "needs {0!r} released; declare {0!r} before {1!r}"
@@ -190,18 +184,6 @@ def _compiled(
             raise ValueError(f"{what}: {entry.universe!r} {error}") from None
     else:
         _refuse_sizes(what, entry, told)
-    return Agreement(
-        entry.name,
-        entry.query,
-        entry.where,
-        entry.universe,
-        entry.of,
-        entry.at_most or 1,
-        entry.kind,
-        entry.size,
-        entry.people,
-        entry.called,
-    )
 
 
 def _refuse_sizes(what: str, entry: AgreeDeclaration, told: Schema) -> None:
@@ -213,7 +195,8 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, told: Schema) -> None:
             f"coarsening of one{did_you_mean(size, told.told_names)}; there are "
             f"{', '.join(told.told_names)}"
         )
-    attribute, levels, group_of_level = _told_levels(size, told)
+    grouping = told.grouping(size)
+    levels, group_of_level = grouping.levels, np.array(grouping.groups)
     unknown = [level for level in entry.people if level not in levels]
     if unknown:
         raise ValueError(
@@ -221,7 +204,7 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, told: Schema) -> None:
             f"{entry.universe}{did_you_mean(unknown[0], levels)}; it has "
             f"{', '.join(map(repr, levels))}"
         )
-    counted = group_of_level[told.levels(attribute)[told.cells_where(entry.of)]]
+    counted = group_of_level[told.levels(grouping.attribute)[told.cells_where(entry.of)]]
     missing = [levels[i] for i in np.unique(counted) if levels[i] not in entry.people]
     if missing:
         raise ValueError(
@@ -236,7 +219,7 @@ class _Solvable:
     def __init__(
         self,
         name: str,
-        agreements: Sequence[Agreement],
+        agreements: Sequence[AgreeDeclaration],
         census: CensusDeclaration,
         schemas: Mapping[str, Schema],
     ) -> None:
@@ -246,7 +229,7 @@ class _Solvable:
         self.declared, self.of_other = census.universes[name], census.universes[self.other]
         self.schema = schemas[name].of(self.declared.attributes)
         self.told = schemas[self.other].of(self.of_other.attributes)
-        self.by_kind = {one.kind: one for one in agreements}
+        self.by_kind: dict[str, AgreeDeclaration] = {one.kind: one for one in agreements}
         householders, sizes = self.by_kind.get(HOUSEHOLDERS), self.by_kind.get(SIZES)
         self.types = _types(householders, sizes, self.schema)
 

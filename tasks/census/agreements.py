@@ -8,12 +8,11 @@ needs of a declaration is asked for here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from .agree_declarations import PRESENCE, AgreeDeclaration
-from .attribute_declarations import Where
+from .agree_declarations import AgreeDeclaration
 from .compiled_schemas import refuse_unknown_universe
 from .declarations import BoundDeclaration, CensusDeclaration
 from .queries import TOTAL, marginal_query
@@ -42,34 +41,17 @@ class Relation:
     others: tuple[Side, ...]
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """A tie to the released records of an earlier universe; see `AgreeDeclaration`."""
-
-    name: str
-    query: str
-    where: Where
-    universe: str
-    of: Where
-    at_most: int
-    kind: str = PRESENCE
-    size: str | None = None
-    people: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    called: Mapping[str, str] = field(default_factory=dict)
-
-
-def compiled_agreement(
+def refuse_unfit_presence(
     name: str,
     entry: AgreeDeclaration,
     census: CensusDeclaration,
     schemas: Mapping[str, Schema],
-) -> Agreement:
-    """A tie that a universe declares; `schemas` are all universes' in the declared order.
-
-    Raises ValueError unless every release of the earlier universe leaves records that agree.
+) -> None:
+    """Raise ValueError for an agreement of presence that a universe declares, unless every release
+    of the earlier universe leaves records that agree; `schemas` are all universes' in the declared
+    order.
     """
     what, order = f"agree {entry.name!r} of {name!r}", list(schemas)
-    assert entry.at_most is not None  # Asked for by the declaration.
     refuse_unknown_universe(what, entry.universe, schemas)
     if order.index(entry.universe) >= order.index(name):
         raise ValueError(f"{what} needs {entry.universe!r} released; declare it before {name!r}")
@@ -88,12 +70,11 @@ def compiled_agreement(
             "relations, held_to and structural_zeros beside it, so that records can always agree"
         )
     told, of = schemas[entry.universe], schemas[entry.universe].cells_where(entry.of)
-    if not is_bounded(of, told, census.universes[entry.universe].bounds, name, entry.at_most):
+    if not is_bounded(of, told, census.universes[entry.universe].bounds, name, entry.most):
         raise ValueError(
             f"{what} needs a bound on these records of {entry.universe!r} of at most "
             f"{entry.at_most} per {name!r}, so that records can always agree"
         )
-    return Agreement(entry.name, entry.query, entry.where, entry.universe, entry.of, entry.at_most)
 
 
 def is_bounded(

@@ -15,8 +15,9 @@ import numpy as np
 
 from ..runs.declared import read_declared
 from ..tables.formats import TextFormat
+from .agree_declarations import AgreeDeclaration
 from .agreeing_households import compiled_agreements
-from .agreements import Agreement, Relation, Side
+from .agreements import Relation, Side
 from .attribute_declarations import Where
 from .compiled_schemas import (
     check_summary_levels,
@@ -151,7 +152,7 @@ class Universe:
     relations: tuple[Relation, ...]
     held: tuple[Held, ...]
     contributions: Mapping[str, ContributionDeclaration] = field(default_factory=dict)
-    agreements: tuple[Agreement, ...] = ()
+    agreements: tuple[AgreeDeclaration, ...] = ()
 
     @property
     def reaches(self) -> tuple[Reach, ...]:

@@ -362,7 +362,8 @@ def _tally_constraints(
     for name, schema in schemas.items():
         universe = census.universes[name]
         for number, bound in enumerate(universe.bounds):
-            answers, n = bounded_answers(bound, schema, counts[name]), multiples[name, number]
+            answers = asked_answers(schema, bound.query, bound.where, counts[name]).toarray()
+            n = multiples[name, number]
             broken = np.zeros(len(n), dtype=bool)
             if bound.at_least is not None:
                 broken |= (answers < bound.at_least * n).any(axis=1)
@@ -382,11 +383,6 @@ def _tally_constraints(
             differs = abs(own - counts[held.universe] @ theirs)
             broken = np.asarray(differs.sum(axis=1)).ravel() > 0
             evidence.add_mask(name, f"breaks_{held.name}", broken)
-
-
-def bounded_answers(bound: Bound, schema: Schema, records: sparse.csr_array) -> np.ndarray:
-    """Answers `(n_areas, n_rows)` to a bounded query, of the cells that the bound is on."""
-    return asked_answers(schema, bound.query, bound.where, records).toarray()
 
 
 def asked_answers(

@@ -136,12 +136,7 @@ class HistogramSum:
             found[1].append(summed.data)
             n_in_row.append(np.diff(summed.indptr))
         indptr = np.cumsum(np.concatenate(n_in_row))
-        indices, data = (array.array() for array in found)
-        index_type = np.int32 if len(data) < 2**31 else np.int64
-        return sparse.csr_array(
-            (data, indices.astype(index_type, copy=False), indptr.astype(index_type)),
-            shape=self._sum.shape,
-        )
+        return _put_together(*found, indptr, self._sum.shape)
 
 
 def joined(
@@ -169,12 +164,17 @@ def joined(
         in_row[first + 1 : first + len(offsets)] = np.diff(offsets)
         found[0].append(cells)
         found[1].append(counts)
-    indices, data = (array.array() for array in found)
+    return _put_together(*found, np.cumsum(in_row), (n_rows, n_cells))
+
+
+def _put_together(
+    cells: GrowingArray, counts: GrowingArray, indptr: np.ndarray, shape: tuple[int, int]
+) -> sparse.csr_array:
+    """The histogram of all cells and counts, row by row."""
+    indices, data = cells.array(), counts.array()
     index_type = np.int32 if len(data) < 2**31 else np.int64
-    return sparse.csr_array(
-        (data, indices.astype(index_type, copy=False), np.cumsum(in_row).astype(index_type)),
-        shape=(n_rows, n_cells),
-    )
+    arrays = (data, indices.astype(index_type, copy=False), indptr.astype(index_type))
+    return sparse.csr_array(arrays, shape=shape)
 
 
 _FEWEST_HELD = 1 << 21

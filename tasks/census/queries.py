@@ -138,27 +138,23 @@ def marginal_query(schema: Schema, name: str) -> MarginalQuery:
     one, or for two factors on one attribute.
     """
     name = normalize_query_name(name)
-    identities = {a: tuple(range(n)) for a, n in zip(schema.attributes, schema.shape, strict=True)}
     factors = {a: (0,) * n for a, n in zip(schema.attributes, schema.shape, strict=True)}
     if name == DETAILED:
-        factors = identities
+        factors = {a: schema.grouping(a).groups for a in schema.attributes}
     elif name != TOTAL:
         used = set()
         for part in name.split(" * "):
-            coarsening = schema.coarsening(part)
-            attribute = coarsening.attribute if coarsening else part
-            factor = coarsening.groups if coarsening else identities.get(part)
-            if factor is None:
-                names = [c.name for c in schema.coarsenings if c.attribute in schema.attributes]
+            if not tells(schema, [part]):
                 raise ValueError(
                     f"unknown query {name!r}: {part!r} is no attribute of the schema of "
                     f"{schema.universe} ({', '.join(schema.attributes)}) nor a coarsening of one"
-                    f"{did_you_mean(part, [*schema.attributes, *names])}"
+                    f"{did_you_mean(part, schema.told_names)}"
                 )
-            if attribute in used:
-                raise ValueError(f"query {name!r} names attribute {attribute!r} twice")
-            used.add(attribute)
-            factors[attribute] = factor
+            grouping = schema.grouping(part)
+            if grouping.attribute in used:
+                raise ValueError(f"query {name!r} names attribute {grouping.attribute!r} twice")
+            used.add(grouping.attribute)
+            factors[grouping.attribute] = grouping.groups
     return MarginalQuery(name, tuple(factors[attribute] for attribute in schema.attributes))
 
 
@@ -183,10 +179,8 @@ def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ..
         return [(a, a, schema.labels(a)) for a in schema.attributes]
     found = {}
     for part in marginal_query(schema, name).name.split(" * "):
-        coarsening = schema.coarsening(part)
-        attribute = coarsening.attribute if coarsening else part
-        labels = coarsening.levels if coarsening else schema.labels(attribute)
-        found[attribute] = (part, attribute, labels)
+        grouping = schema.grouping(part)
+        found[grouping.attribute] = (part, grouping.attribute, grouping.levels)
     return [found[attribute] for attribute in schema.attributes if attribute in found]
 
 
@@ -216,13 +210,11 @@ def rows_that_count(schema: Schema, told: Schema, name: str, where: Where, of: W
     row = np.zeros((1,) * len(told.shape), dtype=np.int64)
     steps = np.cumprod([1, *query.shape[:0:-1]])[::-1]
     for part, attribute, labels in label_parts(schema, name):
-        coarsening = told.coarsening(part)
-        axis = coarsening.attribute if coarsening else part
-        if axis not in told.attributes:
+        if part not in told.told_names:
             raise ValueError(f"does not tell {part}; choose a query that it tells")
-        place, own = told.attributes.index(axis), schema.attributes.index(attribute)
-        theirs = coarsening.levels if coarsening else told.labels(axis)
-        groups = np.array(coarsening.groups if coarsening else range(len(theirs)))
+        grouping, own = told.grouping(part), schema.attributes.index(attribute)
+        place = told.attributes.index(grouping.attribute)
+        theirs, groups = grouping.levels, np.array(grouping.groups)
         occurring, wanted = set(theirs), set(labels)
         if of:
             at = np.unique(np.unravel_index(counted, told.shape)[place])

@@ -76,6 +76,16 @@ class Schema:
             return None
         return next((c for c in self.coarsenings if c.name == name), None)
 
+    def grouping(self, name: str) -> Coarsening:
+        """The coarsening of this name, or the levels of the attribute of this name, each a group of
+        its own; raises ValueError if there is neither.
+        """
+        coarsening = self.coarsening(name)
+        if coarsening is not None:
+            return coarsening
+        labels = self.labels(name)
+        return Coarsening(name, name, labels, tuple(range(len(labels))))
+
     @property
     def told_names(self) -> list[str]:
         """Names of the attributes, and of their coarsenings."""
@@ -107,18 +117,16 @@ class Schema:
         """
         found: dict[str, list[int]] = {}
         for name, allowed in conditions.items():
-            coarsening = self.coarsening(name)
-            attribute = coarsening.attribute if coarsening else name
-            if attribute not in self.attributes:
+            if name not in self.told_names:
                 raise ValueError(
                     f"{name!r} is not in the schema of {self.universe}"
                     f"{did_you_mean(name, self.told_names)}"
                 )
-            labels = coarsening.levels if coarsening else self.labels(attribute)
-            chosen = {at for level in allowed for at in positions_of(name, level, labels)}
-            groups = coarsening.groups if coarsening else range(len(labels))
-            levels = [level for level, group in enumerate(groups) if group in chosen]
-            found[attribute] = [i for i in levels if i in found.get(attribute, levels)]
+            told = self.grouping(name)
+            chosen = {at for level in allowed for at in positions_of(name, level, told.levels)}
+            levels = [level for level, group in enumerate(told.groups) if group in chosen]
+            before = found.get(told.attribute, levels)
+            found[told.attribute] = [level for level in levels if level in before]
         return found
 
     def cells_where(self, conditions: Mapping[str, Sequence[str | int | CodeRange]]) -> np.ndarray:
@@ -137,8 +145,7 @@ class Schema:
 
     def told(self, name: str, levels: Sequence[str | int | CodeRange]) -> list[str | int]:
         """Levels of an attribute or coarsening as they are given, ranges spelt out as labels."""
-        coarsening = self.coarsening(name)
-        labels = coarsening.levels if coarsening else self.labels(name)
+        labels = self.grouping(name).levels
         return [
             each
             for level in levels

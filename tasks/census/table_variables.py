@@ -29,8 +29,7 @@ def table_variables(table: TableDeclaration, schema: Schema) -> list[tuple[str, 
         if rows.each is None:
             found.append(("; ".join(conditions) or "all records", inside))
             continue
-        coarsening = schema.coarsening(rows.each)
-        levels = coarsening.levels if coarsening else schema.labels(rows.each)
+        levels = schema.grouping(rows.each).levels
         row_of_cell = marginal_query(schema, rows.each).row_of_cell
         for row in np.unique(row_of_cell[inside]).tolist():
             label = "; ".join([*conditions, f"{rows.each}: {levels[row]}"])

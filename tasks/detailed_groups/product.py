@@ -180,7 +180,7 @@ DETAILED_GROUPS: Product = Product(
     curves=curves,
     order=later("tasks.detailed_groups.order:order"),
     charge=charge_of,
-    measurement_files=lambda run, settings: measurement_files(run),
+    measurement_files=measurement_files,
     notes=redundant_spending_of_run,
     checks=lambda run, settings: run_checks(
         run.root, expected_run(run, settings), run.unchecked_release
@@ -240,9 +240,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
     curves=household_budget.curves,
     order=later("tasks.detailed_groups.order:order_of_households"),
     charge=measured_households.charge_of,
-    measurement_files=lambda run, settings: measured_households.measurement_files(
-        run, household_ingest.run_parameters(run, settings)
-    ),
+    measurement_files=measured_households.measurement_files,
     checks=lambda run, settings: run_household_checks(
         run.root, expected_runs(run, settings), run.unchecked_release
     ),

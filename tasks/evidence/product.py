@@ -1,33 +1,16 @@
-"""Evidence as a product: its order of steps, its page, and what a command ends with."""
+"""Evidence as a product: what is written anew beside its page, and what a command ends with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pandas as pd
-
-from ..pages.document import Block, Document
-from ..products.order import Order
+from ..pages.document import Block
 from ..runs.directory import RunDirectory
 from .methods.files import draws_of
 from .paths import evidence_file
 from .release.figures import read_evidence
-from .release.page import page, restore_figures, strengths_table
+from .release.page import restore_figures, strengths_table
 from .settings import EvidenceSettings
-
-
-def order(run: RunDirectory, settings: EvidenceSettings) -> Order:
-    """The steps of a run."""
-    from .order import order as steps
-
-    return steps(run, settings)
-
-
-def document(
-    run: RunDirectory, settings: EvidenceSettings, _errors: pd.DataFrame | None
-) -> Document:
-    """The page."""
-    return page(run, settings)
 
 
 def rewritten(run: RunDirectory, _settings: EvidenceSettings) -> None:

@@ -50,6 +50,8 @@ class ProtectionMethod(Section):
     A kind of methods that are alike in it sets the constant, another the property.
     """
 
+    STRENGTHS: ClassVar[tuple[str, str] | None] = None
+    """The setting that lists its strengths, and each in words; None for a single one."""
     IS_RANDOM: ClassVar[bool] = False
     READING: ClassVar[Reading] = "reads as allowed"
     GUARANTEE: ClassVar[str] = "none stated"
@@ -58,7 +60,10 @@ class ProtectionMethod(Section):
     @property
     def strengths(self) -> tuple[str, ...]:
         """Its strengths in words, in the order of the settings."""
-        return ("",)
+        if self.STRENGTHS is None:
+            return ("",)
+        setting, words = self.STRENGTHS
+        return tuple(words.format(float(strength)) for strength in getattr(self, setting))
 
     @property
     def is_random(self) -> bool:
@@ -90,6 +95,8 @@ class Nothing(ProtectionMethod):
 class Rounding(ProtectionMethod):
     """Every count becomes a multiple of a base."""
 
+    STRENGTHS = ("bases", "base {:.0f}")
+
     kind: Literal["rounding"]
     how: Literal["nearest", "random", "controlled"] = "random"
     """nearest; random: without bias, the same count always alike; controlled: tables add up."""
@@ -99,11 +106,6 @@ class Rounding(ProtectionMethod):
     def reading(self) -> Reading:
         """Reports differ on random rounding."""
         return "unclear" if self.how == "random" else "reads as allowed"
-
-    @property
-    def strengths(self) -> tuple[str, ...]:
-        """By base."""
-        return tuple(f"base {base}" for base in self.bases)
 
     @property
     def is_random(self) -> bool:
@@ -119,16 +121,13 @@ class Rounding(ProtectionMethod):
 class Coarsening(ProtectionMethod):
     """Small counts become ranges, or small areas are merged."""
 
+    STRENGTHS = ("thresholds", "threshold {:.0f}")
+
     kind: Literal["coarsening"]
     how: Literal["ranges", "minimum_size"] = "ranges"
     """ranges: counts from 1 to below the threshold; minimum_size: neighbouring areas of a level are
     merged until each has as many persons as the threshold."""
     thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(5, 10), min_length=1)
-
-    @property
-    def strengths(self) -> tuple[str, ...]:
-        """By threshold."""
-        return tuple(f"threshold {threshold}" for threshold in self.thresholds)
 
     @property
     def invariants(self) -> str:
@@ -141,6 +140,7 @@ class Coarsening(ProtectionMethod):
 class Suppression(ProtectionMethod):
     """Small counts, or tables of small areas, are withheld."""
 
+    STRENGTHS = ("thresholds", "threshold {:.0f}")
     INVARIANTS: ClassVar[str] = "all counts that are published"
 
     kind: Literal["suppression"]
@@ -150,15 +150,11 @@ class Suppression(ProtectionMethod):
     until 1980, without secondary suppression."""
     thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3, 10), min_length=1)
 
-    @property
-    def strengths(self) -> tuple[str, ...]:
-        """By threshold."""
-        return tuple(f"threshold {threshold}" for threshold in self.thresholds)
-
 
 class Swapping(ProtectionMethod):
     """Pairs of like households exchange their areas before anything is counted."""
 
+    STRENGTHS = ("rates", "{:.3g} of households")
     IS_RANDOM: ClassVar[bool] = True
     READING: ClassVar[Reading] = "reads as forbidden"
     INVARIANTS: ClassVar[str] = (
@@ -174,15 +170,11 @@ class Swapping(ProtectionMethod):
     smallest: int = Field(default=3, ge=0)
     """european: a person among fewer of its kind in an area is at risk; 0 switches that off."""
 
-    @property
-    def strengths(self) -> tuple[str, ...]:
-        """By rate."""
-        return tuple(f"{float(rate):.3g} of households" for rate in self.rates)
-
 
 class CellKeys(ProtectionMethod):
     """Noise from a perturbation table that the records of a cell fix."""
 
+    STRENGTHS = ("variances", "variance {:.3g}")
     IS_RANDOM: ClassVar[bool] = True
     READING: ClassVar[Reading] = "unclear"
     INVARIANTS: ClassVar[str] = "zeros"
@@ -200,11 +192,6 @@ class CellKeys(ProtectionMethod):
     """Whether noise nearer to 0 may not be rarer, for negative noise."""
     additive: bool = False
     """Whether areas above the smallest get the sums of its perturbed counts."""
-
-    @property
-    def strengths(self) -> tuple[str, ...]:
-        """By variance."""
-        return tuple(f"variance {float(variance):.3g}" for variance in self.variances)
 
     def perturbation(self, strength: int) -> Perturbation:
         """The perturbation table of a strength, by position."""

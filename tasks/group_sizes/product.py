@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
@@ -71,11 +71,6 @@ def shown(
         yield Shown("group-size-noise", f"{plan.mechanism}, every level", noise_table(plan))
 
 
-def needed_at_once(settings: GroupSizesSettings, wanted: Mapping[str, int]) -> str | None:
-    """The rho and the shares with which estimates of several levels have margins of error."""
-    return needed_split(public_plan(settings), wanted)
-
-
 GROUP_SIZES: Product = Product(
     settings=GroupSizesSettings,
     costs=costs,
@@ -83,21 +78,17 @@ GROUP_SIZES: Product = Product(
     check_input=check_groups,
     fits=fits,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
-    needed_at_once=needed_at_once,
+    needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings)),
     order=later("tasks.group_sizes.order:order"),
     charge=later("tasks.group_sizes.measurement.charge:charge_of"),
-    measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),
+    measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
     ),
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
-    accuracy=Accuracy(
-        read_errors,
-        lambda run, settings: write_accuracy(run),
-        lambda run, settings: has_truth(run),
-    ),
+    accuracy=Accuracy(read_errors, write_accuracy, has_truth),
     document=report,
     summary=summary,
     shown=shown,

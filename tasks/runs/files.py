@@ -8,9 +8,12 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+
+from pydantic import TypeAdapter
 
 from ..pages.document import Document, to_html
 from .errors import InputRefused
@@ -128,6 +131,16 @@ def write_text(path: Path, text: str) -> None:
 def write_record(path: Path, content: object) -> None:
     """Write what `read_record` reads: JSON that people can read too."""
     write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_values(path: Path, record: Any) -> None:
+    """Write a dataclass as JSON that people can read too, fractions as texts."""
+    write_text(path, json.dumps(asdict(record), indent=2, default=str) + "\n")
+
+
+def read_values(path: Path, kind: type[Content]) -> Content:
+    """The dataclass that `write_values` wrote, of a kind; raises InputRefused as `read_record`."""
+    return TypeAdapter(kind).validate_python(read_record(path))
 
 
 def write_page(path: Path, document: Document) -> Path:

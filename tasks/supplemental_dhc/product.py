@@ -62,17 +62,13 @@ SUPPLEMENTAL: Product = Product(
     curves=lambda settings: curves_of(public_plan(settings)),
     order=later("tasks.supplemental_dhc.order:order"),
     charge=later("tasks.supplemental_dhc.measurement.charge:charge_of"),
-    measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),
+    measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
     ),
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
-    accuracy=Accuracy(
-        read_errors,
-        lambda run, settings: write_accuracy(run),
-        lambda run, settings: has_truth(run),
-    ),
+    accuracy=Accuracy(read_errors, write_accuracy, has_truth),
     document=report,
     summary=summary,
     shown=shown,

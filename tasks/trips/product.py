@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from pyarrow import parquet
 
@@ -14,7 +14,6 @@ from ..products.order import INGEST
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Caution, Figures, Product, Shown
 from ..products.registry import later
-from ..products.statement import Statement
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, read_accuracy, write_accuracy
 from .checks.expected import settings_of_release
@@ -89,27 +88,12 @@ def shown(run: RunDirectory, settings: TripsSettings, stages: Collection[str]) -
                 yield Shown("budget-trips", plan.mechanism, block)
 
 
-def statement(run: RunDirectory, settings: TripsSettings) -> Statement:
-    """What is guaranteed."""
-    return statement_of(settings, plan_of(run, settings))
-
-
 def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
     """What the certificate says of the release, checked or about to be."""
     plan = plan_of(run, settings)
     release = run.release if run.release.exists() else run.unchecked_release
     warning = delta_warning(settings, n_trips(release, plan.tree))
     return facts_of(settings, plan, read_tree(run).total, warning)
-
-
-def needed(settings: TripsSettings, target: str, margin: int) -> str:
-    """The budget that the counts of a level, by its number or name, need for a margin of error."""
-    return needed_budget(public_plan(settings), target, margin)
-
-
-def needed_at_once(settings: TripsSettings, wanted: Mapping[str, int]) -> str | None:
-    """The rho and the shares with which estimates of several levels have margins of error."""
-    return needed_split(public_plan(settings), wanted)
 
 
 def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:
@@ -124,21 +108,21 @@ TRIPS: Product = Product(
     costs_in_words=costs_in_words,
     check_input=check_input,
     fits=fits,
-    needed=needed,
-    needed_at_once=needed_at_once,
+    needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
+    needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
     order=later("tasks.trips.order:order"),
     charge=later("tasks.trips.measurement.charge:charge_of"),
-    measurement_files=lambda run, settings: measurement_files(run, plan_of(run, settings)),
+    measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root,
         expected_of(settings, plan_of(run, settings)),
         release_directory=run.unchecked_release,
         is_private=settings.is_private,
     ),
-    statement=statement,
+    statement=lambda run, settings: statement_of(settings, plan_of(run, settings)),
     facts=facts,
-    accuracy=Accuracy(read_accuracy, write_accuracy, lambda run, settings: has_truth(run)),
+    accuracy=Accuracy(read_accuracy, write_accuracy, has_truth),
     document=report,
     summary=summary,
     shown=shown,

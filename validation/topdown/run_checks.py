@@ -92,7 +92,7 @@ class Findings:
 class CheckedRun:
     """A run's files, and what is promised of them.
 
-    `expected` maps universes to what the settings expected. `facilities` (block_geocode, facilities)
+    `expected` maps universes to what the settings promise. `facilities` (block_geocode, facilities)
     holds the public number of group-quarters facilities in each block, where it is known. Large
     spines are checked in parts of about `blocks_per_part` blocks, so that memory is bounded but
     for some hundred bytes a geounit. `is_private` tells whether the microdata must be without the

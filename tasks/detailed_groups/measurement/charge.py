@@ -38,7 +38,7 @@ from .stages import (
 )
 
 
-def measurement_files(run: RunDirectory) -> list[Path]:
+def measurement_files(run: RunDirectory, _settings: DetailedGroupsSettings) -> list[Path]:
     """All files of noisy counts that the run publishes, there yet or not."""
     shards = read_shards(run)
     stage_1 = [stage_1_file(run, shard) for shard in shards if has_stage_1(run, shard)]

@@ -24,8 +24,9 @@ from .measure import named_groups
 from .stages import LevelNoise, StageNoise, measure_known_tables
 
 
-def measurement_files(run: RunDirectory, parameters: HouseholdParameters) -> list[Path]:
+def measurement_files(run: RunDirectory, settings: DetailedHouseholdsSettings) -> list[Path]:
     """All files of noisy counts that the run publishes, there yet or not."""
+    parameters = run_parameters(run, settings)
     return [household_file(run, name, shard) for name, shard in measured_shards(run, parameters)]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
 from typing import Any
 
 from ...ledger.accounting import UNBOUNDED
@@ -67,9 +66,10 @@ class LevelFigures:
 
 
 def level_figures(
-    parameters: MechanismParameters, specification: Specification, region_pass: str
+    parameters: MechanismParameters, specification: Specification, region_pass: str | None = None
 ) -> tuple[LevelFigures, ...]:
-    """Margins of error and thresholds of every measured level of a pass; none without noise.
+    """Margins of error and thresholds of every measured level, of one pass if it is named; none
+    without noise.
 
     Raises InputRefused for a budget so small that its noise is too wide to tell them.
     """
@@ -104,9 +104,7 @@ def level_figures(
 
 def figures_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[LevelFigures, ...]:
     """What the budgets of a run's levels buy; none without noise."""
-    parameters, specification = run_parameters(run, settings), run_specification(run)
-    of_passes = (level_figures(parameters, specification, name) for name in parameters.passes)
-    return tuple(chain.from_iterable(of_passes))
+    return level_figures(run_parameters(run, settings), run_specification(run))
 
 
 def refuse_settings(settings: DetailedGroupsSettings) -> None:
@@ -136,7 +134,7 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
         if not parameters.infinite:
             levels = level_budgets(parameters, specification, region_pass).values()
             compared = list(compare_noise(levels, parameters.wanted.coverage))
-            exact = exact_curve(parameters, specification, region_pass, is_bounded=True)
+            exact = exact_curve([parameters], specification, region_pass, is_bounded=True)
         found[region_pass] = with_exact(report | {"noise_comparison": compared}, exact)
     return found
 
@@ -152,7 +150,7 @@ def curves_of(parameters: MechanismParameters, specification: Specification) -> 
     """By pass, in words, the curve of one person added or removed, and its rho."""
     return curves_of_passes(
         {name: noise_plan(parameters, name) for name in parameters.passes},
-        lambda name: exact_curve(parameters, specification, name, is_bounded=False),
+        lambda name: exact_curve([parameters], specification, name, is_bounded=False),
     )
 
 
@@ -226,10 +224,7 @@ def needed_budget(
     """
     levels = {
         f"{region_type}:{level}": budget
-        for region_pass in parameters.passes
-        for (region_type, level), budget in level_budgets(
-            parameters, specification, region_pass
-        ).items()
+        for (region_type, level), budget in level_budgets(parameters, specification).items()
     }
     near = "of the truth, but for post-processing,"
     return budget_of_target(levels, target, margin, parameters.wanted.coverage, near)

@@ -12,7 +12,7 @@ from ...products.privacy_curves import Curves, with_exact
 from ...runs.errors import InputRefused
 from ..ingest.household_ingest import parameters_of
 from ..settings import DetailedHouseholdsSettings
-from ..workload.exact_loss import household_curve
+from ..workload.exact_loss import exact_curve
 from ..workload.explorer import LevelBudget
 from ..workload.households import HouseholdParameters, household_plan
 from ..workload.parameters import read_specification
@@ -123,7 +123,7 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
         exact = None
         if not parameters.infinite:
             tables = parameters.of.values()
-            exact = household_curve(tables, specification, region_pass, is_bounded=True)
+            exact = exact_curve(tables, specification, region_pass, is_bounded=True)
         report = {
             **loss_of_pass(region_pass, household_plan(parameters, region_pass)),
             "tabulations": {
@@ -177,7 +177,7 @@ def curves_of(parameters: HouseholdParameters, specification: Specification) -> 
     tables = parameters.of.values()
     return curves_of_passes(
         {name: household_plan(parameters, name) for name in parameters.passes},
-        lambda name: household_curve(tables, specification, name, is_bounded=False),
+        lambda name: exact_curve(tables, specification, name, is_bounded=False),
     )
 
 
@@ -192,7 +192,6 @@ def needed(settings: DetailedHouseholdsSettings, target: str, margin: int) -> st
     levels = {
         f"{name.upper()}:{region_type}:{level}": budget
         for name, own in parameters.of.items()
-        for region_pass in parameters.passes
-        for (region_type, level), budget in level_budgets(own, specification, region_pass).items()
+        for (region_type, level), budget in level_budgets(own, specification).items()
     }
     return budget_of_target(levels, target, margin, settings.mechanism.coverage, "of the truth")

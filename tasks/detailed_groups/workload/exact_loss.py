@@ -39,28 +39,15 @@ from .wanted_margins import level_budgets
 
 
 def exact_curve(
-    parameters: MechanismParameters,
-    specification: Specification,
-    region_pass: str,
-    *,
-    is_bounded: bool,
-) -> PrivacyCurve | None:
-    """The curve of one person added or removed in a pass, or changed within it if `is_bounded`.
-
-    None where it is not known.
-    """
-    return known_curve({}, _choices(parameters, specification, region_pass, 1 + is_bounded))
-
-
-def household_curve(
     tables: Iterable[MechanismParameters],
     specification: Specification,
     region_pass: str,
     *,
     is_bounded: bool,
 ) -> PrivacyCurve | None:
-    """The curve of one household added or removed in a pass, or changed within it, in which each
-    tabulation moves one cell of every group that the householder is in.
+    """The curve of one person or household added or removed in a pass, or changed within it if
+    `is_bounded`: each of the tables, of persons one and of households by tabulation, moves one cell
+    of every group that the person, or the householder, is in.
 
     None where it is not known.
     """
@@ -81,7 +68,7 @@ def curve_of_change(
     same or of the other. None where it is not known.
     """
     if len(parameters.passes) == 1:
-        return exact_curve(parameters, specification, parameters.passes[0], is_bounded=True)
+        return exact_curve([parameters], specification, parameters.passes[0], is_bounded=True)
     # Laws are most accurate about the first, and the largest loss is what is asked for.
     passes = sorted(parameters.passes, key=parameters.total_of, reverse=True)
     of_passes = [_choices(parameters, specification, name, 1) for name in passes]

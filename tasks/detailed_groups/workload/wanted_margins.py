@@ -28,14 +28,16 @@ DIGITS = 6
 
 
 def level_budgets(
-    parameters: MechanismParameters, specification: Specification, region_pass: str
+    parameters: MechanismParameters, specification: Specification, region_pass: str | None = None
 ) -> dict[tuple[str, int], LevelBudget]:
-    """Budget and stability of every measured level of a pass, by region type and level.
+    """Budget and stability of every measured level, of one pass if it is named, by region type and
+    level.
 
     A level of nothing but groups that are measured by a total only has no first stage.
     """
     found = {}
-    for item in parameters.budgets_of(region_pass):
+    own = parameters.budgets if region_pass is None else parameters.budgets_of(region_pass)
+    for item in own:
         granularity = REGION_TYPES[item.region_type].granularity
         universe = iteration_universe(specification, granularity, item.level)
         has_stage_1 = not len(universe) or not universe.total_only.all()
@@ -55,8 +57,7 @@ def budgets_for_margins(
     wanted = parameters.wanted
     return {
         level: least_budget(budget, wanted.by_level[level], wanted.coverage)
-        for region_pass in parameters.passes
-        for level, budget in level_budgets(parameters, specification, region_pass).items()
+        for level, budget in level_budgets(parameters, specification).items()
         if level in wanted.by_level
     }
 
@@ -75,19 +76,19 @@ def least_budget(level: LevelBudget, margin_of_error: int, coverage: Fraction) -
 def refuse_missed_margins(parameters: MechanismParameters, specification: Specification) -> None:
     """Raise InputRefused if a level has a budget that does not meet the margin wanted of it."""
     wanted = parameters.wanted
-    for region_pass in parameters.passes if wanted.by_level else ():
-        for level, budget in level_budgets(parameters, specification, region_pass).items():
-            due = wanted.by_level.get(level)
-            if due is None or margin(budget.second_stage, wanted.coverage) <= due:
-                continue
-            region_type, number = level
-            least = least_budget(budget, due, wanted.coverage)
-            raise InputRefused(
-                f"mechanism.budgets.{region_type}.{number} is {budget.budget}, at which counts are "
-                f"not within mechanism.margins.{region_type}.{number} = {due} with a probability "
-                f"of {shown_percent(wanted.coverage)} %; remove the budget, or give it {least} at "
-                "least."
-            )
+    budgets = level_budgets(parameters, specification) if wanted.by_level else {}
+    for level, budget in budgets.items():
+        due = wanted.by_level.get(level)
+        if due is None or margin(budget.second_stage, wanted.coverage) <= due:
+            continue
+        region_type, number = level
+        least = least_budget(budget, due, wanted.coverage)
+        raise InputRefused(
+            f"mechanism.budgets.{region_type}.{number} is {budget.budget}, at which counts are "
+            f"not within mechanism.margins.{region_type}.{number} = {due} with a probability "
+            f"of {shown_percent(wanted.coverage)} %; remove the budget, or give it {least} at "
+            "least."
+        )
 
 
 def shown_percent(probability: Fraction) -> str:

@@ -8,6 +8,7 @@ attack that took any of the possible people would make such methods look stronge
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -103,13 +104,6 @@ def _replaced(
     old, new = ~is_new[found.block], solved[likely.block]
     block = np.concatenate([found.block[old], chosen[likely.block[new]]])
     count = np.concatenate([found.count[old], likely.count[new]])
-    return Reconstruction(
-        block,
-        np.concatenate([found.cell[old], likely.cell[new]]),
-        count,
-        np.bincount(block, count, minlength=found.n_blocks).astype(np.int64),
-        found.status,
-        found.distance_found,
-        found.distance_bound,
-        found.certain,
-    )
+    persons = np.bincount(block, count, minlength=found.n_blocks).astype(np.int64)
+    cell = np.concatenate([found.cell[old], likely.cell[new]])
+    return replace(found, block=block, cell=cell, count=count, persons=persons)

@@ -24,12 +24,12 @@ FIGURES = {
 }
 
 
-def has_truth(run: RunDirectory) -> bool:
+def has_truth(run: RunDirectory, _settings: GroupSizesSettings) -> bool:
     """Whether the confidential counts are still there to compare with."""
     return run.histogram(UNIVERSE).exists()
 
 
-def write_accuracy(run: RunDirectory) -> None:
+def write_accuracy(run: RunDirectory, _settings: GroupSizesSettings) -> None:
     """Write the errors by level and size to the confidential folder of the run."""
     plan, hierarchy = read_plan(run), read_regions(run)
     frames = []

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
-from ...runs.files import write_text
+from ...runs.files import read_values
 from ...runs.stamps import write_parquet
 from ..paths import (
     UNIVERSE,
@@ -27,13 +27,8 @@ def read_regions(run: RunDirectory) -> RegionHierarchy:
 
 
 def read_plan(run: RunDirectory) -> Plan:
-    """The plan of a run."""
-    return Plan.from_json(plan_file(run).read_text(encoding="utf-8"))
-
-
-def write_plan(run: RunDirectory, plan: Plan) -> None:
-    """Write the plan in one step."""
-    write_text(plan_file(run), plan.to_json())
+    """The plan of a run; one of version 0.1.0 has fewer keys."""
+    return read_values(plan_file(run), Plan)
 
 
 def write_exact_groups(run: RunDirectory, regions: np.ndarray, groups: np.ndarray) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from ...census.histograms import write_histogram
 from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
+from ...runs.files import write_values
 from ...tables.outcomes import write_input_outcomes
-from ..paths import UNIVERSE, regions_file
+from ..paths import UNIVERSE, plan_file, regions_file
 from ..settings import GroupSizesSettings
-from .files import write_exact_groups, write_plan
+from .files import write_exact_groups
 from .hierarchy import write_hierarchy
 from .read import check_groups, plan_of
 
@@ -33,4 +34,4 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
         depth = accepted.hierarchy.names.index(plan.exact_level)
         groups = accepted.hierarchy.sum_up(accepted.counts.sum(axis=1))[depth]
         write_exact_groups(run, accepted.hierarchy.levels[depth].region, groups)
-    write_plan(run, plan)
+    write_values(plan_file(run), plan)

@@ -14,12 +14,11 @@ from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
 from ..workload.exact_loss import curve_of_change
 from ..workload.expected import expected_of
-from ..workload.plan import Plan
 
 
-def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
+def measurement_files(run: RunDirectory, _settings: GroupSizesSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
-    return [measurement_file(run, level.level) for level in plan.measured_levels]
+    return [measurement_file(run, level.level) for level in read_plan(run).measured_levels]
 
 
 def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:

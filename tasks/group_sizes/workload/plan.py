@@ -6,13 +6,10 @@ otherwise still reads the measurements for what they are.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-
-from pydantic import TypeAdapter
 
 from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
@@ -129,18 +126,6 @@ class Plan:
     def weights(self) -> tuple[int, ...]:
         """Weight of the squared distances of each level, 0 where nothing is measured."""
         return tuple(level.weight for level in self.levels)
-
-    def to_json(self) -> str:
-        """The plan as JSON, fractions as strings."""
-        return json.dumps(asdict(self), indent=2, default=str) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Plan:
-        """Read what `to_json` wrote, or a plan of version 0.1.0, which has fewer keys."""
-        return _PLAN.validate_json(text)
-
-
-_PLAN = TypeAdapter(Plan)  # To make it takes longer than to read a plan.
 
 
 def make_plan(

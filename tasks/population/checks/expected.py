@@ -87,11 +87,10 @@ def _kept(released: Universe, own: Schema, folder: Path) -> ReleasedCounts:
             else [f"{(column.first or 0) + at:0{column.width}d}" for at in range(len(labels))]
         )
         code = dict(zip(labels, told, strict=True))
-        coarsening = own.coarsening(column.attribute)
-        name = coarsening.attribute if coarsening else column.attribute
+        grouping = own.grouping(column.attribute)
         of_label = {
-            label: coarsening.levels[coarsening.groups[at]] if coarsening else label
-            for at, label in enumerate(own.labels(name))
+            label: grouping.levels[group]
+            for label, group in zip(own.labels(grouping.attribute), grouping.groups, strict=True)
         }
         further = (
             ""
@@ -99,6 +98,6 @@ def _kept(released: Universe, own: Schema, folder: Path) -> ReleasedCounts:
             else (microdata.further.values.get(column.name, ""))
         )
         of_code = {label: code.get(to, further) for label, to in of_label.items()}
-        codes[column.name] = (name, of_code)
+        codes[column.name] = (grouping.attribute, of_code)
     area = [column.name for column in columns if column.digits is not None]
     return ReleasedCounts(folder / f"mdf_{released.name}.parquet", area, codes)

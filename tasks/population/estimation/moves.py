@@ -36,7 +36,6 @@ from ..workload.places import (
     PARTNERS,
 )
 from ..workload.tables import FAMILY, STATE, TRACT, household_tables, person_tables
-from ..workload.told_types import Types, told_type
 from .cells import Cells
 from .composition import Households
 from .counts import (
@@ -55,7 +54,7 @@ from .counts import (
     weigh,
 )
 from .placing import SAME_SEX, Persons
-from .swaps import Swaps, n_swapped, swaps_of
+from .swaps import Crowd, Swaps, is_possible, n_swapped, swaps_of, tell_type
 
 TURNS = (10, 10, 80, 20, 10), (60, 60, 80, 20, 10)
 """Weights of coarse tables by kind of area, each time that all blocks are gone through."""
@@ -81,18 +80,15 @@ _STARTS = np.array([*BAND_STARTS, OLDEST + 1])
 
 
 class _Moves(NamedTuple):
-    """What moves need beside the state; `size`, `members` and `types` are those of swaps.
+    """What moves need beside the state; `crowd` is that of swaps.
 
-    size : (n,) members of each household. members : (n, N_MEMBERS) how many have each place.
     alone : level of relationship of a householder who lives alone.
     of_persons : (n_tables, 3, 2) rows of a member and two householders before and after a move.
     of_homes : (n_tables, 2, 2) rows of two households.
     by_kind, by_age, by_size : numbers of the tables by relationship, by age and by size.
     """
 
-    size: np.ndarray
-    members: np.ndarray
-    types: Types
+    crowd: Crowd
     alone: int
     of_persons: np.ndarray
     of_homes: np.ndarray
@@ -143,9 +139,7 @@ def moved(
 def _moves_of(swaps: Swaps) -> _Moves:
     of_persons, of_homes = person_tables().names, household_tables().names
     return _Moves(
-        swaps.size,
-        swaps.members,
-        swaps.types,
+        swaps.crowd,
         relationships().alone,
         np.zeros((len(of_persons), 3, 2), dtype=np.int64),
         np.zeros((len(of_homes), 2, 2), dtype=np.int64),
@@ -186,7 +180,7 @@ def _n_moved(state: State, moves: _Moves, spans: Spans, block: int) -> int:
     first, end = spans.households[block], spans.households[block + 1]
     n_larger = 0
     for home in range(first, end):
-        n_larger += max(moves.size[home] - OPEN_SIZE, 0)
+        n_larger += max(moves.crowd.size[home] - OPEN_SIZE, 0)
     for at in range(spans.persons[block], spans.persons[block + 1]):
         n_made += _n_aged(state, moves, at)
         if people.is_head[at]:
@@ -207,7 +201,7 @@ def _n_moved(state: State, moves: _Moves, spans: Spans, block: int) -> int:
 @njit(cache=True, nogil=True, inline="always")
 def _more_beyond(moves: _Moves, home: int, other: int) -> int:
     """How many members more are beyond the seventh, if one goes from a household to another."""
-    return int(moves.size[other] >= OPEN_SIZE) - int(moves.size[home] > OPEN_SIZE)
+    return int(moves.crowd.size[other] >= OPEN_SIZE) - int(moves.crowd.size[home] > OPEN_SIZE)
 
 
 @njit(cache=True, nogil=True)
@@ -296,7 +290,7 @@ def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
     of_size = state.households.part[:, :, moves.by_size]
     of_kind = state.persons.part[:, :, moves.by_kind]
     for one, step in ((home, -1), (other, 1)):
-        before, after = moves.size[one], moves.size[one] + step
+        before, after = moves.crowd.size[one], moves.crowd.size[one] + step
         # Sizes are the last factor of their table.
         a = of_size[0, 0] + of_size[5, homes.tenure[homes.unit[one]]] + min(before, OPEN_SIZE) - 1
         c = a + min(after, OPEN_SIZE) - min(before, OPEN_SIZE)
@@ -340,28 +334,22 @@ def _is_made(state: State, moves: _Moves, at: int, new: _Member) -> bool:
 def _put(state: State, moves: _Moves, at: int, new: _Member) -> bool:
     """Let a member be something else; whether households can be so."""
     people, homes, told, ages = state.people, state.homes, state.told, state.ages
-    old, is_possible = people.home[at], True
+    crowd, old, can_be = moves.crowd, people.home[at], True
     place = told.role[people.code[at]] * N_BANDS + ages.band[people.age[at]]
-    moves.members[old, place] -= 1
-    moves.size[old] -= 1
+    crowd.members[old, place] -= 1
+    crowd.size[old] -= 1
     people.home[at], people.code[at], people.sex[at], people.age[at] = new
     people.relationship[at] = told.level[new.code]
-    moves.members[new.home, told.role[new.code] * N_BANDS + ages.band[new.age]] += 1
-    moves.size[new.home] += 1
+    crowd.members[new.home, told.role[new.code] * N_BANDS + ages.band[new.age]] += 1
+    crowd.size[new.home] += 1
     for home in (old, new.home):
         head = homes.head[home]
-        people.relationship[head] = moves.alone if moves.size[home] == 1 else told.level[_HEAD]
-        kind, elderly = told_type(moves.types, moves.members[home], moves.size[home])
-        homes.kind[home], homes.elderly[home] = kind, elderly
-        level = ages.level[people.age[head]]
-        is_possible = (
-            is_possible
-            and kind >= 0
-            and moves.types.possible[people.sex[head], level, elderly, kind]
-        )
+        people.relationship[head] = moves.alone if crowd.size[home] == 1 else told.level[_HEAD]
+        tell_type(state, crowd, home)
+        can_be = can_be and is_possible(state, crowd, home)
         if old == new.home:
             break
-    return is_possible
+    return can_be
 
 
 @njit(cache=True, nogil=True)

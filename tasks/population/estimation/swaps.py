@@ -38,18 +38,26 @@ _FINEST = 0
 # called for each pair of members is inlined.
 
 
-class Swaps(NamedTuple):
-    """What swaps need beside the state.
+class Crowd(NamedTuple):
+    """Who lives in each household, and what that makes of it.
 
-    size : (n,) members of each household. members : (n, N_MEMBERS) how many have each place.
-    of_persons : (n_members, n_tables) rows of each member, of the block that is gone through.
-    of_homes : (n, n_tables) those of each household.
-    new_persons, new_homes : (2, n_tables) rows of two members and households after a swap.
+    size : (n,) members of each. members : (n, N_MEMBERS) how many have each place.
     """
 
     size: np.ndarray
     members: np.ndarray
     types: Types
+
+
+class Swaps(NamedTuple):
+    """What swaps need beside the state.
+
+    of_persons : (n_members, n_tables) rows of each member, of the block that is gone through.
+    of_homes : (n, n_tables) those of each household.
+    new_persons, new_homes : (2, n_tables) rows of two members and households after a swap.
+    """
+
+    crowd: Crowd
     of_persons: np.ndarray
     of_homes: np.ndarray
     new_persons: np.ndarray
@@ -63,9 +71,11 @@ def swaps_of(state: State) -> Swaps:
     place = state.told.role[people.code] * N_BANDS + state.ages.band[people.age]
     members = np.bincount(people.home * N_MEMBERS + place, minlength=n * N_MEMBERS)
     return Swaps(
-        np.bincount(people.home, minlength=n),
-        members.reshape(n, N_MEMBERS).astype(np.int16),
-        types(),
+        Crowd(
+            np.bincount(people.home, minlength=n),
+            members.reshape(n, N_MEMBERS).astype(np.int16),
+            types(),
+        ),
         np.zeros((len(people.code), n_persons), dtype=np.int64),
         np.zeros((n, n_homes), dtype=np.int64),
         np.zeros((2, n_persons), dtype=np.int64),
@@ -166,7 +176,7 @@ def _is_partner(state: State, at: int) -> bool:
 def _has_partner(swaps: Swaps, home: int) -> bool:
     """Whether the householder of a household has a spouse or partner."""
     for place in range(_FIRST_PARTNER * N_BANDS, (_LAST_PARTNER + 1) * N_BANDS):
-        if swaps.members[home, place] > 0:
+        if swaps.crowd.members[home, place] > 0:
             return True
     return False
 
@@ -182,13 +192,13 @@ def _swap_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
     people.age[p], people.age[q] = people.age[q], people.age[p]
     people.who[p], people.who[q] = people.who[q], people.who[p]
     if band != other_band:
-        swaps.members[one, role + band] -= 1
-        swaps.members[one, role + other_band] += 1
-        swaps.members[two, other + other_band] -= 1
-        swaps.members[two, other + band] += 1
-        _tell_type(state, swaps, one)
-        _tell_type(state, swaps, two)
-    return _is_possible(state, swaps, one) and _is_possible(state, swaps, two)
+        swaps.crowd.members[one, role + band] -= 1
+        swaps.crowd.members[one, role + other_band] += 1
+        swaps.crowd.members[two, other + other_band] -= 1
+        swaps.crowd.members[two, other + band] += 1
+        tell_type(state, swaps.crowd, one)
+        tell_type(state, swaps.crowd, two)
+    return is_possible(state, swaps.crowd, one) and is_possible(state, swaps.crowd, two)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -205,10 +215,10 @@ def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> bool:
         return False
     was = homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two]
     _swap_homes(state, swaps, p, q, place, other)
-    _tell_type(state, swaps, one)
-    _tell_type(state, swaps, two)
+    tell_type(state, swaps.crowd, one)
+    tell_type(state, swaps.crowd, two)
     is_other = was != (homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two])
-    if is_other and _is_possible(state, swaps, one) and _is_possible(state, swaps, two):
+    if is_other and is_possible(state, swaps.crowd, one) and is_possible(state, swaps.crowd, two):
         if _growth_of_homes(state, swaps, one, two) < 0:
             _shift_two(state.households, swaps.of_homes, swaps.new_homes, one, two)
             return True
@@ -234,27 +244,27 @@ def _swap_homes(state: State, swaps: Swaps, p: int, q: int, place: int, other: i
     household of the first and of the second."""
     people = state.people
     one, two = people.home[p], people.home[q]
-    swaps.members[one, place] -= 1
-    swaps.members[one, other] += 1
-    swaps.members[two, other] -= 1
-    swaps.members[two, place] += 1
+    swaps.crowd.members[one, place] -= 1
+    swaps.crowd.members[one, other] += 1
+    swaps.crowd.members[two, other] -= 1
+    swaps.crowd.members[two, place] += 1
     people.home[p], people.home[q] = two, one
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _tell_type(state: State, swaps: Swaps, home: int) -> None:
+def tell_type(state: State, crowd: Crowd, home: int) -> None:
     """Tell the type and the oldest member of a household from its members."""
-    told = told_type(swaps.types, swaps.members[home], swaps.size[home])
+    told = told_type(crowd.types, crowd.members[home], crowd.size[home])
     state.homes.kind[home], state.homes.elderly[home] = told
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _is_possible(state: State, swaps: Swaps, home: int) -> bool:
+def is_possible(state: State, crowd: Crowd, home: int) -> bool:
     """Whether there are households as one now is."""
     homes, people = state.homes, state.people
     kind, elderly, head = homes.kind[home], homes.elderly[home], homes.head[home]
     level = state.ages.level[people.age[head]]
-    return kind >= 0 and swaps.types.possible[people.sex[head], level, elderly, kind]
+    return kind >= 0 and crowd.types.possible[people.sex[head], level, elderly, kind]
 
 
 @njit(cache=True, nogil=True, inline="always")

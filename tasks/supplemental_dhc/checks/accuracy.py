@@ -30,12 +30,12 @@ FIGURES = {
 }
 
 
-def has_truth(run: RunDirectory) -> bool:
+def has_truth(run: RunDirectory, _settings: SupplementalDhcSettings) -> bool:
     """Whether the confidential counts are still there to compare with."""
     return run.histogram(UNIVERSE).exists()
 
 
-def write_accuracy(run: RunDirectory) -> None:
+def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:
     """Write the errors by table, level and iteration to the confidential folder of the run.
 
     True values are those of the measured counts, after truncation. Averages over no households are

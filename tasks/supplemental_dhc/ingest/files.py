@@ -6,7 +6,7 @@ import numpy as np
 
 from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
-from ...runs.files import write_text
+from ...runs.files import read_values
 from ..paths import UNIVERSE, areas_file, plan_file
 from ..workload.measures import N_COLUMNS
 from ..workload.plan import Plan
@@ -20,12 +20,7 @@ def read_areas(run: RunDirectory) -> Areas:
 
 def read_plan(run: RunDirectory) -> Plan:
     """The plan of a run."""
-    return Plan.from_json(plan_file(run).read_text(encoding="utf-8"))
-
-
-def write_plan(run: RunDirectory, plan: Plan) -> None:
-    """Write the plan in one step."""
-    write_text(plan_file(run), plan.to_json())
+    return read_values(plan_file(run), Plan)
 
 
 def true_counts(run: RunDirectory, areas: Areas, level: str) -> np.ndarray:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...census.histograms import write_histogram
 from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
+from ...runs.files import write_values
 from ...tables.outcomes import write_input_outcomes
-from ..paths import UNIVERSE, areas_file
+from ..paths import UNIVERSE, areas_file, plan_file
 from ..settings import SupplementalDhcSettings
 from .areas import write_areas
-from .files import write_plan
 from .read import check_households, plan_of
 
 
@@ -26,4 +26,4 @@ def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> N
     store_identity(run, settings, accepted.digests)
     write_histogram(run.histogram(UNIVERSE), accepted.counts, accepted.areas.names)
     write_areas(areas_file(run), accepted.areas)
-    write_plan(run, plan_of(settings, accepted.areas))
+    write_values(plan_file(run), plan_of(settings, accepted.areas))

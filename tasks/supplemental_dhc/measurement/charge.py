@@ -13,12 +13,11 @@ from ..paths import UNIVERSE, areas_file, measurement_file, plan_file
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import exact_curve, noise_plan
 from ..workload.expected import expected_of
-from ..workload.plan import Plan
 
 
-def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
+def measurement_files(run: RunDirectory, _settings: SupplementalDhcSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
-    return [measurement_file(run, level) for level in plan.levels]
+    return [measurement_file(run, level) for level in read_plan(run).levels]
 
 
 def charge_of(run: RunDirectory, settings: SupplementalDhcSettings) -> Charge | None:

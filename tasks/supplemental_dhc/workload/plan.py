@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-
-from pydantic import TypeAdapter
 
 from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_GAUSSIAN
@@ -82,18 +79,6 @@ class Plan:
     def of_level(self, level: str) -> tuple[Query, ...]:
         """The queries of a level."""
         return tuple(query for query in self.queries if query.level == level)
-
-    def to_json(self) -> str:
-        """The plan as JSON, fractions as texts."""
-        return json.dumps(asdict(self), indent=2, default=str) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Plan:
-        """Read what `to_json` wrote."""
-        return _PLAN.validate_json(text)
-
-
-_PLAN = TypeAdapter(Plan)  # To make it takes longer than to read a plan.
 
 
 def make_plan(

@@ -26,8 +26,7 @@ from ....validation.topdown.declared import (
 from ....validation.topdown.descriptions import ExpectedDescription
 from ....validation.topdown.layout import Layout
 from ....validation.topdown.run_checks import Findings
-from ...census.agree_declarations import HOUSEHOLDERS, SIZES
-from ...census.agreements import Agreement
+from ...census.agree_declarations import HOUSEHOLDERS, SIZES, AgreeDeclaration
 from ...census.areas import code_columns
 from ...census.attribute_declarations import Where
 from ...census.census import Held, Universe, Zero
@@ -196,13 +195,13 @@ def expected_agreements(run: RunDirectory, settings: TopdownSettings) -> Iterato
             elif one.kind == SIZES:
                 yield _sizes(settings, name, one, rows, others)
             else:
-                yield ExpectedNumbers(AGREE, name, rows, others, others, one.at_most)
+                yield ExpectedNumbers(AGREE, name, rows, others, others, one.most)
 
 
 def _householders(
     settings: TopdownSettings,
     name: str,
-    one: Agreement,
+    one: AgreeDeclaration,
     rows: AgreeingRows,
     others: AgreeingRows,
 ) -> ExpectedNumbers:
@@ -217,7 +216,7 @@ def _householders(
 def _sizes(
     settings: TopdownSettings,
     name: str,
-    one: Agreement,
+    one: AgreeDeclaration,
     rows: AgreeingRows,
     others: AgreeingRows,
 ) -> ExpectedNumbers:
@@ -239,12 +238,9 @@ def _sizes(
 def _told(settings: TopdownSettings, universe: str, name: str) -> tuple[str, dict[str, str]]:
     """The column that tells an attribute or a coarsening of it, and the level of each code."""
     schema = settings.schema_of(universe)
-    coarsening = schema.coarsening(name)
-    attribute = name if coarsening is None else coarsening.attribute
-    levels = schema.labels(attribute)
-    if coarsening is not None:
-        levels = tuple(coarsening.levels[group] for group in coarsening.groups)
-    column, codes = _codes(settings, universe, attribute)
+    told = schema.grouping(name)
+    levels = [told.levels[group] for group in told.groups]
+    column, codes = _codes(settings, universe, told.attribute)
     return column, dict(zip(codes, levels, strict=True))
 
 

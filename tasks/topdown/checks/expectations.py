@@ -27,11 +27,9 @@ def layout_facts(schema: Schema, census: Census = CENSUS) -> Layout:
         attribute: str | None = None
         codes: tuple[str, ...] = ()
         if column.attribute is not None:
-            coarsening = schema.coarsening(column.attribute)
-            attribute = coarsening.attribute if coarsening else column.attribute
-            groups = coarsening.groups if coarsening else range(len(schema.labels(attribute)))
-            of_level = codes_of(column, max(groups) + 1)
-            codes = tuple(of_level[group] for group in groups)
+            told = schema.grouping(column.attribute)
+            of_level = codes_of(column, max(told.groups) + 1)
+            attribute, codes = told.attribute, tuple(of_level[group] for group in told.groups)
         columns.append(
             LayoutColumn(
                 column.name, column.constant, column.digits, column.number, attribute, codes

@@ -74,11 +74,9 @@ def _each(
     if each is None:
         yield joint
         return
-    coarsening = schema.coarsening(each)
-    attribute = coarsening.attribute if coarsening else each
-    n_levels = len(schema.labels(attribute))
-    groups = np.array(coarsening.groups if coarsening else range(n_levels))
-    inside = joint.get(attribute, list(range(n_levels)))
+    told = schema.grouping(each)
+    attribute, groups = told.attribute, np.array(told.groups)
+    inside = joint.get(attribute, list(range(len(groups))))
     for group in np.unique(groups[inside]):
         yield joint | {attribute: [level for level in inside if groups[level] == group]}
 

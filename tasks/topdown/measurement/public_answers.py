@@ -294,7 +294,7 @@ def agreed_answers(
         agrees = np.zeros(query.n_rows, dtype=bool)
         agrees[query.row_of_cell[schema.cells_where(one.where)]] = True
         total = exact[invariant.name].of_areas[:, 0]
-        found[one.name] = agreement(released, total, one.at_most, agrees)
+        found[one.name] = agreement(released, total, one.most, agrees)
     return found
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...census.agree_declarations import HOUSEHOLDERS, PRESENCE
-from ...census.agreements import Agreement
+from ...census.agree_declarations import HOUSEHOLDERS, PRESENCE, AgreeDeclaration
 from ...census.attribute_declarations import CodeRange, Where
 from ...census.census import Bound, Held, Zero
 from ...census.declarations import RelationDeclaration, Term
@@ -128,7 +127,7 @@ def _held(settings: TopdownSettings, name: str, held: Held) -> str:
     )
 
 
-def _agreement(settings: TopdownSettings, name: str, one: Agreement) -> str:
+def _agreement(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> str:
     """People who agree with released dwellings, or dwellings with people, and what that costs."""
     own = f"{name} with {levels_in_words(settings, name, one.where)}"
     others = f"released {one.universe}"
@@ -164,9 +163,7 @@ def _label(
 ) -> str:
     if not isinstance(level, int) or universe is None:
         return str(level)
-    schema = settings.schema_of(universe)
-    coarsening = schema.coarsening(attribute)
-    return (schema.labels(attribute) if coarsening is None else coarsening.levels)[level]
+    return settings.schema_of(universe).grouping(attribute).levels[level]
 
 
 def _either(words: Sequence[str]) -> str:

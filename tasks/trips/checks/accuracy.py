@@ -43,7 +43,7 @@ FIGURES = {
 }
 
 
-def has_truth(run: RunDirectory) -> bool:
+def has_truth(run: RunDirectory, _settings: TripsSettings) -> bool:
     """Whether the confidential counts are still there to compare with."""
     return leaves_file(run).exists()
 

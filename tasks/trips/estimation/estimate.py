@@ -16,8 +16,8 @@ from ..measurement.files import (
     read_nodes,
     write_estimates,
 )
-from ..measurement.measure import SELECTION, parents_of, parents_of_shard
-from ..paths import UNIVERSE, estimates_file, estimates_files, measured_file
+from ..measurement.measure import parents_of, parents_of_shard, passed_down
+from ..paths import estimates_file, measured_file
 from ..settings import TripsSettings
 from ..workload.plan import Plan
 from .top_down import (
@@ -39,10 +39,7 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
     if level == 0:
         nodes = _root(run, plan)
     elif level in plan.inferred:
-        kind = SELECTION if plan.is_selected else UNIVERSE
-        files = estimates_files(run, level - 1, kind=kind)
-        parents = read_nodes(files, plan.tree, level - 1, "count")
-        nodes = only_children(plan.tree, level, parents)
+        nodes = only_children(plan.tree, level, parents_of(run, plan, level))
     elif plan.is_top_down:
         parents = parents_of_shard(run, plan, level, shard)
         noisy = _noisy(run, plan, level, [shard])
@@ -50,8 +47,8 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
     else:
         noisy = _noisy(run, plan, level, [shard])
         nodes = NodeValues(noisy.keys[noisy.values != 0], noisy.values[noisy.values != 0])
-    kind = SELECTION if plan.is_selected else UNIVERSE
-    write_estimates(estimates_file(run, level, shard.name, kind=kind), plan.tree, level, nodes)
+    path = estimates_file(run, level, shard.name, kind=passed_down(plan))
+    write_estimates(path, plan.tree, level, nodes)
 
 
 def combine_levels(run: RunDirectory, settings: TripsSettings) -> None:
@@ -59,7 +56,10 @@ def combine_levels(run: RunDirectory, settings: TripsSettings) -> None:
     plan = plan_of(run, settings)
     for level, nodes in integer_pass(measured_tree(run, plan), settings.mechanism):
         write_estimates(
-            estimates_file(run, level, ONLY_SHARD, kind=UNIVERSE), plan.tree, level, nodes
+            estimates_file(run, level, ONLY_SHARD),
+            plan.tree,
+            level,
+            nodes,
         )
 
 

@@ -7,8 +7,8 @@ from ...runs.handles import Made, found, made, once
 from ...runs.steps import step
 from ..ingest.files import plan_of
 from ..measurement.files import NodeShard, read_cuts
-from ..measurement.measure import SELECTION
-from ..paths import UNIVERSE, estimates_file
+from ..measurement.measure import passed_down
+from ..paths import estimates_file
 from ..settings import TripsSettings
 from .estimate import ONLY_SHARD, combine_levels, estimate_once
 
@@ -17,8 +17,7 @@ from .estimate import ONLY_SHARD, combine_levels, estimate_once
 def estimate(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
     """Project the noisy children of a shard's parents; what is inferred needs no measurement."""
     plan = plan_of(run, settings)
-    kind = SELECTION if plan.is_selected else UNIVERSE
-    path = estimates_file(run, level, shard, kind=kind)
+    path = estimates_file(run, level, shard, kind=passed_down(plan))
     if path.exists():
         return found(path)
     part = NodeShard(shard, 0, 1)

@@ -89,8 +89,7 @@ class MeasuredTree:
         level = len(self.levels)
         keys, offsets = self.tree.children(level - 1, parents)
         _refuse_other_nodes(level, keys, noisy.keys)
-        order = np.argsort(self.keys[-1], kind="stable")
-        places = order[np.searchsorted(self.keys[-1], parents, sorter=order)]
+        places = self._places(parents)
         self.keys.append(keys)
         self.levels.append(MeasuredLevel(noisy.values, variance, places, offsets))
 
@@ -100,14 +99,14 @@ class MeasuredTree:
         They repeat their parents' counts with a variance that makes them count for nothing.
         """
         keys, _ = self.tree.children(len(self.levels) - 1, parents)
-        order = np.argsort(self.keys[-1], kind="stable")
-        places = order[np.searchsorted(self.keys[-1], parents, sorter=order)]
         above = self.levels[-1]
-        self.add_level(
-            parents,
-            NodeValues(keys, above.values[places]),
-            COUNTS_FOR_NOTHING * (above.variance or 1.0),
-        )
+        repeated = NodeValues(keys, above.values[self._places(parents)])
+        self.add_level(parents, repeated, COUNTS_FOR_NOTHING * (above.variance or 1.0))
+
+    def _places(self, nodes: np.ndarray) -> np.ndarray:
+        """Where some nodes of the last level stand in it."""
+        order = np.argsort(self.keys[-1], kind="stable")
+        return order[np.searchsorted(self.keys[-1], nodes, sorter=order)]
 
     def combined(self) -> list[np.ndarray]:
         """Least-squares estimates of the nodes of every level."""

@@ -9,14 +9,11 @@ may round otherwise; what has been charged is never worked out again.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-
-from pydantic import TypeAdapter
+from dataclasses import dataclass
 
 from ...ledger.accounting import Guarantee
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record, while_unchanged, write_text
+from ...runs.files import read_values, while_unchanged, write_values
 from ..paths import plan_file
 from ..workload.budget import LevelBudget
 from ..workload.plan import Plan
@@ -35,19 +32,16 @@ class _Kept:
     measures_all: bool
 
 
-_KEPT = TypeAdapter(_Kept)  # To make it takes longer than to read a plan.
-
-
 def write_plan(run: RunDirectory, plan: Plan) -> None:
     """Write a plan in one step."""
     kept = _Kept(plan.mechanism, plan.guarantee, plan.budget, plan.histogram, plan.measures_all)
-    write_text(plan_file(run), json.dumps(asdict(kept), indent=2, default=str) + "\n")
+    write_values(plan_file(run), kept)
 
 
 @while_unchanged(lambda run, tree: plan_file(run), at_most=4)
 def read_plan(run: RunDirectory, tree: Tree) -> Plan:
     """The plan of a run on its tree."""
-    kept = _KEPT.validate_python(read_record(plan_file(run)))
+    kept = read_values(plan_file(run), _Kept)
     return Plan(
         kept.mechanism, tree, kept.guarantee, kept.budget, kept.histogram, kept.measures_all
     )

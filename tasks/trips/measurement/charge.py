@@ -22,7 +22,6 @@ from ..settings import TripsSettings
 from ..workload.costs import noise_plan
 from ..workload.exact_loss import curve_of_change
 from ..workload.expected import expected_of
-from ..workload.plan import Plan
 from .files import read_cuts
 
 
@@ -46,14 +45,14 @@ def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
     )
 
 
-def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
+def measurement_files(run: RunDirectory, settings: TripsSettings) -> list[Path]:
     """The cuts of all levels, and the files of noisy counts of those that have been cut.
 
     Of a level that has not been cut, whatever stands there already: it is nothing that the run has
     measured, and must not be taken for that once the level is cut.
     """
     files = []
-    for level in plan.levels:
+    for level in plan_of(run, settings).levels:
         files.append(cuts_file(run, level))
         if files[-1].exists():
             shards = read_cuts(run, level).shards

@@ -109,13 +109,18 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
         )
 
 
+def passed_down(plan: Plan) -> str:
+    """The kind of estimates of a pass from the top: the final ones, or those that `SELECTION` is
+    of."""
+    return SELECTION if plan.is_selected else UNIVERSE
+
+
 def parents_of(run: RunDirectory, plan: Plan, level: int) -> NodeValues:
     """The nodes above a level whose children are measured; counts are 0 if all are measured."""
     if plan.measures_all:
         keys = all_nodes(plan.tree, level - 1)
         return NodeValues(keys, np.zeros(keys.size, dtype=np.int64))
-    kind = SELECTION if plan.is_selected else UNIVERSE
-    files = estimates_files(run, level - 1, kind=kind)
+    files = estimates_files(run, level - 1, kind=passed_down(plan))
     return read_nodes(files, plan.tree, level - 1, "count")
 
 

@@ -10,8 +10,7 @@ with the table by construction; for a mechanism on the leaves alone they are all
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.files import NOT_PRIVATE, replacing
+from ...runs.stamps import stamp
 from ..ingest.files import RunTree, read_tree
 from ..measurement.files import (
     ROWS_PER_GROUP,
@@ -49,13 +49,8 @@ def write_release(run: RunDirectory, *, is_private: bool) -> int:
     order = np.argsort(leaves.keys, kind="stable")
     leaves = NodeValues(leaves.keys[order], leaves.values[order])
     folder = run.unchecked_release
-    ranges = list(_range_queries(tree, leaves))
-    _write(folder / RANGE_QUERIES, ranges, is_private)
-    _write_text(folder / RANGE_QUERIES_TEXT, ranges, is_private)
-    columns = release_columns(run_tree, leaves)
-    table = pa.table(columns)
-    _write(folder / f"{TABLE}.parquet", [table], is_private)
-    _write_text(folder / f"{TABLE}.csv", [table], is_private)
+    _write(folder / RANGE_QUERIES, list(_range_queries(tree, leaves)), is_private)
+    _write(folder / TABLE, [pa.table(release_columns(run_tree, leaves))], is_private)
     return leaves.keys.size
 
 
@@ -126,24 +121,18 @@ def n_released(folder: Path) -> Counter[int]:
     )
 
 
-def _write_text(path: Path, tables: Sequence[pa.Table], is_private: bool) -> None:
-    """Write tables of one schema as delimited text with one header; empty fields are null."""
-    with replacing(path) as part, part.open("wb") as text:
+def _write(stem: Path, tables: Sequence[pa.Table], is_private: bool) -> None:
+    """Write tables of one schema as Parquet, each as row groups of its own, and then as delimited
+    text with one header; empty fields are null."""
+    stamped = None if is_private else stamp(is_private=False)
+    schema = tables[0].schema.with_metadata(stamped)
+    parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
+    with replacing(parquet) as part, pq.ParquetWriter(part, schema, compression="zstd") as rows:
+        for table in tables:
+            rows.write_table(table.replace_schema_metadata(stamped), row_group_size=ROWS_PER_GROUP)
+    with replacing(text) as part, part.open("wb") as sink:
         if not is_private:
-            text.write(f"# {NOT_PRIVATE}\n".encode())
-        with pacsv.CSVWriter(text, tables[0].schema) as writer:
+            sink.write(f"# {NOT_PRIVATE}\n".encode())
+        with pacsv.CSVWriter(sink, tables[0].schema) as lines:
             for table in tables:
-                writer.write_table(table)
-
-
-def _write(path: Path, tables: Iterable[pa.Table], is_private: bool) -> None:
-    """Write tables of one schema, each as row groups of its own."""
-    stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    tables = iter([table.replace_schema_metadata(stamp) for table in tables])
-    first = next(tables)
-    with (
-        replacing(path) as part,
-        pq.ParquetWriter(part, first.schema, compression="zstd") as writer,
-    ):
-        for table in chain([first], tables):
-            writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+                lines.write_table(table)

@@ -110,9 +110,7 @@ def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...
         return (Answer(declared.label, where),)
     axes = []
     for name in declared.by:
-        coarsening = schema.coarsening(name)
-        labels = coarsening.levels if coarsening else schema.labels(name)
-        wanted = schema.told(name, declared.where.get(name, labels))
+        wanted = schema.told(name, declared.where.get(name, schema.grouping(name).levels))
         axes.append([(name, level) for level in wanted])
     answers = []
     for chosen in product(*axes):
@@ -129,8 +127,7 @@ def _of_group(
     if group.each is None:
         yield Answer(group.label, where)
         return
-    coarsening = schema.coarsening(group.each)
-    for level in coarsening.levels if coarsening else schema.labels(group.each):
+    for level in schema.grouping(group.each).levels:
         of_level = _frozen(schema.positions({group.each: (level,)}))
         yield Answer(level, _both(where, of_level))
 

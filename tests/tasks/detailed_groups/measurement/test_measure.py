@@ -108,7 +108,7 @@ def test_every_group_of_the_universe_has_one_row(measured_groups) -> None:
     }
     assert set(map(tuple, frame[KEY].to_numpy())) == expected
     assert set(frame["table"]) == {0, 1, 2, 3}
-    assert all(path.exists() for path in measurement_files(run))
+    assert all(path.exists() for path in measurement_files(run, settings))
 
 
 def test_files_have_the_columns_that_others_read(measured_groups) -> None:
@@ -188,7 +188,7 @@ def test_rows_are_those_of_a_neighbour(neighbors, tmp_path, noise: str) -> None:
         )
         measure(run, settings)
         frames.append(measured(run))
-        files = {path.relative_to(run.root) for path in measurement_files(run)}
+        files = {path.relative_to(run.root) for path in measurement_files(run, settings)}
         assert files == {
             p.relative_to(run.root) for p in (run.root / "measurements").rglob("*.parquet")
         }

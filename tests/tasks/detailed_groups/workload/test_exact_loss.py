@@ -97,8 +97,8 @@ def test_nobody_is_told_apart_better_than_by_the_curve(
 ) -> None:
     own = parameters(specification, definition)
     found = moved(specification, own)
-    added = exact_curve(own, specification, "us", is_bounded=False)
-    changed = exact_curve(own, specification, "us", is_bounded=True)
+    added = exact_curve([own], specification, "us", is_bounded=False)
+    changed = exact_curve([own], specification, "us", is_bounded=True)
     for epsilon in EPSILONS:
         worst = max(by_enumeration(dict(moves), epsilon) for moves in found)
         assert worst <= Decimal(added.delta_upper(float(epsilon)))
@@ -117,7 +117,7 @@ def test_the_curve_is_that_of_the_worst_person(
     specification = two_races(detailed_only)
     own = parameters(specification, definition)
     found = moved(specification, own)
-    curve = exact_curve(own, specification, "us", is_bounded=is_bounded)
+    curve = exact_curve([own], specification, "us", is_bounded=is_bounded)
     every = of_two(found) if is_bounded else [dict(moves) for moves in found]
     for epsilon in EPSILONS:
         worst = max(by_enumeration(moves, epsilon) for moves in every)
@@ -145,7 +145,7 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
     specification = two_races(detailed_only)
     us = parameters(specification, definition)
     assert curve_of_change(us, specification) == exact_curve(
-        us, specification, "us", is_bounded=True
+        [us], specification, "us", is_bounded=True
     )
     pr = PopulationGroupBudget("PR-STATE", 1, Fraction(other))
     both = replace(us, run_pr=True, budgets=(*us.budgets, pr))
@@ -179,7 +179,7 @@ def test_the_production_run(shared) -> None:
     specification = read_specification(folder)
     for definition, region_pass, exact in (("zcdp", "us", 24.402), ("puredp", "pr", 2.5012)):
         own = read_parameters(folder, {"privacy_defn": definition})
-        curve = exact_curve(own, specification, region_pass, is_bounded=False)
+        curve = exact_curve([own], specification, region_pass, is_bounded=False)
         found = curve.epsilon_upper(DELTA)
         assert found == pytest.approx(exact, abs=1e-3)
         total = own.total_of(region_pass)

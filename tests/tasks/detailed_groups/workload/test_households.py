@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
-from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, household_curve
+from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
 from spineflow.tasks.detailed_groups.workload.explorer import noise_parameter
 from spineflow.tasks.detailed_groups.workload.households import (
     HouseholdParameters,
@@ -157,7 +157,7 @@ def test_curves_have_the_rho_that_is_charged(
     for region_pass in parameters.passes:
         for is_bounded in (False, True):
             tables = parameters.of.values()
-            curve = household_curve(tables, specification, region_pass, is_bounded=is_bounded)
+            curve = exact_curve(tables, specification, region_pass, is_bounded=is_bounded)
             assert curve.rho == (1 + is_bounded) * parameters.total_of(region_pass)
             assert household_plan(parameters, region_pass).loss == parameters.total_of(region_pass)
     for name, own in parameters.of.items():

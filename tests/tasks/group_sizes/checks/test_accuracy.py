@@ -31,8 +31,8 @@ def released(run_groups, tmp_path_factory):
 
 
 def test_error_is_the_distance_to_the_truth(released) -> None:
-    run, _, dataset = released
-    write_accuracy(run)
+    run, settings, dataset = released
+    write_accuracy(run, settings)
     accuracy = read_errors(run)
     sizes = pd.read_parquet(run.release / "group_sizes.parquet")
     county = sizes[sizes["level"] == "county"].set_index(["region", "size"])["count"]
@@ -46,7 +46,7 @@ def test_error_is_the_distance_to_the_truth(released) -> None:
 
 def test_reports_show_errors_of_public_data_alone(released) -> None:
     run, settings, _ = released
-    write_accuracy(run)
+    write_accuracy(run, settings)
     accuracy = read_errors(run)
     with_error = to_markdown(report(run, settings, accuracy))
     without = to_markdown(report(run, settings, None))
@@ -102,8 +102,8 @@ def test_a_check_that_fails_withholds_the_release(run_groups, tmp_path: Path) ->
 
 
 def test_the_truth_may_be_deleted(released) -> None:
-    run, _, _ = released
-    assert has_truth(run)
+    run, settings, _ = released
+    assert has_truth(run, settings)
     shutil.rmtree(run.confidential)
-    assert not has_truth(run)
+    assert not has_truth(run, settings)
     assert read_errors(run) is None

@@ -133,7 +133,7 @@ def test_levels_with_the_same_regions_are_measured_once(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, states=1)
     run = ingested(tmp_path, settings)
     GROUP_SIZES.charge_run(run, settings)
-    assert [path.parts[-3] for path in measurement_files(run, read_plan(run))] == [
+    assert [path.parts[-3] for path in measurement_files(run, settings)] == [
         "nation",
         "county",
     ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import ImpossiblePlan, Plan, make_plan
+from spineflow.tasks.runs.files import read_values, write_values
 
 CENSUS = {
     "names": ["nation", "state", "county"],
@@ -86,19 +88,23 @@ def test_a_level_without_a_share_is_not_measured() -> None:
 @pytest.mark.parametrize(
     "loss", [{"epsilon": None}, {"epsilon": Fraction("0.1")}, {"epsilon": None, "rho": Fraction(2)}]
 )
-def test_a_plan_is_read_back_as_it_was(mechanism: str | None, loss) -> None:
+def test_a_plan_is_read_back_as_it_was(mechanism: str | None, loss, tmp_path: Path) -> None:
     plan = make_plan(**CENSUS, **loss, mechanism=mechanism, exact_level="state", is_top_coded=True)
-    assert Plan.from_json(plan.to_json()) == plan
+    write_values(tmp_path / "plan.json", plan)
+    assert read_values(tmp_path / "plan.json", Plan) == plan
 
 
-def test_a_plan_of_version_0_1_0_means_what_it_meant() -> None:
+def test_a_plan_of_version_0_1_0_means_what_it_meant(tmp_path: Path) -> None:
     """It has none of the later keys: no merged levels, no top code, discrete Laplace noise."""
-    written = json.loads(make_plan(**CENSUS, epsilon=Fraction(1)).to_json())
+    path = tmp_path / "plan.json"
+    write_values(path, make_plan(**CENSUS, epsilon=Fraction(1)))
+    written = json.loads(path.read_text())
     for key in ("rho", "is_top_coded", "exact_level"):
         del written[key]
     for level in written["levels"]:
         del level["sigma_squared"], level["same_as"]
-    plan = Plan.from_json(json.dumps(written))
+    path.write_text(json.dumps(written))
+    plan = read_values(path, Plan)
     assert plan == make_plan(**CENSUS, epsilon=Fraction(1))
     assert (plan.noise, plan.loss, plan.is_top_coded) == ("discrete_laplace", 1, False)
 

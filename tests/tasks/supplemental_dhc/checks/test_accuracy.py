@@ -58,7 +58,8 @@ def test_errors_are_distances_from_the_truth(run: RunDirectory) -> None:
     own = rows[(rows["table"] == "PH7") & (rows["level"] == "State") & (rows["iteration"] == "*")]
     values = np.array([sum(truth), *truth])
     errors = read_errors(run)
-    assert errors is not None and has_truth(run)
+    settings = product("supplemental-dhc").load(run.root.parent / "settings.toml")
+    assert errors is not None and has_truth(run, settings)
     keys = (errors["table"] == "PH7") & (errors["level"] == "State") & (errors["iteration"] == "*")
     (found,) = errors[keys].to_dict("records")
     distance = own["estimate"].to_numpy() - values

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import read_values, write_values
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.supplemental_dhc.workload.costs import (
@@ -100,11 +101,13 @@ def test_the_ledger_is_charged_for_a_person_who_is_changed() -> None:
     assert curve.epsilon_upper(1e-10) < noise_plan(plan).epsilons()["tight"]
 
 
-def test_a_plan_is_stored_whole() -> None:
-    plan = preset_plan("us")
-    assert Plan.from_json(plan.to_json()) == plan
+def test_a_plan_is_stored_whole(tmp_path: Path) -> None:
+    plan, path = preset_plan("us"), tmp_path / "plan.json"
+    write_values(path, plan)
+    assert read_values(path, Plan) == plan
     without = make_plan({("PH2", "US", "*"): Fraction(1)}, {"PH2": 3}, {"US": 1}, infinite=True)
-    assert Plan.from_json(without.to_json()) == without and not without.is_noisy
+    write_values(path, without)
+    assert read_values(path, Plan) == without and not without.is_noisy
     assert exact_curve(without) is None and noise_plan(without).guarantee is None
 
 
