@@ -4,10 +4,11 @@ groups, and SafeTab-H's of households by the group of the householder.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from pyarrow import parquet
 
@@ -84,13 +85,7 @@ def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section
     """The costs of every pass as tables."""
     parameters = parameters_of(settings)
     for region_pass, cost in costs(settings).items():
-        native = cost["native"]
-        symbol = "epsilon" if "epsilon" in native else "rho"
-        blocks: list[Block] = [
-            f"{symbol} {native[symbol]}, {native['neighbors']}; bounded rho {cost['rho']}, "
-            f"epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta {cost['delta']}",
-            *exactly(cost),
-        ]
+        blocks = _losses(cost)
         columns = {
             "region type": "region_type",
             "level": "level",
@@ -124,6 +119,19 @@ def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section
         blocks_of_census, invariants = read_blocks(settings.input.tables, parameters)
         declared = invariants if settings.mechanism.units_are_invariant else None
         yield from noted(redundant_spending(settings, parameters, blocks_of_census, declared))
+
+
+def _losses(cost: Mapping[str, Any], each: str = "") -> list[Block]:
+    """What a pass costs, in a sentence and exactly; `each` are the losses that its native one is
+    made of.
+    """
+    native = cost["native"]
+    symbol = "epsilon" if "epsilon" in native else "rho"
+    return [
+        f"{symbol} {native[symbol]}{each}, {native['neighbors']}; bounded rho {cost['rho']}, "
+        f"epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta {cost['delta']}",
+        *exactly(cost),
+    ]
 
 
 def summary(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[str, ...]:
@@ -201,15 +209,8 @@ def household_costs_in_words(settings: DetailedHouseholdsSettings) -> Iterator[B
     parameters = household_ingest.parameters_of(settings)
     specification = read_specification(settings.input.parameters)
     for region_pass, cost in household_budget.costs(settings).items():
-        native = cost["native"]
-        symbol = "epsilon" if "epsilon" in native else "rho"
         each = ", ".join(f"{name.upper()} {loss}" for name, loss in cost["tabulations"].items())
-        blocks: list[Block] = [
-            f"{symbol} {native[symbol]} ({each}), {native['neighbors']}; bounded rho "
-            f"{cost['rho']}, epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta "
-            f"{cost['delta']}",
-            *exactly(cost),
-        ]
+        blocks = _losses(cost, f" ({each})")
         figures = household_budget.household_figures(
             parameters, specification, region_pass, settings
         )

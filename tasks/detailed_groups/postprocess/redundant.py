@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ...census.invariants import read_geography, read_invariants
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters
-from ..paths import geography_file, invariants_file
 from ..settings import DetailedGroupsSettings
 from ..workload.mechanism import MechanismParameters
-from .run import regions_of_pass
+from .run import public_blocks, regions_of_pass
 
 
 def redundant_spending(
@@ -74,10 +72,5 @@ def redundant_spending_of_run(
     run: RunDirectory, settings: DetailedGroupsSettings
 ) -> tuple[str, ...]:
     """`redundant_spending` of a run that has ingested its input."""
-    declared = settings.mechanism.units_are_invariant
-    return redundant_spending(
-        settings,
-        run_parameters(run, settings),
-        read_geography(geography_file(run)),
-        read_invariants(invariants_file(run)) if declared else None,
-    )
+    parameters = run_parameters(run, settings)
+    return redundant_spending(settings, parameters, *public_blocks(run, settings))

@@ -67,9 +67,16 @@ def coterminous_of(
     run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str
 ) -> CoterminousSets:
     """The coterminous regions of a pass, from the geography and declared invariants of a run."""
+    return regions_of_pass(*public_blocks(run, settings), region_pass)[1]
+
+
+def public_blocks(
+    run: RunDirectory, settings: DetailedGroupsSettings
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """The blocks of a run, and their invariants where these are declared."""
     declared = settings.mechanism.units_are_invariant
     invariants = read_invariants(invariants_file(run)) if declared else None
-    return regions_of_pass(read_geography(geography_file(run)), invariants, region_pass)[1]
+    return read_geography(geography_file(run)), invariants
 
 
 def regions_of_pass(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 import numpy as np
 import pandas as pd
 
@@ -115,10 +113,11 @@ def figures_of_run(
 ) -> tuple[HouseholdFigures, ...]:
     """What the budgets of a run's levels buy; none without noise."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    of_passes = (
-        household_figures(parameters, specification, name, settings) for name in parameters.passes
+    return tuple(
+        figures
+        for name in parameters.passes
+        for figures in household_figures(parameters, specification, name, settings)
     )
-    return tuple(chain.from_iterable(of_passes))
 
 
 def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
