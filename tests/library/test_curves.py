@@ -28,6 +28,12 @@ def test_every_product_has_its_curve_and_its_trade_off(tmp_path: Path, loss: str
     assert frame["upper"].tolist() == pytest.approx(exact, rel=1e-3)
     assert (frame["lower"] <= frame["upper"]).all() and set(frame["universe"]) <= {"groups"}
     assert len(frame) > 2 or loss == "epsilon"
+    told = spineflow.guarantee("group-sizes", file).iloc[0]
+    if loss == "epsilon":
+        assert told["epsilon"] == 1
+    else:
+        exact = curve.epsilon_upper(told["delta"])
+        assert told["exact_epsilon"] == pytest.approx(exact, rel=1e-3)
     tests = spineflow.trade_off("group-sizes", file)
     assert tests["false_negatives"].tolist() == trade_off(curve).false_negatives.tolist()
 
