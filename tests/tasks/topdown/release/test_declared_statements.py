@@ -17,6 +17,8 @@ from spineflow.tasks.topdown.release.declared_statements import (
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+from tests.flows.gallery import DECLARATIONS
+
 
 @pytest.fixture
 def country(tmp_path: Path) -> TopdownSettings:
@@ -53,6 +55,26 @@ def test_structural_zeros_and_relations_are_sentences(country: TopdownSettings) 
     )
     assert found["persons: women"] == (
         "in every geounit, persons with sex female are at least as many as persons with age 80-110"
+    )
+
+
+def test_people_who_agree_with_dwellings_are_sentences(tmp_path: Path) -> None:
+    (text,) = (one for one in DECLARATIONS if "universes.homes" in one)
+    file = tmp_path / "settings.toml"
+    file.write_text(text, encoding="utf-8")
+    settings = load_settings(TopdownSettings, file, presets=PRESETS)
+    found = {fact.name: fact.meaning for _, fact in declared_statements(settings)}
+    ending = (
+        "; this is made so after the noise, from what is released alone, and costs nothing further"
+    )
+    assert found["people: a householder for every home with somebody in it"] == (
+        "in every geounit, people with lives as householder are by sex as many as released homes "
+        f"with householder woman or man{ending}"
+    )
+    assert found["people: everybody fits in"] == (
+        "in every geounit, people with home at home are as many as released homes have room for by "
+        "residents: 0 for each of nobody, 1 for each of 1, 2 for each of 2, 3 for each of 3, 4 to "
+        f"12 for each of 4 or more{ending}"
     )
 
 
