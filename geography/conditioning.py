@@ -54,6 +54,7 @@ def pseudo_inverse(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Example: [[4, 0], [0, 0]] has [[1/4, 0], [0, 0]] and [[0, 0], [0, 1]].
     """
     values, vectors = np.linalg.eigh(matrices)
+    # Where all are zero, none is the largest: 1e-300 has them all count as zero.
     is_positive = values > RELATIVE_ZERO * np.maximum(values[..., -1:], 1e-300)
     inverse = np.where(is_positive, 1.0, 0.0) / np.where(is_positive, values, 1.0)
     transposed = vectors.swapaxes(-1, -2)
@@ -106,6 +107,8 @@ def see(
         return None
     size, vectors = np.linalg.eigh(root.T @ d @ root)
     norms = (root**2).sum(axis=0)
+    # Turned so that H D H' is diagonal: answers for which it is zero tell nothing of D, and are
+    # left for the ordinary steps.
     sees = size > RELATIVE_ZERO * np.trace(d) * norms.max()
     if not sees.any():
         return None
@@ -113,6 +116,7 @@ def see(
     gain = d @ rows.T / size[sees]
     of_answers = rows @ v @ rows.T + noise * np.eye(len(rows))
     cross = gain @ rows @ v
+    # (I - G H) V (I - G H)' + G N G', multiplied out.
     after = symmetric(v + gain @ of_answers @ gain.T - cross - cross.T)
     left = without_rounding(symmetric(d - gain @ rows @ d), np.asarray(np.trace(d)))
     answers = vectors[:, sees].T @ (root / norms).T
@@ -130,6 +134,7 @@ def whole_gains(sums: np.ndarray, diffuse: np.ndarray) -> tuple[np.ndarray, np.n
     """
     along, _ = pseudo_inverse(sums)
     along_diffuse = np.zeros_like(along)
+    # Few wholes have errors without bound, once something is measured; the others go at once.
     for at in map(tuple, np.argwhere(diffuse.any(axis=(-1, -2)))):
         along[at], along_diffuse[at] = _diffuse_gains(sums[at], diffuse[at])
     return along, along_diffuse
@@ -139,6 +144,7 @@ def _diffuse_gains(s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """P and Q of one whole whose T is not zero."""
     values, vectors = np.linalg.eigh(t)
     is_positive = values > RELATIVE_ZERO * np.trace(t)
+    # Along M the parts' errors without bound decide alone how they share; along N those of V do.
     m, n = vectors[:, is_positive], vectors[:, ~is_positive]
     inverse, _ = pseudo_inverse(n.T @ s @ n)
     along = n @ inverse @ n.T

@@ -131,6 +131,7 @@ def _look_up_buckets(
     for i in range(half_words.size):
         value = value_of_bucket[half_words[i]]
         values[i] = value
+        # Written in any case, and kept if the number rises: no branch to be guessed wrong.
         undecided[n_undecided] = i
         n_undecided += value == UNDECIDED
     return n_undecided
@@ -158,6 +159,7 @@ def _search_thresholds(
             else:
                 high = middle
         values[i] = first_value + low
+        # A word that is the floor of a threshold is below or above it by what comes after 64 bits.
         if low < thresholds.size and thresholds[low] == word:
             ties[n_ties] = j
             n_ties += 1

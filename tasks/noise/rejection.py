@@ -83,7 +83,7 @@ class CoarseFineSampler:
         """Fill the beginning of `values`; returns how many were filled."""
         coarse = np.empty(values.size, dtype=np.int64)
         far_coarse = self.coarse.draw_block(coarse, source)
-        coarse[list(far_coarse)] = -1
+        coarse[list(far_coarse)] = -1  # What is beyond the table is left to Python's integers.
         words = random_words(source, 2 * values.size + values.size // 8 + 2 * MAX_ROUNDS)
         shift = _leading_zeros(self.distribution.c)
         multiplier = (self.distribution.c.numerator << (64 + shift)) // (
@@ -160,6 +160,7 @@ def _leading_zeros(c: Fraction) -> int:
 def _bernoulli_exp(gamma: Fraction, k: int, word: int, source: RandomSource) -> bool:
     """Whether a Bernoulli(exp(-gamma)) draw succeeds, continued from round k if k > 0."""
     if k == 0:
+        # exp(-gamma) is exp(-1) for every whole one, times that of the rest.
         while gamma > 1:
             if not _bernoulli_exp(Fraction(1), 0, 0, source):
                 return False
@@ -174,6 +175,7 @@ def _is_below(probability: Fraction, word: int, source: RandomSource) -> bool:
     """Whether a uniform whose first 64 bits are `word` lies below a fraction."""
     n_bits = 64
     while True:
+        # The uniform is from word to word + 1 over 2^n_bits: more bits decide between them.
         limit = probability.numerator << n_bits
         if (word + 1) * probability.denominator <= limit:
             return True
@@ -233,10 +235,11 @@ def _attempt_all(
         if h >= 0:
             base = np.uint64(h) << np.uint64(fine_bits)
             if is_negative and base + fine == 0:
-                continue
+                continue  # Zero has one sign, or it would come twice as often.
             exponent = fine * (base + base + fine) if power == 2 else fine
             high, low = _multiply_words(exponent, multiplier)
             g = (high << (np.uint64(64) - shift)) | (low >> shift)
+            # Only with gamma < 1 is g a 64-bit word, to which its error of 3 can be added.
             if high >> shift == 0 and g <= largest - np.uint64(3):
                 k = 1
                 while k <= MAX_ROUNDS:
@@ -245,6 +248,8 @@ def _attempt_all(
                     if word < g // np.uint64(k):
                         k += 1
                         continue
+                    # From here on the uniform is above gamma / k, but for a few words that
+                    # lie between the bounds.
                     is_decided = word > (g + np.uint64(3)) // np.uint64(k)
                     break
                 if k > MAX_ROUNDS:
@@ -256,6 +261,7 @@ def _attempt_all(
                 values[n_filled] = -magnitude if is_negative else magnitude
                 n_filled += 1
         else:
+            # It keeps its slot, whose value does not depend on how many bits it takes to decide.
             undecided = pending[n_pending]
             undecided.slot = n_filled
             undecided.attempt = attempt

@@ -72,6 +72,8 @@ def _project_bounded_sum(
     if low <= positive <= high or reach == 0.0:
         return
     target = high if positive > high else low
+    # The sum of what is left falls with theta and is convex, so that Newton's method from below
+    # its root comes to the root without passing it, and ends once no further cell becomes zero.
     theta = (total - target) / reach
     for _ in range(n + 2):
         total = 0.0
@@ -176,6 +178,7 @@ def _first_point_by_covariance(
             weight[j] += diagonal[j] / total
             mean[j] += start[i, j] / c
     for j in range(k):
+        # The standard deviation of one child's cell, as the mean precision has it.
         noise = 1.0 / np.sqrt(weight[j] * total / c)
         wanted = NOISE_PENALTY * weight[j] * noise / max(mean[j], 1e-9)
         penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight[j]), LARGEST_PENALTY * weight[j])
@@ -253,6 +256,8 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
                 start[i, j] = constraints.parent[j] / c
     if weight == 0.0:
         return start, penalty
+    # How large the noise is shows in what cannot be counts: in the children's answers as far as
+    # they do not add to the parent's, or in answers below zero.
     if constraints.has_parent:
         excess = np.empty(k)
         for j in range(k):
@@ -273,6 +278,8 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
                     below[n] = -own[i, j]
                     n += 1
         noise = median_of(below, n) if n > 0 else 0.0
+    # Half of all normal errors are within 0.6745 standard deviations; a median does not mind the
+    # few cells that are far off for other reasons.
     noise /= 0.6745
     for j in range(k):
         mean = 0.0
@@ -309,6 +316,8 @@ def _applied(
     """Rows of `right` (c, k) times the inverse of D + A' C A."""
     if not is_thin:
         return np.dot(right, inverse)
+    # By Woodbury's identity the inverse is 1/D - 1/D A' M A 1/D, where `inverse` is M; A adds cells
+    # to answers, so that only M is a product of matrices.
     c, k = right.shape
     x = np.empty((c, k))
     answers = np.zeros((c, inverse.shape[0]))
@@ -348,6 +357,8 @@ def _meet_parent(x: np.ndarray, parent: np.ndarray, inverse_scale: np.ndarray) -
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             shift[j] -= x[i, j]
+    # Children have one matrix but for their scales, so that the multiplier of the parent's sums
+    # moves each child by the same vector over its scale, and that vector need not be solved for.
     reach = _sum_of(inverse_scale)
     for j in range(parent.size):
         shift[j] /= reach
@@ -433,6 +444,7 @@ def approach(
         diagonal = np.empty(k)
         for j in range(k):
             diagonal[j] = mean + penalty[j]
+        # Two products by the answers then cost less than one by a (k, k) matrix.
         is_thin = 2 * coarse.shape[0] <= k
         if is_thin:
             inverse = thin_inverse(diagonal, coarse, rows)
@@ -445,6 +457,7 @@ def approach(
         for j in range(k):
             pins[constraints.pin_rows[q, j], j] = 1.0
     reach = _applied(pins, inverse, diagonal, rows, is_thin)
+    # Pins by several labels say some things twice, such as the total of all cells.
     gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
     moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
     z, u = block_of(start, 0, c, 0, k), np.zeros((c, k))
@@ -459,6 +472,7 @@ def approach(
             _meet_parent(x, constraints.parent, inverse_scale)
         if n_pins:
             _meet_pins(x, constraints, moves_of_residual, inverse_scale)
+        # The relaxed point goes into u; what the projection takes from it is the new multiplier.
         for i in range(c):
             for j in range(k):
                 u[i, j] += RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]
@@ -470,6 +484,7 @@ def approach(
                 is_zero = z[i, j] == 0.0
                 changes += is_zero != was_zero[i, j]
                 was_zero[i, j] = is_zero
+        # Asked are the zeros and the bounds that bind: `active_set` finds the values exactly.
         if iteration >= FEWEST and changes * SETTLED <= c * k:
             break
     return z, iteration + 1

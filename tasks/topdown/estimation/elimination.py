@@ -110,6 +110,7 @@ def softness_of_rows(
             if pins.shape[1] > 0:
                 for q in range(constraints.pin_rows.shape[0]):
                     pins[i, constraints.pin_rows[q, j]] += give
+    # A row without any cell would leave a line of zeros in the system.
     for r in range(shared.size):
         if shared[r] == 0.0:
             shared[r] = softness
@@ -128,6 +129,8 @@ def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System
     B that hold each free cell, -1 for none; G is the diagonal of `give`. The inverse is
     [[inverse, response], [response', -compliance]].
     """
+    # The Schur complement of K is B K^-1 B' + G. B is 0/1, so that `reach` = B K^-1 adds rows of
+    # the inverse, and no product by B is made.
     f, n_rows = inverse.shape[0], give.size
     reach = np.zeros((n_rows, f))
     for q in range(rows.shape[0]):
@@ -143,6 +146,7 @@ def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System
                     compliance[r, rows[q, a]] += reach[r, a]
         compliance[r, r] += give[r]
     compliance = definite_inverse(compliance)
+    # K^-1 less what the rows take: with few rows, loops are faster than the calls of BLAS.
     if n_rows > FEW:
         response = np.dot(reach.T, compliance)
         taken = np.dot(response, reach)
@@ -209,6 +213,7 @@ def with_diagonal(values: np.ndarray) -> np.ndarray:
 @njit(cache=True, nogil=True)
 def add_child(schur: np.ndarray, inverse: np.ndarray, rows: np.ndarray) -> None:
     """Add a child's part E inverse E' to the matrix of the shared rows."""
+    # E has one 1 a column and label: each entry of the inverse goes to one place for each pair.
     n_labels, f = rows.shape
     for q in range(n_labels):
         for a in range(f):

@@ -170,6 +170,8 @@ def solve_interleaved(
     for number, (asked, chain) in enumerate(passes):
         queried = [rows_on_support(m.query, problem.cells) for m in asked]
         rounded = [rows_on_support(query, problem.cells) for query in chain]
+        # Cells that no type, query or earlier answer tells apart are one class, whose count is what
+        # this pass decides. The last pass gives each cell its own.
         if number == len(passes) - 1:
             classes = np.arange(problem.cells.size)
         else:
@@ -268,6 +270,7 @@ class _Pass:
         row_weights: list[np.ndarray] = []
         n_rows = 0
         for measurement, label, weight in zip(self.asked, self.labels, weights[0], strict=True):
+            # Answers to sums that are exact say nothing further.
             if weight == 0.0 or ((sums.exact >= 0).all() and is_refined(label, sums.exact)):
                 continue
             size = np.bincount(label)
@@ -312,6 +315,8 @@ class _Pass:
         part = connected_parts(
             target.shape[1], [exact, *within, *([sums.bounded] if sums.lower.shape[1] else [])]
         )
+        # No exact answer and no query of the chain joins two parts: each is rounded alone, and not
+        # at all if its least squares are integers.
         order = np.argsort(part, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(part[order]) != 0, True])
         x = target.astype(np.int64)

@@ -147,6 +147,7 @@ def iterate(
     share = scale * inverse_scales
     least = np.zeros((k, c))
     of_parent = np.zeros((k, 1))
+    # The part of the right-hand side that gives every child's cells the parent's sums.
     if has_parent:
         of_parent[:, 0] = parent / inverse
         answers = np.empty((weights.size, 1))
@@ -184,6 +185,8 @@ def iterate(
             short[:] = targets
             _held(exact, inverse, of_row, x, short)
         if weights.size > 0:
+            # Woodbury: answers of x, times the small inverse, and back to the cells. Where answers
+            # are exact, what goes back may not change them either.
             _add_rows(rows, x, sums)
             sums[:] = np.dot(np.ascontiguousarray(sums.T), inner).T
             half[:] = 0.0
@@ -274,6 +277,7 @@ def transported(
     total, worst_primal, worst_dual = 0, 0.0, 0.0
     for p in range(starts.size - 1):
         a, b = starts[p], starts[p + 1]
+        # A part of one class is told by its exact answers.
         if b - a == 1 and has_exact[p]:
             for i in range(c):
                 x[i, a] = targets[i, p]
@@ -294,6 +298,9 @@ def transported(
                 for j in range(a, b):
                     wanted = linear[i, j] / diagonal[j] + rho * (z[i, j - a] - u[i, j - a])
                     x[i, j] = wanted / (1.0 + rho)
+            # Sums of children and of classes are met at once: a child shares what it lacks over its
+            # classes, and a class over children what it lacks beyond what these shares bring it;
+            # as both lack the same in all, the second step leaves the first's sums alone.
             mean = 0.0
             if has_exact[p]:
                 for i in range(c):
@@ -322,6 +329,7 @@ def transported(
                     z[i, j - a] = copy
             if primal <= tolerance and dual <= tolerance:
                 break
+            # A penalty that keeps both residuals alike; u is in units of 1 / rho.
             if n % ADAPT_EVERY == 0:
                 ratio = np.sqrt(max(primal, 1e-12) / max(rho * dual, 1e-12))
                 if ratio > 3.0 or ratio < 1.0 / 3.0:

@@ -117,6 +117,8 @@ class QueryAlgebra:
         """
         cubes = [array.reshape(schema.shape) for array in (type_of_cell, forbidden)]
 
+        # Where every query keeps an attribute whole or sums it away, and no type or structural zero
+        # depends on its levels, its contrasts are measured apart from each other.
         def is_free(axis: int) -> bool:
             size = schema.shape[axis]
             kept_or_summed = (tuple(range(size)), (0,) * size)
@@ -150,6 +152,8 @@ class QueryAlgebra:
         """
         told = {self.kept(query) for query in measured} or {0}
         seen = {self._every} if asked is None else {self.kept(query) for query in asked}
+        # An answer that keeps a set sees the components within it: a measured one and an asked one
+        # have in common those within both of their sets.
         both = {u & w for u in told for w in seen}
         largest = [u for u in both if not any(u & w == u != w for w in both)]
         sets = tuple(sorted(largest, key=lambda u: (-u.bit_count(), u)))
