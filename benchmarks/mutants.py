@@ -176,16 +176,7 @@ def run_tests(
             if followed:
                 threading.settrace(lines.follow)
                 sys.settrace(lines.follow)
-            fixed = [
-                "-q",
-                "-p",
-                "no:xdist",
-                "-p",
-                "no:cacheprovider",
-                "-m",
-                "not slow and not soak",
-            ]
-            code = import_module("pytest").main([*fixed, *options, *tests], plugins=[failures])
+            code = import_module("pytest").main([*QUICK, *options, *tests], plugins=[failures])
             sys.settrace(None)
             if code not in (0, 1, 5):  # No test could be asked.
                 failures.failed.append(f"exit {int(code)}")
@@ -226,18 +217,15 @@ def main() -> None:
         for path, lines in ran.lines.items():
             for line in lines:
                 came_to[path, line].append(file)
-    print(
-        f"{len(cost)} files of tests, {sum(cost.values()):.0f} s; fail now: {unsound}", flush=True
-    )
+    print(f"{len(cost)} files of tests, {sum(cost.values()):.0f} s; fail: {unsound}", flush=True)
 
     verdicts = []
     for number, fault in (one for one in chosen if asked.only is None or one[0] in asked.only):
         path, line = fault[:2]
         tests = came_to.get((str(path), line), [])
         asked_of = "ran it" if tests else "import it"
-        tests = sorted(
-            (file for file in tests or tests_of(path, root) if file in cost), key=cost.get
-        )
+        tests = [file for file in tests or tests_of(path, root) if file in cost]
+        tests.sort(key=cost.__getitem__)
         source, stat = path.read_bytes(), path.stat()
         path.write_bytes(spoiled(source, fault))
         try:
