@@ -138,9 +138,16 @@ def write_values(path: Path, record: Any) -> None:
     write_text(path, json.dumps(asdict(record), indent=2, default=str) + "\n")
 
 
-def read_values(path: Path, kind: type[Content]) -> Content:
+def read_values(path: Path, kind: Callable[..., Content]) -> Content:
     """The dataclass that `write_values` wrote, of a kind; raises InputRefused as `read_record`."""
-    return TypeAdapter(kind).validate_python(read_record(path))
+    content: Content = _reader_of(kind).validate_python(read_record(path))
+    return content
+
+
+@lru_cache
+def _reader_of(kind: Any) -> TypeAdapter[Any]:
+    # To make one takes longer than to read with it.
+    return TypeAdapter(kind)
 
 
 def write_page(path: Path, document: Document) -> Path:

@@ -45,11 +45,11 @@ def has_margins(settings: TopdownSettings) -> bool:
 
 def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The margins beside the unchecked tables, in the order in which they are written."""
-    tables = tables_of_run(run, settings)
+    none, tables = universes_without_margins(run, settings), tables_of_run(run, settings)
     return [
         file
         for subject in tables.margin_pieces()
-        if _get_margins(run, settings, tables.universes_of(subject))
+        if _get_margins(tables.together, none, tables.universes_of(subject))
         for file in tables.margin_files(subject)
     ]
 
@@ -128,7 +128,8 @@ def are_kept(run: RunDirectory, settings: TopdownSettings) -> bool:
 def write_piece(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece) -> None:
     """Write a piece of the margins, if its universes have any; raises as `write_margins`."""
     own = _universes_of(run, settings, piece)
-    if _get_margins(run, settings, own):
+    together = tables_of_run(run, settings).together
+    if _get_margins(together, universes_without_margins(run, settings), own):
         _write(run, settings, [piece], own)
 
 
@@ -191,11 +192,13 @@ def _universes_of(
     return tables_of_run(run, settings).universes_of(piece.subject)
 
 
-def _get_margins(run: RunDirectory, settings: TopdownSettings, universes: Sequence[str]) -> bool:
-    """Whether universes get margins: all that stand in the same tables, or none."""
-    together = tables_of_run(run, settings).together
+def _get_margins(
+    together: Sequence[tuple[str, ...]], none: Mapping[str, str], universes: Sequence[str]
+) -> bool:
+    """Whether universes get margins: all that stand in the same tables `together`, or none of them
+    where one is among `none`."""
     group = next(group for group in together if set(universes) <= set(group))
-    return universes_without_margins(run, settings).keys().isdisjoint(group)
+    return none.keys().isdisjoint(group)
 
 
 def _write(
