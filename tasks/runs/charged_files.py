@@ -65,7 +65,7 @@ def _known_digest(path: Path, state: FileState) -> str | None:
     return digest if before == state else None
 
 
-def _know(digests: Mapping[Path, tuple[FileState, str]]) -> None:
+def _know(digests: dict[Path, tuple[FileState, str]]) -> None:
     _known.update(digests)
     if _shared is not None:
         _shared.tell(digests)
@@ -122,7 +122,7 @@ def know_renamed(before: Path, after: Path) -> None:
     _know(
         {
             after / path.relative_to(before): known
-            for path, known in list(_known.items())
+            for path, known in _known.copy().items()
             if path.is_relative_to(before)
         }
     )
@@ -140,10 +140,12 @@ class _Shared:
     file: Path
     n_read: int = 0
 
-    def tell(self, digests: Mapping[Path, tuple[FileState, str]]) -> None:
+    def tell(self, digests: dict[Path, tuple[FileState, str]]) -> None:
+        # A copy is made in one piece. A list of items is not: it allocates, the collector may then
+        # run finalizers, and these let other threads add to what is read.
         lines = [
             json.dumps([str(path), state, digest])
-            for path, (state, digest) in list(digests.items())  # Threads may add to them.
+            for path, (state, digest) in digests.copy().items()
         ]
         with suppress(OSError):
             descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND)

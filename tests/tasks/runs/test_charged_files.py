@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -133,6 +134,27 @@ def test_a_renamed_folder_s_files_are_not_hashed_again(tmp_path: Path, read: lis
     assert digest_of(after / "tables" / "a.csv") == hashlib.sha256(b"tables/a.csv").hexdigest()
     assert digest_of(after / "c.csv") == hashlib.sha256(b"other").hexdigest()
     assert read == ["a.csv", "b.csv", "c.csv", "c.csv"]
+
+
+def test_digests_are_told_while_others_are_added(tmp_path: Path, read: list[str]) -> None:
+    """A collection of garbage lets other threads run, which may add to what is known."""
+    before, after, told = (tmp_path / name for name in ("before", "after", "told"))
+    names = [f"{number}" for number in range(5_000)]
+    state = (0, 0, 0, 0)
+    charged_files._known.update({before / name: (state, "00") for name in names})
+    told.touch()
+
+    def collected(phase: str, info: dict) -> None:
+        charged_files._known[tmp_path / f"{len(charged_files._known)}"] = (state, "00")
+
+    gc.callbacks.append(collected)
+    try:
+        charged_files.know_renamed(before, after)
+        charged_files.share_digests(told)
+    finally:
+        gc.callbacks.remove(collected)
+    heard = charged_files._Shared(told).news()
+    assert {folder / name for folder in (before, after) for name in names} <= set(heard)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "spine/../../outside", ""])
