@@ -153,7 +153,7 @@ def taken(column: CodedColumn, rows: np.ndarray) -> CodedColumn:
 def first_rows(index: KeyIndex, keys: KeyColumn, scratch: Path | None = None) -> np.ndarray:
     """The first row with the key of a row, `(n_rows,)`, of an index of these keys; -1 if blank."""
     found = GrowingArray(np.int64, scratch)
-    for part in keys.stretches():
+    for part in keys.chunks():
         found.append(index.positions(part))
     return found.array()
 

@@ -143,7 +143,7 @@ def kept_areas(place: Path, declared: CensusGeography) -> Areas:
 def keep_keys(path: Path, keys: KeyColumn) -> None:
     """Keep identifiers."""
     kind = pa.int64() if keys.are_numbers else pa.large_string()
-    _write_arrow(path, kind, keys.stretches())
+    _write_arrow(path, kind, keys.chunks())
 
 
 def kept_keys(path: Path) -> Iterator[pa.Array]:

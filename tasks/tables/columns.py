@@ -188,10 +188,10 @@ class KeyColumn:
 
     def texts(self) -> pa.Array:
         """The identifiers as texts; null where blank."""
-        parts = (_texts(part) for part in self.stretches())
+        parts = (_texts(part) for part in self.chunks())
         return pa.concat_arrays([pa.array([], pa.large_string()), *parts])
 
-    def stretches(self) -> Iterator[pa.Array]:
+    def chunks(self) -> Iterator[pa.Array]:
         """The identifiers, some rows at a time; null where blank."""
         numbers, end = self.numbers(), 0
         for plain, length in zip(self._texts, self._lengths, strict=True):

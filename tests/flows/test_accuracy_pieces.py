@@ -13,7 +13,7 @@ import pytest
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy import pieces, stretches
+from spineflow.tasks.topdown.checks.accuracy import pieces, subspines
 from spineflow.tasks.topdown.checks.accuracy.figures import (
     AccuracyFigures,
     compute_figures,
@@ -40,9 +40,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def stretched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stretches of some states, so that a small nation has several."""
-    monkeypatch.setattr(stretches, "BLOCKS_PER_STRETCH", 300)
+def cut_into_subspines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subspines of some states, so that a small nation has several."""
+    monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", 300)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
     settings = TOPDOWN.load(folder / "settings.toml", ["release.tables=false"])
     run = prepare(settings, folder / "run")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stretches, "BLOCKS_PER_STRETCH", 300)
+        patched.setattr(subspines, "BLOCKS_PER_SUBSPINE", 300)
         run_in_process(run, TOPDOWN.order(run, settings))
     yield run, settings
 
@@ -65,7 +65,7 @@ def same(found: AccuracyFigures, expected: AccuracyFigures, *, rtol: float) -> N
         )
 
 
-def test_a_run_compares_every_piece_once(compared: Compared, stretched: None) -> None:
+def test_a_run_compares_every_piece_once(compared: Compared, cut_into_subspines: None) -> None:
     run, settings = compared
     assert {n_pieces(run, settings, universe) for universe in settings.run.universes} == {8}
     made = run.read_manifest()["stages"]
@@ -94,7 +94,7 @@ def test_figures_of_the_pieces_are_those_of_the_whole(
 
 
 def test_what_pieces_have_found_is_not_compared_again(
-    compared: Compared, stretched: None, monkeypatch: pytest.MonkeyPatch
+    compared: Compared, cut_into_subspines: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, settings = compared
     expected = compute_figures(run, settings)
@@ -114,7 +114,7 @@ def of_other_files(path: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [Path.unlink, cut, of_other_files])
 def test_what_is_missing_or_unusable_is_compared_again(
-    compared: Compared, stretched: None, spoil: Callable[[Path], None]
+    compared: Compared, cut_into_subspines: None, spoil: Callable[[Path], None]
 ) -> None:
     run, settings = compared
     expected = compute_figures(run, settings)
@@ -128,7 +128,7 @@ def test_what_is_missing_or_unusable_is_compared_again(
         path.write_text(text)
 
 
-def test_altered_estimates_are_compared_again(compared: Compared, stretched: None) -> None:
+def test_altered_estimates_are_compared_again(compared: Compared, cut_into_subspines: None) -> None:
     run, settings = compared
     expected = compute_figures(run, settings)
     path = sorted((run.root / "estimates" / "units" / "Block").glob("*.parquet"))[0]

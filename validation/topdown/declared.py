@@ -20,6 +20,7 @@ from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
+from .block_microdata import Rows
 from .cells import Cells, Margin
 from .conservation import read_estimates
 from .constraints import COMPLETE, ExpectedConstraint, check_constraint_files
@@ -27,7 +28,6 @@ from .descriptions import SEPARATOR, ReleasedRows, check_description
 from .layout import Layout
 from .run_checks import CHECKS, CheckedRun, Findings, check_spine_files, settled_failures
 from .run_files import ExpectedUniverse
-from .stretches import Rows
 
 GEOCODE = "block_geocode"
 MICRODATA = "microdata_tabulate_to_estimates"

@@ -23,11 +23,11 @@ from ..run_files import (
     opened_text,
     positions,
 )
+from .block_microdata import Microdata, Rows
 from .conservation import LevelEstimates
 from .layout import LayoutColumn
 from .run_files import RunSpine, SpineLevel
 from .spine_parts import BLOCKS_PER_PART
-from .stretches import Microdata, Rows
 from .table_rows import pairs_of_rows
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]

@@ -1,4 +1,4 @@
-"""Privacy losses summed along paths of which every piece of the checks knows a stretch.
+"""Privacy losses summed along paths of which every piece of the checks knows a part.
 
 A path runs from the root through one geounit of the cut to a block. Above the cut there is one sum
 for each geounit of it; below, the sums of a geounit's blocks are a few, and are kept with how many
@@ -71,7 +71,7 @@ class LossesOnPaths:
 
 
 def losses_of_part(spine: RunSpine, part: SpinePart, losses: Sequence[CodedSums]) -> LossesOnPaths:
-    """Sums of losses on the stretches of paths that are in a part of a spine.
+    """Sums of losses on what of paths is in a part of a spine.
 
     Of the part with the root they go from there to each geounit of the cut or, where the spine has
     no cut, to each block, as if all were of one geounit. Of another part they go from below the cut

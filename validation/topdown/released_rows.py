@@ -1,4 +1,4 @@
-"""Stretches of a universe's microdata, with the estimates and facilities of their blocks."""
+"""Shares of a universe's microdata, with the estimates and facilities of their blocks."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pyarrow.parquet as pq
 
 from ..outcome import Failures
 from ..run_files import UnusableRunFile, as_text, read_table
-from .conservation import read_estimates
-from .run_files import BLOCK, ExpectedUniverse, SpineLevel
-from .spine_parts import BLOCKS_PER_PART
-from .stretches import (
+from .block_microdata import (
     ExpectedBlocks,
     Microdata,
     NotSeenRight,
     see_blocks,
     see_ends,
 )
+from .conservation import read_estimates
+from .run_files import BLOCK, ExpectedUniverse, SpineLevel
+from .spine_parts import BLOCKS_PER_PART
 
 GEOCODE_DIGITS = 16
 
 
-def see_stretch(
+def see_share(
     run_directory: Path,
     release_directory: Path,
     expected: ExpectedUniverse,
@@ -38,7 +38,7 @@ def see_stretch(
 ) -> list[tuple[int, int]]:
     """See the rows of a share of the blocks, i of n in the order of geocodes, to be right.
 
-    Returns the first row, and that after the last, of each stretch of `blocks_per_part` blocks.
+    Returns the first row, and that after the last, of every `blocks_per_part` blocks.
     Raises NotSeenRight, and what reading raises, where they are not, or cannot be told to be.
     """
     cells, layout = expected.cells, expected.layout
@@ -75,12 +75,12 @@ def see_stretch(
 
 
 def are_all_rows(seen: Sequence[tuple[int, int] | None], parquet: Path) -> bool:
-    """Whether stretches, in order, have every row of the file once."""
+    """Whether shares of its rows, in order, have every row of the file once."""
     at = 0
-    for stretch in seen:
-        if stretch is None or stretch[0] != at:
+    for rows in seen:
+        if rows is None or rows[0] != at:
             return False
-        at = stretch[1]
+        at = rows[1]
     try:
         return bool(seen) and at == pq.read_metadata(parquet).num_rows
     except (pa.ArrowException, OSError):

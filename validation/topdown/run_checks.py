@@ -2,7 +2,7 @@
 
 Nothing here uses the code that built the spine, drew the noise, estimated or wrote microdata, and
 nothing here opens `confidential/`. The checks of a universe come in pieces, which can be made side
-by side: the top of the spine, shares of what is below, and stretches of the microdata.
+by side: the top of the spine, shares of what is below, and shares of the microdata.
 `universe_outcomes` puts together what they have found.
 """
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ..outcome import Failures, Outcome
 from ..run_files import UNUSABLE, UnusableRunFile, unusable_files_fail
+from .block_microdata import Microdata, NotSeenRight
 from .conservation import (
     LevelEstimates,
     check_children_add_to_parents,
@@ -28,7 +29,7 @@ from .measured_noise import check_measured_noise
 from .microdata import check_microdata
 from .path_losses import LossesOnPaths, losses_of_part
 from .privacy_loss import CodedSums, check_measurements, check_shares
-from .released_rows import are_all_rows, see_stretch
+from .released_rows import are_all_rows, see_share
 from .run_files import (
     ExpectedUniverse,
     RunSpine,
@@ -44,7 +45,6 @@ from .spine_parts import (
     spine_parts,
 )
 from .spine_structure import check_spine
-from .stretches import Microdata, NotSeenRight
 
 CHECKS: Mapping[str, str] = {
     "spine_is_a_tree": "both spine files describe one tree of all blocks",
@@ -68,7 +68,7 @@ class Findings:
     """What pieces of the checks of a universe have found.
 
     failures : by check. unusable : of what no check could be made, and so fails all. losses : what
-    the measurements cost, summed along stretches of paths. rows : first row of stretches of
+    the measurements cost, summed along parts of paths. rows : first row of the parts of
     microdata that were seen to be right, and that after the last. All are small.
     """
 
@@ -159,13 +159,13 @@ def check_below(run: CheckedRun, universe: str, number: int, n_pieces: int) -> F
     return found
 
 
-def check_stretch(run: CheckedRun, universe: str, number: int, n_pieces: int) -> Findings:
+def check_share(run: CheckedRun, universe: str, number: int, n_pieces: int) -> Findings:
     """See the piece's share of the microdata to be right; where they are not, that is left to
     `universe_outcomes`.
     """
     found, expected = Findings(), run.expected[universe]
     try:
-        found.rows += see_stretch(
+        found.rows += see_share(
             run.directory,
             run.release,
             expected,

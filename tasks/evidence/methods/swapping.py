@@ -142,13 +142,13 @@ class _Nearest:
         return both[np.argsort(distance, kind="stable")[:PARTNERS]]
 
     def _side(self, members: np.ndarray, one: int) -> np.ndarray:
-        """The first on one side; looked for in ever longer stretches."""
+        """The first on one side; looked for among ever more of them."""
         length = 64
         while True:
-            stretch = members[:length]
-            possible = self.is_free[stretch] & (self._entity[stretch] != self._entity[one])
+            first = members[:length]
+            possible = self.is_free[first] & (self._entity[first] != self._entity[one])
             if length >= len(members) or possible.sum() >= PARTNERS:
-                return stretch[possible][:PARTNERS]
+                return first[possible][:PARTNERS]
             length *= 4
 
 
@@ -267,9 +267,9 @@ class _Donors:
         for group, order, starts in self._profiles:
             own = order[starts[group[one]] : starts[group[one] + 1]]
             for start in range(0, len(own), 256):
-                stretch = own[start : start + 256]
-                is_possible = self._is_free[stretch] & self._is_donor[stretch]
-                is_possible &= self._entity[stretch] != self._entity[one]
+                some = own[start : start + 256]
+                is_possible = self._is_free[some] & self._is_donor[some]
+                is_possible &= self._entity[some] != self._entity[one]
                 if is_possible.any():
-                    return int(stretch[int(np.argmax(is_possible))])
+                    return int(some[int(np.argmax(is_possible))])
         return None

@@ -24,7 +24,7 @@ from ....validation.topdown.run_checks import (
     CheckedRun,
     Findings,
     check_below,
-    check_stretch,
+    check_share,
     check_top,
     universe_outcomes,
 )
@@ -189,7 +189,7 @@ def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) ->
     elif piece.kind == BELOW:
         found = check_below(checked, piece.subject, piece.number, piece.of)
     else:
-        found = check_stretch(checked, piece.subject, piece.number, piece.of)
+        found = check_share(checked, piece.subject, piece.number, piece.of)
     return asdict(found)
 
 

@@ -14,10 +14,10 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.checks.expectations import cells_of, layout_facts
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.validation.outcome import Failures
+from spineflow.validation.topdown.block_microdata import Microdata
 from spineflow.validation.topdown.conservation import LevelEstimates
 from spineflow.validation.topdown.microdata import check_microdata
 from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
-from spineflow.validation.topdown.stretches import Microdata
 
 BLOCKS = ["4400103010011000", "4400103010011001"]
 

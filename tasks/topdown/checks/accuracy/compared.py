@@ -1,6 +1,6 @@
-"""A universe of a run, read to be compared with the truth: whole, or stretch by stretch.
+"""A universe of a run, read to be compared with the truth: whole, or subspine by subspine.
 
-Everything read here is confidential, for the histograms are. Memory is that of a stretch's
+Everything read here is confidential, for the histograms are. Memory is that of a subspine's
 histograms and of one quantity's answers for its blocks, beside the spine and what its blocks can
 have.
 """
@@ -33,15 +33,15 @@ from ...spine.files import read_spine
 from ...workload.zeros import structural_zeros
 from .levels import (
     entity_levels,
-    levels_of_stretch,
+    levels_of_subspine,
 )
 from .quantities import Quantity, quantities_of
-from .stretches import (
-    Stretch,
+from .subspines import (
+    Subspine,
     Totals,
-    n_stretches,
+    n_subspines,
     prediction_of,
-    stretch_of,
+    subspine_of,
     totals_of,
 )
 from .tallies import Compared, Tallies
@@ -61,19 +61,19 @@ def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity
 def tallies_of_universe(
     run: RunDirectory, settings: TopdownSettings, universe: str
 ) -> list[Tallies]:
-    """Compare a universe that is in one stretch with the truth."""
+    """Compare a universe that is in one subspine with the truth."""
     whole = PredictedUniverse.read(run, settings, universe)
-    return list(tallies_of_stretches(run, settings, whole, [0], {}))
+    return list(tallies_of_subspines(run, settings, whole, [0], {}))
 
 
-def tallies_of_stretches(
+def tallies_of_subspines(
     run: RunDirectory,
     settings: TopdownSettings,
     whole: PredictedUniverse,
     numbers: Iterable[int],
     totals: Totals,
 ) -> Iterator[Tallies]:
-    """Compare some stretches of a universe with the truth; `totals` are `totals_of_universe`."""
+    """Compare some subspines of a universe with the truth; `totals` are `totals_of_universe`."""
     quantities = quantities_asked(settings, whole.universe)
     for number in numbers:
         # Not named, so that its memory is free before the next is read.
@@ -132,8 +132,8 @@ class PredictedUniverse:
 
 
 def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> Totals:
-    """What the prediction of each stretch needs of the others; nothing of a universe in one."""
-    if n_stretches(whole.spine) == 1:
+    """What the prediction of each subspine needs of the others; nothing of a universe in one."""
+    if n_subspines(whole.spine) == 1:
         return {}
     quantities = quantities_asked(settings, whole.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]
@@ -149,29 +149,29 @@ def _compared(
 ) -> Compared:
     universe, census = whole.universe, settings.compiled_census
     has_states = census.has_blocks
-    stretch = stretch_of(whole.spine, number) if has_states else Stretch.whole(whole.spine)
-    schema, n_blocks = settings.schema_of(universe), stretch.spine.n_blocks
+    subspine = subspine_of(whole.spine, number) if has_states else Subspine.whole(whole.spine)
+    schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
     truth = sum_histogram(
         run.histogram(universe),
-        stretch.spine.block_geocode,
+        subspine.spine.block_geocode,
         np.arange(n_blocks),
         n_groups=n_blocks,
         n_cells=schema.n_cells,
         among_others=n_blocks < whole.spine.n_blocks,
     )
     if census.summary_levels:
-        geography = _geography(run, whole.rows[stretch.blocks])
-        levels = levels_of_stretch(stretch.spine, geography, whole.spine)
+        geography = _geography(run, whole.rows[subspine.blocks])
+        levels = levels_of_subspine(subspine.spine, geography, whole.spine)
     else:
-        levels = entity_levels(stretch.spine, read_geography(geography_file(run)), census)
+        levels = entity_levels(subspine.spine, read_geography(geography_file(run)), census)
     return Compared(
         schema,
         truth,
-        released_counts(run, universe, whole.spine, schema.n_cells, stretch.blocks),
+        released_counts(run, universe, whole.spine, schema.n_cells, subspine.blocks),
         levels,
-        whole.type_is_possible[stretch.blocks],
+        whole.type_is_possible[subspine.blocks],
         whole.prediction.type_of_cell,
-        prediction_of(whole.prediction, stretch, number, totals),
+        prediction_of(whole.prediction, subspine, number, totals),
     )
 
 

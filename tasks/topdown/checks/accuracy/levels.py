@@ -71,7 +71,7 @@ def entity_levels(
     """
     if census.summary_levels:
         frame = geography.iloc[spine.block_row].reset_index(drop=True)
-        return tuple(level for level in levels_of_stretch(spine, frame, spine) if level.n_entities)
+        return tuple(level for level in levels_of_subspine(spine, frame, spine) if level.n_entities)
     columns = [level for table in census.tables for level in table.levels]
     named = [name for name in (*census.geolevels, *columns) if name in geography.columns]
     found = {}
@@ -81,10 +81,10 @@ def entity_levels(
     return _levels(found, spine, spine)
 
 
-def levels_of_stretch(
+def levels_of_subspine(
     spine: Spine, geography: pd.DataFrame, whole: Spine
 ) -> tuple[EntityLevel, ...]:
-    """The same of a stretch of a `whole` spine that is cut between states, also those without
+    """The same of a subspine of a `whole` spine that is cut between states, also those without
     entities in it; `geography` has the rows of its blocks in their order."""
     found = {}
     for level in SUMMARY_LEVELS.values():

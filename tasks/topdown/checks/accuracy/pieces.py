@@ -1,8 +1,8 @@
 """The comparison of a large run with the truth, in pieces that workers make side by side.
 
-A piece has some stretches of a universe's spine, and a share of its shards. What it has found is
+A piece has some subspines of a universe's spine, and a share of its shards. What it has found is
 kept in the confidential folder, with the state of the files that it read; see `kept`. What the
-budget implies for a stretch depends on the others: that is worked out beforehand, from what is
+budget implies for a subspine depends on the others: that is worked out beforehand, from what is
 public.
 """
 
@@ -21,12 +21,12 @@ from ...spine.files import read_spine
 from ..kept import keep, kept, state_of
 from .compared import (
     PredictedUniverse,
-    tallies_of_stretches,
+    tallies_of_subspines,
     tallies_of_universe,
     totals_of_universe,
 )
 from .queries import QuerySums, add_sums, sums_of_shards
-from .stretches import Totals, n_stretches
+from .subspines import Totals, n_subspines
 from .tallies import Tallies
 
 FOLDER = "accuracy"
@@ -37,10 +37,10 @@ nation."""
 
 
 def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
-    """In how many pieces a universe is compared; one if its spine is not cut into stretches."""
+    """In how many pieces a universe is compared; one if its spine is not cut into subspines."""
     if not settings.compiled_census.has_blocks:
         return 1
-    return min(MOST_PIECES, n_stretches(read_spine(spine_folder(run, universe))))
+    return min(MOST_PIECES, n_subspines(read_spine(spine_folder(run, universe))))
 
 
 def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
@@ -50,7 +50,7 @@ def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[st
 
 
 def totals_file(run: RunDirectory, universe: str) -> Path:
-    """Where it is kept what the predictions of a universe's stretches need of each other."""
+    """Where it is kept what the predictions of a universe's subspines need of each other."""
     return _folder(run) / f"{universe}-covariances.json"
 
 
@@ -65,7 +65,7 @@ def has_totals(run: RunDirectory, universe: str) -> bool:
 
 
 def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
-    """Work out what the predictions of a universe's stretches need of each other."""
+    """Work out what the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
     totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
     told = {component: own.tolist() for component, own in totals.items()}
@@ -93,7 +93,7 @@ def write_piece(
 
 
 def tallies_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Tallies]:
-    """The tallies of all stretches of a universe; what no piece has found is compared now."""
+    """The tallies of all subspines of a universe; what no piece has found is compared now."""
     of = n_pieces(run, settings, universe)
     if of == 1:
         return tallies_of_universe(run, settings, universe)
@@ -130,9 +130,9 @@ def _found(run: RunDirectory, universe: str, of: int) -> Iterator[dict[str, Any]
 def _tallies(
     run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
 ) -> Iterator[Tallies]:
-    """The tallies of a piece's stretches."""
+    """The tallies of a piece's subspines."""
     whole = PredictedUniverse.read(run, settings, universe)
-    n = n_stretches(whole.spine)
+    n = n_subspines(whole.spine)
     numbers = range(n * number // of, n * (number + 1) // of)
     told = kept(totals_file(run, universe), _state_of_spine(run, universe))
     totals: Totals = (
@@ -140,7 +140,7 @@ def _tallies(
         if told is None
         else {int(component): np.array(own) for component, own in told.items()}
     )
-    return tallies_of_stretches(run, settings, whole, numbers, totals)
+    return tallies_of_subspines(run, settings, whole, numbers, totals)
 
 
 def _folder(run: RunDirectory) -> Path:

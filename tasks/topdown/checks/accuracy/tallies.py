@@ -1,6 +1,6 @@
-"""How often each error comes in a stretch of a spine: what the figures of all of it are made of.
+"""How often each error comes in a subspine of a spine: what the figures of all of it are made of.
 
-The tallies of a stretch are small, and those of several are added up in their order, so that it
+The tallies of a subspine are small, and those of several are added up in their order, so that it
 does not matter who made them: one process, or the tasks of a large run, which keep them in files.
 """
 
@@ -40,7 +40,7 @@ Told = TypeVar("Told")
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Truth and release of a universe, block by block in the order of a spine or of a stretch."""
+    """Truth and release of a universe, block by block in the order of a spine or of a subspine."""
 
     schema: Schema
     truth: sparse.csr_array
@@ -60,11 +60,11 @@ class Errors:
     entities: np.ndarray
     """(n_classes,) entities of each class that have a pair."""
     tallies: Mapping[tuple[int, int], tuple[Tally, ...]]
-    """By answer and class, one of each stretch that has any."""
+    """By answer and class, one of each subspine that has any."""
 
     @classmethod
     def added(cls, parts: Sequence[Errors]) -> Errors:
-        """Those of some stretches, at least one."""
+        """Those of some subspines, at least one."""
         tallies: dict[tuple[int, int], tuple[Tally, ...]] = {}
         for part in parts:
             for key, own in part.tallies.items():
@@ -95,7 +95,7 @@ class Errors:
 
 @dataclass(frozen=True, eq=False)
 class Tallies:
-    """What is told of a stretch."""
+    """What is told of a subspine."""
 
     levels: Mapping[str, frozenset[str]]
     """Its levels, and the geolevels whose geounits are the entities of each."""
@@ -106,7 +106,7 @@ class Tallies:
 
     @classmethod
     def of(cls, compared: Compared, quantities: Sequence[Quantity], census: Census) -> Tallies:
-        """Compare a stretch."""
+        """Compare a subspine."""
         errors = {
             (quantity.name, level): own
             for quantity in quantities
@@ -146,7 +146,7 @@ class Tallies:
 def error_rows(
     parts: Sequence[Tallies], universe: str, quantities: Sequence[Quantity], own: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """The rows of `AccuracyFigures.errors` of a universe, from the tallies of all its stretches.
+    """The rows of `AccuracyFigures.errors` of a universe, from the tallies of all its subspines.
 
     `own` are the geolevels that may have levels of their own; see `own_geolevels`.
     """
@@ -158,7 +158,7 @@ def error_rows(
 
 
 def criterion_rows(parts: Sequence[Tallies], own: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The rows of `AccuracyFigures.criterion`, of the stretches of a universe put together."""
+    """The rows of `AccuracyFigures.criterion`, of the subspines of a universe put together."""
     for population in dict.fromkeys(name for part in parts for name, _ in part.groups):
         told = [part.groups for part in parts]
         for head, found in _by_level(parts, told, population, own):
@@ -171,7 +171,7 @@ def _by_level(
     name: str,
     own: Sequence[str],
 ) -> Iterator[tuple[dict[str, Any], list[Told]]]:
-    """Each level of all stretches that has entities, with what is `told` under a name by some."""
+    """Each level of all subspines that has entities, with what is `told` under a name by some."""
     for level, on_spine in _levels_of_all(parts, own).items():
         keys = [(name, _level_in(part, level, own)) for part in parts]
         found = [of_part[key] for of_part, key in zip(told, keys, strict=True) if key in of_part]
@@ -180,7 +180,7 @@ def _by_level(
 
 
 def _levels_of_all(parts: Sequence[Tallies], own: Sequence[str]) -> dict[str, bool]:
-    """The levels of all stretches, and whether their entities are geounits: in every stretch those
+    """The levels of all subspines, and whether their entities are geounits: in every subspine those
     of the same geolevel. Geolevels that are no level's have one of their own."""
     own_levels = {own_level(geolevel): geolevel for geolevel in own}
     shared = {
@@ -194,7 +194,7 @@ def _levels_of_all(parts: Sequence[Tallies], own: Sequence[str]) -> dict[str, bo
 
 
 def _level_in(part: Tallies, level: str, own: Sequence[str]) -> str:
-    """The level of a stretch that has the entities of a level of all: the same, or where a
+    """The level of a subspine that has the entities of a level of all: the same, or where a
     geolevel's geounits are the entities of another there, that one."""
     if level in part.levels:
         return level

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.topdown.checks.accuracy import stretches
+from spineflow.tasks.topdown.checks.accuracy import subspines
 from spineflow.tasks.topdown.checks.accuracy.errors import (
     ABSOLUTE_QUANTILES,
     ERROR_QUANTILES,
@@ -17,20 +17,20 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
     redistricting_criterion,
     statistics,
 )
-from spineflow.tasks.topdown.checks.accuracy.stretches import (
-    Stretch,
-    n_stretches,
+from spineflow.tasks.topdown.checks.accuracy.subspines import (
+    Subspine,
+    n_subspines,
     states_of,
-    stretch_of,
+    subspine_of,
 )
 
 from tests.geography.test_covariances import LevelPrecision, covariances_of, variances
 
 
-def every_state_apart(spine: Spine, monkeypatch: pytest.MonkeyPatch) -> list[Stretch]:
-    """The stretches of a spine of which each has one state."""
-    monkeypatch.setattr(stretches, "BLOCKS_PER_STRETCH", 1)
-    return [stretch_of(spine, number) for number in range(n_stretches(spine))]
+def every_state_apart(spine: Spine, monkeypatch: pytest.MonkeyPatch) -> list[Subspine]:
+    """The subspines of a spine of which each has one state."""
+    monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", 1)
+    return [subspine_of(spine, number) for number in range(n_subspines(spine))]
 
 
 def level_of(name: str, geocode: list[str], parent: list[int], code: np.ndarray) -> Geolevel:
@@ -75,7 +75,7 @@ def precision_of(spine: Spine, rng: np.random.Generator) -> list[LevelPrecision]
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("is_known", [False, True])
-def test_variances_of_stretches_are_those_of_the_whole(
+def test_variances_of_subspines_are_those_of_the_whole(
     seed: int, is_known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -89,42 +89,42 @@ def test_variances_of_stretches_are_those_of_the_whole(
     assert len(parts) == 3
     assert sorted(np.concatenate([s.blocks for s in parts])) == list(range(spine.n_blocks))
 
-    def estimate(stretch, beside):
+    def estimate(subspine, beside):
         own = [
             LevelPrecision(level.matrices, level.code[rows])
-            for level, rows in zip(precision, stretch.positions, strict=True)
+            for level, rows in zip(precision, subspine.positions, strict=True)
         ]
-        labels = np.unique(states[stretch.positions[1]], return_inverse=True)[1]
+        labels = np.unique(states[subspine.positions[1]], return_inverse=True)[1]
         return covariances_of(
-            stretch.spine,
+            subspine.spine,
             own,
-            possible[stretch.blocks],
+            possible[subspine.blocks],
             known_sums=labels if is_known else None,
             beside=beside,
         )
 
-    totals = [estimate(stretch, np.zeros((2, 1, 3, 3))).below_root for stretch in parts]
+    totals = [estimate(subspine, np.zeros((2, 1, 3, 3))).below_root for subspine in parts]
     entity = rng.integers(-1, 5, size=spine.n_blocks)
-    for number, stretch in enumerate(parts):
+    for number, subspine in enumerate(parts):
         beside = np.sum([t for i, t in enumerate(totals) if i != number], axis=0)
-        own = np.where(np.isin(np.arange(spine.n_blocks), stretch.blocks), entity, -1)
-        found = variances(estimate(stretch, beside), entity[stretch.blocks], 5, weights)
+        own = np.where(np.isin(np.arange(spine.n_blocks), subspine.blocks), entity, -1)
+        found = variances(estimate(subspine, beside), entity[subspine.blocks], 5, weights)
         np.testing.assert_allclose(found, variances(whole, own, 5, weights), rtol=1e-9)
 
 
-def test_blocks_of_a_stretch_keep_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_a_subspine_keep_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     spine = nation(5)
-    for stretch in every_state_apart(spine, monkeypatch):
-        for level, rows in zip(spine.geolevels, stretch.positions, strict=True):
-            part = stretch.spine.geolevel(level.name)
+    for subspine in every_state_apart(spine, monkeypatch):
+        for level, rows in zip(spine.geolevels, subspine.positions, strict=True):
+            part = subspine.spine.geolevel(level.name)
             assert part.geocode.tolist() == level.geocode[rows].tolist()
-            ancestors = spine.ancestors(level.name)[stretch.blocks]
-            assert (rows[stretch.spine.ancestors(level.name)] == ancestors).all()
+            ancestors = spine.ancestors(level.name)[subspine.blocks]
+            assert (rows[subspine.spine.ancestors(level.name)] == ancestors).all()
 
 
 def test_a_small_spine_is_not_cut() -> None:
     spine = nation(6)
-    assert n_stretches(spine) == 1 and stretch_of(spine, 0).spine is spine
+    assert n_subspines(spine) == 1 and subspine_of(spine, 0).spine is spine
 
 
 def random_pairs(rng: np.random.Generator, n: int) -> Pairs:

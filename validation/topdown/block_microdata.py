@@ -1,6 +1,6 @@
 """Microdata of some blocks: seen to be right in every respect, or to be looked at row by row.
 
-The rows of a stretch of blocks are read from the Parquet file, counted against the estimates, and
+The rows of some blocks are read from the Parquet file, counted against the estimates, and
 spelled out byte by byte as the text file must have them: where the codes of every column have one
 width, the place of a row in the text follows from its number. What is found is only whether all is
 right. Where it is not, or codes have several widths, `validation.topdown.microdata` goes through

@@ -12,18 +12,18 @@ from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.topdown.checks.expectations import cells_of, layout_facts
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.validation.run_files import UNUSABLE, UnusableRunFile
+from spineflow.validation.topdown.block_microdata import Microdata, NotSeenRight
 from spineflow.validation.topdown.layout import Layout, LayoutColumn
-from spineflow.validation.topdown.released_rows import are_all_rows, see_stretch
-from spineflow.validation.topdown.stretches import Microdata, NotSeenRight
+from spineflow.validation.topdown.released_rows import are_all_rows, see_share
 
 REFUSED = (NotSeenRight, UnusableRunFile, *UNUSABLE)
 
 
 def seen(run, universe: str, n: int = 1, blocks_per_part: int = 2) -> list[tuple[int, int]]:
     return [
-        stretch
+        rows
         for i in range(n)
-        for stretch in see_stretch(
+        for rows in see_share(
             run.path,
             run.path / "release",
             run.expected[universe],
@@ -44,18 +44,18 @@ def is_right(run, universe: str, n: int = 1) -> bool:
 
 @pytest.mark.parametrize("universe", ["persons", "units"])
 @pytest.mark.parametrize("name", ["noisy", "exact"])
-def test_stretches_have_every_row_once(right_runs, universe, name):
+def test_shares_have_every_row_once(right_runs, universe, name):
     run = right_runs[name]
     n_rows = pq.read_metadata(run.released(universe, "parquet")).num_rows
     for n, blocks_per_part in ((1, 100), (1, 1), (2, 2), (3, 1), (9, 2)):
-        stretches = seen(run, universe, n, blocks_per_part)
-        assert stretches[0][0] == 0 and stretches[-1][1] == n_rows
-        assert [stop for _, stop in stretches[:-1]] == [start for start, _ in stretches[1:]]
-        assert are_all_rows(stretches, run.released(universe, "parquet"))
-        if len(stretches) > 1:
-            assert not are_all_rows(stretches[1:], run.released(universe, "parquet"))
-            assert not are_all_rows(stretches[:-1], run.released(universe, "parquet"))
-            assert not are_all_rows(stretches[::-1], run.released(universe, "parquet"))
+        shares = seen(run, universe, n, blocks_per_part)
+        assert shares[0][0] == 0 and shares[-1][1] == n_rows
+        assert [stop for _, stop in shares[:-1]] == [start for start, _ in shares[1:]]
+        assert are_all_rows(shares, run.released(universe, "parquet"))
+        if len(shares) > 1:
+            assert not are_all_rows(shares[1:], run.released(universe, "parquet"))
+            assert not are_all_rows(shares[:-1], run.released(universe, "parquet"))
+            assert not are_all_rows(shares[::-1], run.released(universe, "parquet"))
     assert not are_all_rows([], run.released(universe, "parquet"))
     assert not are_all_rows([None], run.released(universe, "parquet"))
 
