@@ -185,6 +185,17 @@ def test_own_deltas_are_kept_apart_from_the_cap(ledger: Ledger) -> None:
         charge_run(ledger, "run-3", draw(1))
 
 
+def test_a_new_cap_stands_beside_the_delta_that_is_kept(ledger: Ledger) -> None:
+    cap = EpsilonCap(Fraction(12), DELTA)
+    set_caps(ledger, "d", Caps(delta=DELTA))
+    charge_run(ledger, "run-1")
+    publish(ledger, "run-1")
+    charge_run(ledger, "run-2")
+    with pytest.raises(BudgetRefused, match="is below that, so set it higher"):
+        set_caps(ledger, "d", Caps(epsilon=cap))
+    set_caps(ledger, "d", Caps(delta=DELTA / 2, epsilon=cap))
+
+
 def test_every_cap_holds_by_itself(ledger: Ledger) -> None:
     set_caps(ledger, "d", Caps(Fraction(3, 4), epsilon=between(16)))
     charge_run(ledger, "run-1")
