@@ -96,9 +96,10 @@ def hash_ahead(run: RunDirectory) -> None:
             with suppress(OSError):
                 digest_of(path)
 
-    _ahead[:] = [Thread(target=work, daemon=True) for _ in range(os.cpu_count() or 1)]
-    for thread in _ahead:
+    threads = [Thread(target=work, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for thread in threads:
         thread.start()
+    _ahead[:] = threads  # Begun, so that whoever else is about to wait for them can.
 
 
 def shared_digests() -> Path | None:
