@@ -97,7 +97,7 @@ FILES = ("SETTINGS.toml", "FILE")
 
 SEMAPHORES = "ignore::UserWarning:multiprocessing.resource_tracker"
 """A filter for Python's tracker of semaphores, a process that outlives an interrupted command: it
-would warn, after the command's last sentence, of those that it clears up."""
+would warn, after the command's last sentence, of the tasks that it clears up."""
 
 
 def _quieten(level: str) -> None:

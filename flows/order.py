@@ -171,7 +171,7 @@ def has_measured_much(run: RunDirectory) -> bool:
 
 
 def awaited(after: Iterable[Call], stage_of_ended: Mapping[Call, str]) -> list[Call]:
-    """Those that Prefect is told a call waits for, of the calls that it waits for.
+    """The calls that Prefect is told a call waits for, of all that it waits for.
 
     Of each stage that has ended one is enough to draw the arrow between the two. A worker looks at
     every one that it is told of, which among hundreds of shards takes longer than their work.

@@ -125,7 +125,7 @@ def _refuse_unfinished(run: RunDirectory) -> None:
 
 
 def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
-    """Refuse to report on a run whose settings, spine or plan are not those that were charged.
+    """Refuse to report on a run whose settings, spine or plan are not the files that were charged.
 
     Its parts are compared too, and what reports write in confidence is closed to others first.
     """

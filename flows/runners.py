@@ -122,7 +122,7 @@ def begun_quietly() -> Iterator[None]:
 
 
 class InOrder(ThreadPoolExecutor):
-    """The threads that hand a process pool its tasks: those that wait for none in their order.
+    """The threads that hand a process pool its tasks: tasks that wait for none in their order.
 
     Prefect has a thread for each worker: while all of them wait for the ends of tasks, no other is
     begun, though a worker be free.

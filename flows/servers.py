@@ -167,7 +167,7 @@ def _spawned(number: int, environment: Mapping[str, str]) -> subprocess.Popen[by
 
 
 def _forked(number: int, environment: Mapping[str, str]) -> forking.Forked:
-    """The same as a fork of this process, which shares with it what both have imported."""
+    """A server of our own as a fork of this process; both share what has been imported."""
     reading, writing = os.pipe()  # The other end is closed with this process.
     serve = partial(_serve, number)
     try:

@@ -30,7 +30,8 @@ class SpineSummary:
     distances: pd.DataFrame
     """spine, category, entities, mean, quantiles ("q50", ...), max of the off-spine distance."""
     standard_deviations: pd.DataFrame
-    """The same statistics of the predicted standard deviation of an entity's total."""
+    """spine, category, entities, mean, quantiles, max of the predicted standard deviation of an
+    entity's total."""
 
 
 def summarise_spines(

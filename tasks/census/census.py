@@ -195,7 +195,7 @@ class Universe:
 
     @property
     def bounded_queries(self) -> tuple[BoundedQuery, ...]:
-        """The bounds as they stand in files: those that share a name together."""
+        """The bounds as they stand in files: bounds of one name together."""
         together: dict[str, list[int]] = {}
         names = [bound.name for bound in self.declared.bounds]
         for number, bound in enumerate(self.bounds):

@@ -74,7 +74,7 @@ class ComputedFromDeclaration(Part):
 
 
 class StructuralZeroDeclaration(Part):
-    """Cells that are zero by definition: those whose attributes take the given levels."""
+    """Cells that are zero by definition: all whose attributes take the given levels."""
 
     name: Label | None = None
     """Name in files, reports and messages."""
@@ -520,7 +520,7 @@ class LargestGroupDeclaration(Part):
 
 
 class SentenceDeclaration(Part):
-    """Words of the certificate, beside those that are made from the other declarations."""
+    """Words of the certificate, beside the words that are made from the other declarations."""
 
     about: Literal["exact", "plain", "protected", "change"]
     """What they tell: an exact fact, the same for every reader, whose records are protected, or

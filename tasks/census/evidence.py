@@ -41,7 +41,7 @@ class EvidenceTally:
             self._first_file[where] = min(file, self._first_file.get(where, file))
 
     def add_formats(self, files: Iterable[InputFile]) -> None:
-        """Add how files are written, those that are not known yet."""
+        """Add how files are written that are not known yet."""
         for file in files:
             if file.name not in self.formats:
                 self.formats[file.name] = format_of(file)

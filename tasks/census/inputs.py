@@ -282,7 +282,7 @@ def read_addresses(
 def table_files(
     paths: Mapping[str, str | os.PathLike[str]], names: Mapping[str, str] | None
 ) -> dict[str, tuple[InputFile, ...]]:
-    """The files of every table; messages name those that are a table by themselves as told."""
+    """The files of every table; messages call a table of one file by its name of `names`."""
     return {
         table: input_files(table, os.fspath(path), (names or {}).get(table, os.fspath(path)))
         for table, path in paths.items()

@@ -33,11 +33,11 @@ UNKNOWN = -1
 def completed_units(
     units: Sequence[InputFile], persons: Sequence[InputFile], key: str, target: Path
 ) -> tuple[Finding, ...]:
-    """Compare the columns of housing units with what their members tell, and make those that are
-    missing.
+    """Compare the columns of housing units with what their members tell, and make the columns
+    that are missing.
 
     `key` is the column of both tables that tells a unit. A table that lacks columns is written to
-    `target`, as Parquet, with those that it has and those that are made. Returns what is wrong,
+    `target`, as Parquet, with its own columns and the new ones. Returns what is wrong,
     with the number of households or of rows; nothing is then written. Raises UnreadableInput.
     """
     present = _columns(units[0])

@@ -226,7 +226,7 @@ def _coded(batch: pa.RecordBatch, name: str) -> CodedColumn:
 
 
 def _looked_up(batch: pa.RecordBatch, name: str, known: Mapping[str, int]) -> np.ndarray:
-    """The number of every row's text, -1 for those that are not known."""
+    """The number of every row's text, -1 for an unknown text."""
     return _coded(batch, name).lookup(lambda text: known.get(text or "", -1), np.int64)
 
 

@@ -167,7 +167,7 @@ def load_geography(
 
 
 def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
-    """The texts of geocodes, put together, and the mask of those of which no part is blank."""
+    """The texts of geocodes, put together, and the mask of geocodes of which no part is blank."""
     is_whole = np.ones(len(parts[0]), dtype=bool)
     for part in parts:
         is_whole &= part.is_valid().to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Where a run of detailed groups keeps its artifacts, beside those that every run has.
+"""Where a run of detailed groups keeps artifacts of its own.
 
 `parameters/` holds copies of the parameters' files, `spine/` the public geography and the shards:
 consecutive regions of one type with all iterations of one level. Measurements are in

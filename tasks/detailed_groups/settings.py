@@ -170,7 +170,7 @@ class ExplorerSettings(Section):
 
     @property
     def shown_relative_errors(self) -> tuple[Fraction, ...]:
-        """The relative errors that are asked for, or those that are shown anyway."""
+        """The relative errors that are asked for, or else the errors that are shown anyway."""
         return RELATIVE_ERRORS if self.relative_errors is None else self.relative_errors
 
 

@@ -1,4 +1,4 @@
-"""Where a group-sizes run keeps its artifacts, beside those that every run has."""
+"""Where a group-sizes run keeps artifacts of its own."""
 
 from __future__ import annotations
 

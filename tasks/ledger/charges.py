@@ -262,7 +262,7 @@ def _enter_charged_files(
 
 
 def _enter_truth(connection: sqlite3.Connection, run_id: str, truth: Mapping[str, str]) -> None:
-    """Enter the confidential files that a run measures, or compare those that are there."""
+    """Enter the confidential files that a run measures, or compare them with what is there."""
     known = truth_of_run(connection, run_id) or _enter_digests(connection, run_id, truth)
     for name, digest in sorted(truth.items()):
         if known.get(name) != digest:
@@ -272,7 +272,7 @@ def _enter_truth(connection: sqlite3.Connection, run_id: str, truth: Mapping[str
 def _enter_digests(
     connection: sqlite3.Connection, run_id: str, digests: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Enter the first digests of a run's files; they are those that are known then."""
+    """Enter the first digests of a run's files, as they are known then."""
     connection.executemany(
         "INSERT INTO conditions VALUES (?, ?, ?)",
         [(run_id, name, digest) for name, digest in sorted(digests.items())],

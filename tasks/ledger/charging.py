@@ -152,7 +152,7 @@ def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
 def _hold_against_ledger(
     run: RunDirectory, settings: ProductSettings, files: Iterable[Path]
 ) -> None:
-    """Hold the files of noisy measurements against the ledger; name those that want their names.
+    """Hold the files of noisy measurements against the ledger; give unnamed ones their names.
 
     Raises BudgetRefused for a file that is not, or no longer, the one that the run has published.
     """

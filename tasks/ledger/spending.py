@@ -96,7 +96,7 @@ class SpentDraw:
 
 @dataclass(frozen=True)
 class Spending:
-    """All draws from a dataset, and perhaps those that are asked for.
+    """All draws from a dataset, and perhaps further draws that are asked for.
 
     >>> spending = Spending([SpentDraw(Guarantee("pure_dp", Fraction(1, 4)))] * 20)
     >>> delta = Fraction(1, 10**6)

@@ -39,7 +39,7 @@ class Call:
 
 
 Wave = Mapping[str, Sequence[Call]]
-"""Calls by stage. They go side by side, but for those that wait for others."""
+"""Calls by stage. They go side by side, but for calls that wait for others."""
 
 Order = Generator[Wave, None, None]
 """The waves of a run, one after the other."""

@@ -1,4 +1,4 @@
-"""How long tasks are expected to take, from their public sizes and from those that have ended."""
+"""How long tasks are expected to take, from their public sizes and from tasks that have ended."""
 
 from __future__ import annotations
 

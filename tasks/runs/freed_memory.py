@@ -32,7 +32,7 @@ _resident: int | None = None
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep the memory that arrays free for those that follow."""
+    """Have this process keep the memory that arrays free for the arrays that follow."""
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)

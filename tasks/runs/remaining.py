@@ -113,7 +113,7 @@ class Remaining:
         return task.aside and started is not None and started + self.expected(task) <= at
 
     def _start(self, at: float) -> None:
-        """Tell which tasks the workers have begun: those that were submitted first."""
+        """Tell which tasks the workers have begun: the tasks that were submitted first."""
         ready = (
             name
             for name, task in self._pending.items()

@@ -173,7 +173,7 @@ def _moved(run: RunDirectory, task: Task) -> int:
 
 
 def _gaps(tasks: Sequence[Task]) -> list[float]:
-    """Seconds between a worker's tasks of one wave, but for those that waited for others of it."""
+    """Seconds between a worker's tasks of one wave, but for tasks that waited for others of it."""
     last: dict[str, Task] = {}
     wave = {task.name: task.wave for task in tasks}
     gaps = []

@@ -1,4 +1,4 @@
-"""Where a run of the supplemental tables keeps its artifacts, beside those that every run has."""
+"""Where a run of the supplemental tables keeps artifacts of its own."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ class MechanismSettings(Section):
     budgets: dict[str, dict[str, dict[str, ExactFraction]]] = {}
     """rho by measure, level and iterations; 0 for counts that are not measured."""
     margins: dict[str, dict[str, dict[str, PositiveInt]]] = {}
-    """Margins of error that set budgets, likewise; they replace the budgets of a preset."""
+    """Margins of error that set budgets, by measure, level and iterations; they replace the budgets
+    of a preset."""
     confidence: ExactFraction | None = None
     """Probability with which margins of error hold; None for 90 %."""
 

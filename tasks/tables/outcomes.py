@@ -85,7 +85,7 @@ def _index_page(suites: dict[str, list[Outcome]], stamp: str | None) -> Document
 
 
 def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:
-    """Every rule in words with its outcome, those that are not met first, and how it was asked."""
+    """Every rule in words with its outcome, unmet rules first, and how it was asked."""
     ordered = sorted(rules, key=lambda rule: rule.passed)
     told = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
     asked = tuple(

@@ -75,7 +75,7 @@ def names_several_files(path: str) -> bool:
 
 
 def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFile, ...]:
-    """The files that a path stands for: itself, those of a folder, or those that match a glob.
+    """The files that a path stands for: itself, the files of a folder, or the matches of a glob.
 
     Files are in the order of their paths. `name` is what messages call a path that is one file, by
     default the last part of it; a file among several is called by its path below the folder that

@@ -1,4 +1,4 @@
-"""Where a trips run keeps its artifacts, beside those that every run has."""
+"""Where a trips run keeps artifacts of its own."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def margins_of_sum(
 def margins_of_cut_sum(
     loss: Fraction, stability: int, n: int, coverage: Fraction, *, is_pure: bool
 ) -> tuple[int, int]:
-    """The same of what holds for a sum of counts that were cut at 0, whatever they were.
+    """The least and the largest number that may be the margin of a sum of n noisy counts that were
+    cut at 0, whatever the counts were.
 
     Such a sum is off by no less than the sum of the draws and no more than that of their positive
     parts, so that either tail is that of one of these.

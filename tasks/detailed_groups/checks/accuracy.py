@@ -45,7 +45,7 @@ def write_accuracy(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
 
 
 def write_household_accuracy(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
-    """The same of a run of households, by tabulation and level."""
+    """Write the errors of a run of households by tabulation and level, in confidence."""
     write_errors(run, pa.Table.from_pylist(list(_household_errors(run, settings))))
 
 

@@ -101,7 +101,7 @@ def run_regions(run: RunDirectory, region_type: str) -> RegionDomain:
 
 
 def refuse_edited_parameters(run: RunDirectory) -> None:
-    """Raise InputRefused if the run's copies of its parameters are not those that it took.
+    """Raise InputRefused if the run's copies of its parameters are not the parameters that it took.
 
     Its noise is scaled by them, and some may have been drawn.
     """

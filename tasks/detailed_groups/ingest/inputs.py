@@ -180,7 +180,7 @@ class _CensusReader:
 
 
 class _HouseholdReader(_CensusReader):
-    """The same tables, of which householders are counted."""
+    """Reads persons' and housing tables of a census, and counts the householders among them."""
 
     def rules(self) -> tuple[Rule, ...]:
         return (*super().rules(), *household_rules())

@@ -1,4 +1,4 @@
-"""The steps that turn noisy counts of population groups into those that are shown.
+"""The steps that turn noisy counts of population groups into the counts that are shown.
 
 Each pass (`us`, `pr`) goes through the stages of `tasks.detailed_groups.postprocess.run.stages_of`,
 one task a stage, in that order.

@@ -271,7 +271,7 @@ def _hold_to_numbers(
     tally: RuleTally,
     read: list[Outcome],
 ) -> None:
-    """Compare the numbers of groups by region with those that the settings declare, if they do."""
+    """Compare the numbers of groups by region with the declared numbers, if there are any."""
     path, level = settings.invariants.numbers, exact_level(settings, hierarchy)
     if path is None or level is None or not tally.is_clean:
         return

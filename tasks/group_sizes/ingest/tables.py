@@ -187,7 +187,7 @@ def _numbers(batch: Batch, name: str, layout: TableLayout) -> np.ndarray:
 
 
 def _distinct(numbers: np.ndarray) -> list[int | None]:
-    """The distinct numbers, None for those that are none."""
+    """The distinct numbers, None for a text that is no number."""
     return [None if n == NOT_A_NUMBER else n for n in np.unique(numbers).tolist()]
 
 

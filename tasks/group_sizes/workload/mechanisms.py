@@ -70,7 +70,7 @@ KEEP_ROWS = (HIERARCHICAL_DP, CUMULATIVE_DP)
 
 PROVEN: Final = "proven"
 PUBLISHED: Final = "published"
-"""Calibrations: to the sensitivities above, or to those that the paper states."""
+"""Calibrations: to the sensitivities above, or to the paper's."""
 
 _PUBLISHED_SENSITIVITY: Mapping[str, int] = {
     GROUP_SIZES: 2,

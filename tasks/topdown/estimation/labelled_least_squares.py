@@ -45,7 +45,7 @@ class LabelledProblem:
         (K,) the diagonal of W.
     parent : (k,) X, or None at the root.
     exact, targets : (k,) row of A of each class, and (c, R) h; None where there are no such.
-    bounded, lower, upper : (k,) row of G of each class, and (c, T) l, u; None likewise.
+    bounded, lower, upper : (k,) row of G of each class, and (c, T) l, u; None where there are none.
     allowed : (c, k).
     """
 

@@ -87,7 +87,8 @@ class SolveRecord:
     primal_residual : largest violation of a constraint, in records.
     dual_residual : largest violation of a multiplier's sign or of stationarity, relative to the
         largest gradient term; NaN where HiGHS's solution could not be certified.
-    objective_gap : bound on the suboptimality, relative to the objective (plus one); NaN likewise.
+    objective_gap : bound on the suboptimality, relative to the objective (plus one); NaN
+        where HiGHS's solution could not be certified.
     tau : the pass's tolerance, problem (7.6), in records.
     relaxed : the fail-safe dropped the agreement with earlier passes, or the rounder's 0/1 box.
     """

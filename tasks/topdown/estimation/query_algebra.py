@@ -147,8 +147,9 @@ class QueryAlgebra:
     def restricted(
         self, measured: Sequence[MarginalQuery], asked: Sequence[MarginalQuery] | None = None
     ) -> QueryAlgebra:
-        """The same with the components alone of which noisy answers to the queries `measured` tell
-        and that answers to the queries `asked` see, any by default; see the module's docstring.
+        """This algebra with the components alone of which noisy answers to the queries
+        `measured` tell and that answers to the queries `asked`, any by default, see; the module's
+        docstring says how.
         """
         told = {self.kept(query) for query in measured} or {0}
         seen = {self._every} if asked is None else {self.kept(query) for query in asked}

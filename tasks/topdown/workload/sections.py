@@ -181,7 +181,7 @@ class TabulatedReleaseSettings(ReleaseSettings):
     tables: bool = True
     """Redistricting tables at eight summary levels, as far as the schemas tell them."""
     pl94171: bool = True
-    """The same in the P.L. 94-171 format, where the schemas tell all of them."""
+    """Redistricting tables in the P.L. 94-171 format, where the schemas tell all of them."""
     margins: bool = True
     """An interval beside every count of the tables, and in the report where the release lies."""
 

@@ -88,7 +88,7 @@ def release_columns(run_tree: RunTree, leaves: NodeValues) -> dict[str, pa.Array
 
 
 def signed_sums(keys: np.ndarray, values: np.ndarray) -> NodeValues:
-    """Sums of values by key, in ascending order; those that are 0 are left out."""
+    """Sums of values by key, in ascending order; sums of 0 are left out."""
     order = np.argsort(keys, kind="stable")
     unique, starts = np.unique(keys[order], return_index=True)
     sums = np.add.reduceat(values[order], starts) if starts.size else values[:0]

@@ -84,8 +84,8 @@ def entity_levels(
 def levels_of_subspine(
     spine: Spine, geography: pd.DataFrame, whole: Spine
 ) -> tuple[EntityLevel, ...]:
-    """The same of a subspine of a `whole` spine that is cut between states, also those without
-    entities in it; `geography` has the rows of its blocks in their order."""
+    """The summary levels of a subspine of a `whole` spine, as `entity_levels` has them of a spine,
+    and levels without entities in it. `geography` has the rows of its blocks in their order."""
     found = {}
     for level in SUMMARY_LEVELS.values():
         entity = entities_of(geography, level).block_entity.astype(np.int32)

@@ -102,7 +102,7 @@ class Tallies:
     errors: Mapping[tuple[str, str], Errors]
     """By quantity and level; those of levels without entities are left out."""
     groups: Mapping[tuple[str, str], LargestGroups]
-    """By population and level, likewise."""
+    """By population and level; those of levels without entities are left out."""
 
     @classmethod
     def of(cls, compared: Compared, quantities: Sequence[Quantity], census: Census) -> Tallies:
