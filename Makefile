@@ -93,9 +93,9 @@ types:
 
 # Make the map of docs/design.md anew, from the docstrings of the packages, and the reference of
 # docs/declared_censuses.md from the models of the language.
-map:
-	$(PYTHON) docs/design_map.py
-	$(PYTHON) docs/declared_page.py
+map: $(INSTALLED)
+	$(BIN)/python docs/design_map.py
+	$(BIN)/python docs/declared_page.py
 
 # The documentation as a site, in build/site, with the notebooks run; broken links are errors.
 site: $(INSTALLED)
