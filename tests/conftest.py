@@ -114,6 +114,17 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"soak tests: a random tenth; SPINEFLOW_SOAK_SEED={seed} chooses the same again"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, object, object]:
+    """Show the tracebacks that runs of a failed test have kept in their confidential folders."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        for file in sorted(folder.rglob("confidential/errors/*.txt")):
+            report.sections.append((f"kept in {file.name}", file.read_text(encoding="utf-8")))
+    return report
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind: Prefect's home, and with the last of the session its server."""
     gc.unfreeze()  # Or else libraries that count what they have made would tell of leaks.
