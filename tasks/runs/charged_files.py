@@ -32,7 +32,9 @@ CHARGED = "spine/charged.json"
 """File of a run that has the digests that it was charged with."""
 
 _known: dict[Path, tuple[FileState, str]] = {}
-"""Digests of files, and the states that they had."""
+"""Digests of files, and the states that they had. Threads add to it: whoever goes through it takes
+a copy, which is made in one piece. A list of its items is not: it allocates, the collector may then
+run finalizers, and these let other threads run."""
 _shared: _Shared | None = None
 """What the processes of the command tell each other of them, if it has any."""
 _ahead: list[Thread] = []
@@ -65,7 +67,7 @@ def _known_digest(path: Path, state: FileState) -> str | None:
     return digest if before == state else None
 
 
-def _know(digests: dict[Path, tuple[FileState, str]]) -> None:
+def _know(digests: Mapping[Path, tuple[FileState, str]]) -> None:
     _known.update(digests)
     if _shared is not None:
         _shared.tell(digests)
@@ -115,7 +117,7 @@ def share_digests(file: Path) -> None:
     their word."""
     global _shared
     _shared = _Shared(file)
-    _shared.tell(_known)
+    _shared.tell(_known.copy())
 
 
 def know_renamed(before: Path, after: Path) -> None:
@@ -141,12 +143,9 @@ class _Shared:
     file: Path
     n_read: int = 0
 
-    def tell(self, digests: dict[Path, tuple[FileState, str]]) -> None:
-        # A copy is made in one piece. A list of items is not: it allocates, the collector may then
-        # run finalizers, and these let other threads add to what is read.
+    def tell(self, digests: Mapping[Path, tuple[FileState, str]]) -> None:
         lines = [
-            json.dumps([str(path), state, digest])
-            for path, (state, digest) in digests.copy().items()
+            json.dumps([str(path), state, digest]) for path, (state, digest) in digests.items()
         ]
         with suppress(OSError):
             descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND)

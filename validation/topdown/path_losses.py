@@ -71,7 +71,7 @@ class LossesOnPaths:
 
 
 def losses_of_part(spine: RunSpine, part: SpinePart, losses: Sequence[CodedSums]) -> LossesOnPaths:
-    """Sums of losses on what of paths is in a part of a spine.
+    """Sums of losses along paths, as far as they lie in a part of a spine.
 
     Of the part with the root they go from there to each geounit of the cut or, where the spine has
     no cut, to each block, as if all were of one geounit. Of another part they go from below the cut

@@ -85,6 +85,7 @@ def write_piece(
     state = _state(run, universe)
     sums = sums_of_shards(run, settings, universe, number, of)
     found = {
+        # By the name that subspines have in the files of unfinished runs.
         "stretches": [own.told() for own in _tallies(run, settings, universe, number, of)],
         "sums": [[*key, *own] for key, own in sums.items()],
     }
