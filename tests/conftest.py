@@ -141,16 +141,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     All workers must choose the same, hence the seed. SPINEFLOW_SOAK=1 runs all.
     """
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    soak = [item for item in items if item.get_closest_marker("soak")]
+    chosen = soak
+    if os.environ.get("SPINEFLOW_SOAK") != "1":
+        chosen = random.Random(config.stash[SESSION]["seed"]).sample(soak, -(-len(soak) // 10))
+        for item in set(soak).difference(chosen):
+            item.add_marker(pytest.mark.skip(reason="a random tenth runs; make soak runs all"))
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item in chosen}
     order = {name: number for number, name in enumerate(FIRST)}
     items.sort(key=lambda item: (order.get(item.path.name, len(order)), item.path not in slow))
-    if os.environ.get("SPINEFLOW_SOAK") == "1":
-        return
-    soak = [item for item in items if item.get_closest_marker("soak")]
-    chosen = random.Random(config.stash[SESSION]["seed"]).sample(soak, -(-len(soak) // 10))
-    for item in soak:
-        if item not in chosen:
-            item.add_marker(pytest.mark.skip(reason="a random tenth runs; make soak runs all"))
 
 
 @contextmanager
