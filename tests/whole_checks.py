@@ -9,7 +9,7 @@ import pyarrow as pa
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.run_checks import (
     CheckedRun,
-    check_share,
+    check_rows,
     check_spine_files,
     universe_outcomes,
 )
@@ -32,6 +32,6 @@ def run_checks(
     outcomes: list[Outcome] = []
     for universe in expected:
         findings = check_spine_files(run, universe)
-        findings.add(check_share(run, universe, 0, 1))
+        findings.add(check_rows(run, universe))
         outcomes += universe_outcomes(run, universe, findings)
     return tuple(outcomes)

@@ -20,17 +20,16 @@ from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
-from .block_microdata import Rows
 from .cells import Cells, Margin
+from .coded_rows import Rows
 from .conservation import read_estimates
 from .constraints import COMPLETE, ExpectedConstraint, check_constraint_files
 from .descriptions import SEPARATOR, ReleasedRows, check_description
 from .layout import Layout
-from .run_checks import CHECKS, CheckedRun, Findings, check_spine_files, settled_failures
+from .run_checks import CHECKS, MICRODATA, CheckedRun, Findings, check_spine_files, settled_failures
 from .run_files import ExpectedUniverse
 
 GEOCODE = "block_geocode"
-MICRODATA = "microdata_tabulate_to_estimates"
 CELL = "cell that codes stand for"
 _ROWS = "rows of the file"
 DESCRIBED = "codes of the columns that describe a row"

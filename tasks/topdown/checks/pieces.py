@@ -24,7 +24,7 @@ from ....validation.topdown.run_checks import (
     CheckedRun,
     Findings,
     check_below,
-    check_share,
+    check_rows,
     check_top,
     universe_outcomes,
 )
@@ -94,7 +94,7 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
         every.append(Piece(TOP, universe))
         every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
         if settings.compiled_census.has_blocks:
-            every += [Piece(ROWS, universe, number, n_pieces) for number in range(n_pieces)]
+            every.append(Piece(ROWS, universe))
     if tabulated_universes(settings):
         n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
         every.append(Piece(FILES, TABLES))
@@ -189,7 +189,7 @@ def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) ->
     elif piece.kind == BELOW:
         found = check_below(checked, piece.subject, piece.number, piece.of)
     else:
-        found = check_share(checked, piece.subject, piece.number, piece.of)
+        found = check_rows(checked, piece.subject)
     return asdict(found)
 
 
