@@ -107,13 +107,6 @@ class CheckedRun:
         return read_spine(self.directory, universe, self.expected[universe].geolevels)
 
 
-def check_spine_files(run: CheckedRun, universe: str) -> Findings:
-    """Check a spine, and all geounits on it."""
-    findings = check_top(run, universe)
-    findings.add(check_below(run, universe, 0, 1))
-    return findings
-
-
 def check_top(run: CheckedRun, universe: str) -> Findings:
     """Check a spine, and its upper geounits: all of them, where the spine is one part."""
     found, expected = Findings(), run.expected[universe]

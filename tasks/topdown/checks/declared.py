@@ -77,7 +77,7 @@ def _layout(settings: TopdownSettings, universe: Universe, layout: Layout | None
 
 
 def check_declared_run(
-    run: RunDirectory, settings: TopdownSettings, found: Mapping[str, Findings] | None = None
+    run: RunDirectory, settings: TopdownSettings, found: Mapping[str, Findings]
 ) -> tuple[Outcome, ...]:
     """Outcomes of all checks of a run of a declared census; `found` as of `check_declared`."""
     areas = read_geography(geography_file(run))
