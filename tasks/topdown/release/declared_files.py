@@ -33,7 +33,7 @@ from scipy import sparse
 
 from ...census.areas import code_columns
 from ...census.declarations import CensusGeography, TableDeclaration
-from ...census.entities import described_columns, descriptions, entities
+from ...census.entities import described_columns, descriptions, entities, incidence
 from ...census.queries import label_parts, marginal_query
 from ...census.schema import Schema
 from ...census.table_variables import table_variables
@@ -121,12 +121,7 @@ def write_declared_table(
         for level in table.levels:
             number, code = entities(areas, declared.geolevels, level)
             described = descriptions(areas, declared, level)
-            used = number >= 0
-            sums = np.zeros((len(code), answers.shape[1]), dtype=np.int64)
-            for start in range(0, len(number), 1 << 14):
-                rows = slice(start, start + (1 << 14))
-                dense = answers[rows].toarray()
-                np.add.at(sums, number[rows][used[rows]], dense[used[rows]])
+            sums = (incidence(number, len(code)) @ answers).toarray()
             columns = asked.columns(level, code, np.arange(len(code)), described)
             yield columns | {COUNT: pa.array(sums.ravel(), pa.int64())}
 
