@@ -38,7 +38,7 @@ from ...runs.directory import RunDirectory
 from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..spine.files import read_spine
-from .declared_files import RowsForm, WrittenFiles, rows_written
+from .declared_files import ROWS_PER_BATCH, RowsForm, WrittenFiles, rows_written
 
 BLOCK_GEOCODE_DIGITS = 16
 SEPARATOR = "|"
@@ -92,7 +92,7 @@ def write_microdata(
     *,
     census: Census = CENSUS,
     is_private: bool = True,
-    rows_per_batch: int = 1 << 18,
+    rows_per_batch: int = ROWS_PER_BATCH,
 ) -> WrittenFiles:
     """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
 
@@ -140,7 +140,6 @@ def write_coded(
     stem: Path,
     *,
     is_private: bool = True,
-    rows_per_batch: int = 1 << 18,
 ) -> WrittenFiles:
     """Write microdata as `write_microdata` does, of records that have numbers of their own.
 
@@ -152,7 +151,7 @@ def write_coded(
     constants = {c.name: ([c.constant], nothing) for c in layout.columns if c.constant is not None}
     ordered = _ordered_parts([block_estimates], numbers)
     coded = constants | dict(columns)
-    return _write(ordered, layout.columns, coded, stem, is_private, rows_per_batch)
+    return _write(ordered, layout.columns, coded, stem, is_private, ROWS_PER_BATCH)
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
