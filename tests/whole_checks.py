@@ -9,12 +9,21 @@ import pyarrow as pa
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.run_checks import (
     CheckedRun,
-    check_share,
-    check_spine_files,
+    Findings,
+    check_below,
+    check_rows,
+    check_top,
     universe_outcomes,
 )
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
+
+
+def check_spine_files(run: CheckedRun, universe: str) -> Findings:
+    """Check a spine, and all geounits on it."""
+    findings = check_top(run, universe)
+    findings.add(check_below(run, universe, 0, 1))
+    return findings
 
 
 def run_checks(
@@ -32,6 +41,6 @@ def run_checks(
     outcomes: list[Outcome] = []
     for universe in expected:
         findings = check_spine_files(run, universe)
-        findings.add(check_share(run, universe, 0, 1))
+        findings.add(check_rows(run, universe))
         outcomes += universe_outcomes(run, universe, findings)
     return tuple(outcomes)

@@ -96,7 +96,7 @@ def test_pieces_find_what_the_whole_does(
     made: Unchecked, unchecked: Unchecked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {piece.name for piece in pieces_apart(*unchecked)}
-    assert {"persons-rows-2-of-3", "units-below-0-of-3", "tables-files-0-of-1"} <= names
+    assert {"persons-rows-0-of-1", "units-below-0-of-3", "tables-files-0-of-1"} <= names
     monkeypatch.setattr(pieces, "checked_piece", None)  # All has been found already.
     in_pieces = outcomes_of_pieces(*unchecked)
     monkeypatch.undo()

@@ -30,7 +30,7 @@ from spineflow.validation.topdown.run_checks import (
     CHECKS,
     CheckedRun,
     check_below,
-    check_share,
+    check_rows,
     check_top,
     universe_outcomes,
 )
@@ -272,10 +272,9 @@ class FinishedRun:
         run = CheckedRun(self.path, self.expected, release, facilities, self.is_private, 2)
         for universe in self.expected:
             found = [check_top(run, universe)]
-            for check in (check_below, check_share):
-                numbers = range(n_pieces)
-                made = {i: check(run, universe, i, n_pieces) for i in reversed(numbers)}
-                found += [made[i] for i in numbers]
+            numbers = range(n_pieces)
+            made = {i: check_below(run, universe, i, n_pieces) for i in reversed(numbers)}
+            found += [*(made[i] for i in numbers), check_rows(run, universe)]
             findings, *others = found
             for other in others:
                 findings.add(other)

@@ -94,8 +94,6 @@ def _counted(rows: AgreeingRows) -> tuple[np.ndarray, np.ndarray]:
             for name, codes in rows.codes.items():
                 own = pc.cast(table[name], pa.string())
                 table = table.filter(pc.is_in(own, value_set=pa.array(list(codes), pa.string())))
-                if not table.num_rows:
-                    break
             columns = [pc.cast(table[name], pa.string()) for name in rows.area]
             columns += [_told(table, name, words, pa.string()) for name, words in rows.kinds]
             # Areas that have no code of a geolevel are told by those of the others.

@@ -20,17 +20,16 @@ from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
-from .block_microdata import Rows
 from .cells import Cells, Margin
+from .coded_rows import Rows
 from .conservation import read_estimates
 from .constraints import COMPLETE, ExpectedConstraint, check_constraint_files
 from .descriptions import SEPARATOR, ReleasedRows, check_description
 from .layout import Layout
-from .run_checks import CHECKS, CheckedRun, Findings, check_spine_files, settled_failures
+from .run_checks import CHECKS, MICRODATA, CheckedRun, Findings, settled_failures
 from .run_files import ExpectedUniverse
 
 GEOCODE = "block_geocode"
-MICRODATA = "microdata_tabulate_to_estimates"
 CELL = "cell that codes stand for"
 _ROWS = "rows of the file"
 DESCRIBED = "codes of the columns that describe a row"
@@ -130,22 +129,21 @@ def check_declared(
     universes: Mapping[str, DeclaredUniverse],
     areas: pd.DataFrame,
     release_directory: Path,
-    found: Mapping[str, Findings] | None = None,
+    found: Mapping[str, Findings],
     *,
     is_private: bool = True,
 ) -> tuple[Outcome, ...]:
     """Check every universe of a declared census; returns the outcomes of each one's checks.
 
     `areas` is the frame of areas, whose rows bounds are in the order of. `found` is what pieces of
-    the checks have found of the spines and of what is below them; by default that is checked, too.
+    the checks have found of the spines and of what is below them.
     """
     expected = {name: universe.expected for name, universe in universes.items()}
     run = CheckedRun(run_directory, expected, release_directory, None, is_private)
     rows: dict[str, ReleasedRows] = {}
     failures = {}
     for name, universe in universes.items():
-        findings = check_spine_files(run, name) if found is None else found[name]
-        failures[name] = settled_failures(run, name, findings)
+        failures[name] = settled_failures(run, name, found[name])
         failures[name] |= {check: Failures() for check in DECLARED_CHECKS.keys() - failures[name]}
         with unusable_files_fail(failures[name][MICRODATA]):
             rows[name] = released_rows(

@@ -8,6 +8,9 @@ estimates of some ten thousand blocks at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +26,41 @@ from ..run_files import (
     opened_text,
     positions,
 )
-from .block_microdata import Microdata, Rows
+from .cells import Cells
+from .coded_rows import Rows
 from .conservation import LevelEstimates
-from .layout import LayoutColumn
+from .layout import Layout, LayoutColumn
 from .run_files import RunSpine, SpineLevel
 from .spine_parts import BLOCKS_PER_PART
 from .table_rows import pairs_of_rows
+
+
+@dataclass(frozen=True)
+class Microdata:
+    """A universe's Parquet and text file, and what their columns must hold.
+
+    is_private : whether the files must be without the stamp of a run that is not.
+    """
+
+    parquet: Path
+    text: Path
+    layout: Layout
+    cells: Cells
+    is_private: bool
+
+    @classmethod
+    def of(cls, directory: Path, layout: Layout, cells: Cells, is_private: bool) -> Microdata:
+        """The files of a universe in a release directory."""
+        stem = directory / f"mdf_{cells.universe}"
+        parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
+        return cls(parquet, text, layout, cells, is_private)
+
+    @cached_property
+    def place(self) -> list[LayoutColumn]:
+        """The columns with characters of the geocode, in their order there."""
+        columns = [column for column in self.layout.columns if column.digits]
+        return sorted(columns, key=lambda column: column.digits or (0, 0))
+
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
 """The estimates of a part of the geolevel Block."""
@@ -194,13 +226,14 @@ def _agreeing_batches(files: Microdata, failures: Failures) -> Iterator[pa.Recor
     for path in (files.parquet, files.text):
         if not path.is_file():
             raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    with pq.ParquetFile(files.parquet) as parquet:
-        types = parquet.schema_arrow.remove_metadata()
-        if types.names != files.layout.names:
-            raise UnusableRunFile(f"{files.parquet.name} does not have its layout's columns")
-        head_of_text(files.text, types.names)
-        for path in (files.parquet, files.text):
-            check_stamp(path, is_private=files.is_private, failures=failures)
+    types = pq.read_schema(files.parquet).remove_metadata()
+    if types.names != files.layout.names:
+        raise UnusableRunFile(f"{files.parquet.name} does not have its layout's columns")
+    head_of_text(files.text, types.names)
+    for path in (files.parquet, files.text):
+        check_stamp(path, is_private=files.is_private, failures=failures)
+    # Texts as the file has them, each distinct one once, take half of the time.
+    with pq.ParquetFile(files.parquet, read_dictionary=types.names) as parquet:
         batches = parquet.iter_batches(batch_size=ROWS_PER_BATCH)
         with opened_text(files.text, types) as text:
             yield from _compared(batches, text, files, failures)
@@ -223,7 +256,8 @@ def _compared(
             failures.add(f"{files.text.name} has too few rows", count=one.num_rows)
         else:
             for name in one.schema.names:
-                values, of_text = one.column(name), other.column(name)
+                of_text = other.column(name)
+                values = one.column(name).cast(of_text.type)
                 if not values.equals(of_text):
                     differ = f"{names} differ in {name}"
                     _refuse_rows(pc.not_equal(values, of_text), differ, n_compared, failures)

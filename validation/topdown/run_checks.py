@@ -2,7 +2,7 @@
 
 Nothing here uses the code that built the spine, drew the noise, estimated or wrote microdata, and
 nothing here opens `confidential/`. The checks of a universe come in pieces, which can be made side
-by side: the top of the spine, shares of what is below, and shares of the microdata.
+by side: the top of the spine, shares of what is below, and the microdata.
 `universe_outcomes` puts together what they have found.
 """
 
@@ -15,8 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ..outcome import Failures, Outcome
-from ..run_files import UNUSABLE, UnusableRunFile, unusable_files_fail
-from .block_microdata import Microdata, NotSeenRight
+from ..run_files import UnusableRunFile, unusable_files_fail
 from .conservation import (
     LevelEstimates,
     check_children_add_to_parents,
@@ -26,10 +25,9 @@ from .conservation import (
 from .constraints import check_constraints
 from .demanded import check_demanded
 from .measured_noise import check_measured_noise
-from .microdata import check_microdata
+from .microdata import Microdata, check_microdata
 from .path_losses import LossesOnPaths, losses_of_part
 from .privacy_loss import CodedSums, check_measurements, check_shares
-from .released_rows import are_all_rows, see_share
 from .run_files import (
     ExpectedUniverse,
     RunSpine,
@@ -46,6 +44,7 @@ from .spine_parts import (
 )
 from .spine_structure import check_spine
 
+MICRODATA = "microdata_tabulate_to_estimates"
 CHECKS: Mapping[str, str] = {
     "spine_is_a_tree": "both spine files describe one tree of all blocks",
     "estimates_are_counts": "positive integers in cells of the schema and geounits of the spine",
@@ -58,7 +57,7 @@ CHECKS: Mapping[str, str] = {
     "measurements_are_complete": "every geounit with a share has each query exactly once",
     "noise_is_what_its_loss_pays_for": "the variance of every measurement, and its values",
     "measured_loss_is_the_budget": "each measurement's, and their sum on the path to every block",
-    "microdata_tabulate_to_estimates": "Parquet and text rows agree and give the block estimates",
+    MICRODATA: "Parquet and text rows agree and give the block estimates",
 }
 """Each check's name, and what it found when it passed."""
 
@@ -68,14 +67,12 @@ class Findings:
     """What pieces of the checks of a universe have found.
 
     failures : by check. unusable : of what no check could be made, and so fails all. losses : what
-    the measurements cost, summed along parts of paths. rows : first row of the parts of
-    microdata that were seen to be right, and that after the last. All are small.
+    the measurements cost, summed along parts of paths. All are small.
     """
 
     failures: dict[str, Failures] = field(default_factory=lambda: {n: Failures() for n in CHECKS})
     unusable: Failures = field(default_factory=Failures)
     losses: LossesOnPaths = field(default_factory=LossesOnPaths)
-    rows: list[tuple[int, int] | None] = field(default_factory=list)
 
     def add(self, further: Findings) -> None:
         """Take in what the piece that follows has found."""
@@ -85,7 +82,6 @@ class Findings:
             if text not in self.unusable.texts:
                 self.unusable.add(text)
         self.losses.add(further.losses)
-        self.rows += further.rows
 
 
 @dataclass(frozen=True)
@@ -109,13 +105,6 @@ class CheckedRun:
     def spine(self, universe: str) -> RunSpine:
         """The spine of a universe."""
         return read_spine(self.directory, universe, self.expected[universe].geolevels)
-
-
-def check_spine_files(run: CheckedRun, universe: str) -> Findings:
-    """Check a spine, and all geounits on it."""
-    findings = check_top(run, universe)
-    findings.add(check_below(run, universe, 0, 1))
-    return findings
 
 
 def check_top(run: CheckedRun, universe: str) -> Findings:
@@ -159,36 +148,19 @@ def check_below(run: CheckedRun, universe: str, number: int, n_pieces: int) -> F
     return found
 
 
-def check_share(run: CheckedRun, universe: str, number: int, n_pieces: int) -> Findings:
-    """See the piece's share of the microdata to be right; where they are not, that is left to
-    `universe_outcomes`.
-    """
-    found, expected = Findings(), run.expected[universe]
-    try:
-        found.rows += see_share(
-            run.directory,
-            run.release,
-            expected,
-            run.facilities,
-            share=(number, n_pieces),
-            is_private=run.is_private,
-            blocks_per_part=run.blocks_per_part,
-        )
-    except (NotSeenRight, UnusableRunFile, *UNUSABLE):
-        found.rows.append(None)
+def check_rows(run: CheckedRun, universe: str) -> Findings:
+    """Check the microdata, row by row."""
+    found = Findings()
+    with unusable_files_fail(found.unusable):
+        spine = run.spine(universe)
+        with unusable_files_fail(found.failures[MICRODATA]):
+            _check_microdata(run, universe, spine, found.failures[MICRODATA])
     return found
 
 
 def universe_outcomes(run: CheckedRun, universe: str, findings: Findings) -> tuple[Outcome, ...]:
-    """The outcome of each of `CHECKS`, from what all pieces of a universe have found, in order.
-
-    Microdata of which not every row was seen to be right are gone through row by row.
-    """
+    """The outcome of each of `CHECKS`, from what all pieces of a universe have found, in order."""
     failures = settled_failures(run, universe, findings)
-    if not findings.unusable.count:
-        if not are_all_rows(findings.rows, run.release / f"mdf_{universe}.parquet"):
-            with unusable_files_fail(failures["microdata_tabulate_to_estimates"]):
-                _check_microdata(run, universe, failures["microdata_tabulate_to_estimates"])
     return tuple(failures[name].outcome(name, universe, CHECKS[name]) for name in CHECKS)
 
 
@@ -289,7 +261,7 @@ def _check_geocodes(
                 )
 
 
-def _check_microdata(run: CheckedRun, universe: str, failures: Failures) -> None:
+def _check_microdata(run: CheckedRun, universe: str, spine: RunSpine, failures: Failures) -> None:
     expected = run.expected[universe]
     cells = expected.cells
 
@@ -303,7 +275,7 @@ def _check_microdata(run: CheckedRun, universe: str, failures: Failures) -> None
         raise UnusableRunFile(f"the layout of the microdata of {universe} is not known")
     check_microdata(
         Microdata.of(run.release, expected.layout, cells, run.is_private),
-        run.spine(universe),
+        spine,
         estimates_of,
         failures,
         facilities=run.facilities,

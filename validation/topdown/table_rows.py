@@ -66,7 +66,7 @@ def state_ranges(path: Path) -> dict[str, range]:
 
 
 class TableRows:
-    """Columns of a table, of which rows are taken from the first to the last, state by state."""
+    """Columns of a table, of which rows are taken state by state."""
 
     def __init__(
         self, path: Path, columns: Sequence[str], ranges: Mapping[str, range] | None = None
@@ -79,9 +79,6 @@ class TableRows:
         metadata = self._file.metadata
         sizes = (metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
         self._starts = list(accumulate(sizes, initial=0))
-        self._batches: Iterator[pa.RecordBatch] = iter(())
-        self._waiting: pa.RecordBatch | None = None
-        self._at = self._starts[-1] + 1
 
     def __enter__(self) -> TableRows:
         return self
@@ -95,19 +92,14 @@ class TableRows:
         if not rows:
             return
         group = bisect_right(self._starts, rows.start) - 1
-        if rows.start < self._at or self._starts[group] > self._at:
-            self._batches = batches_of(self._path, self._file, self._columns, group)
-            self._waiting, self._at = None, self._starts[group]
-        while self._at < rows.stop:
-            batch = next(self._batches) if self._waiting is None else self._waiting
-            first = max(0, rows.start - self._at)
-            stop = min(batch.num_rows, rows.stop - self._at)
-            self._waiting = None
-            if stop < batch.num_rows:
-                self._waiting = batch.slice(stop)
-            self._at += stop
+        at = self._starts[group]
+        for batch in batches_of(self._path, self._file, self._columns, group):
+            first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
             if first < stop:
                 yield batch.slice(first, stop - first).select(self._columns)
+            at += batch.num_rows
+            if at >= rows.stop:
+                return
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -77,7 +77,7 @@ def _layout(settings: TopdownSettings, universe: Universe, layout: Layout | None
 
 
 def check_declared_run(
-    run: RunDirectory, settings: TopdownSettings, found: Mapping[str, Findings] | None = None
+    run: RunDirectory, settings: TopdownSettings, found: Mapping[str, Findings]
 ) -> tuple[Outcome, ...]:
     """Outcomes of all checks of a run of a declared census; `found` as of `check_declared`."""
     areas = read_geography(geography_file(run))
@@ -251,10 +251,7 @@ def _codes(settings: TopdownSettings, universe: str, attribute: str) -> tuple[st
     if microdata is None:
         return attribute, labels
     column = next(column for column in microdata.columns if column.attribute == attribute)
-    if column.codes is not None:
-        return column.name, list(column.codes)
-    first = column.first or 0
-    return column.name, [f"{first + at:0{column.width}d}" for at in range(len(labels))]
+    return column.name, list(codes_of(column, len(labels)))
 
 
 def _rows(

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,7 +23,7 @@ from ....validation.topdown.run_checks import (
     CheckedRun,
     Findings,
     check_below,
-    check_share,
+    check_rows,
     check_top,
     universe_outcomes,
 )
@@ -94,7 +93,7 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
         every.append(Piece(TOP, universe))
         every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
         if settings.compiled_census.has_blocks:
-            every += [Piece(ROWS, universe, number, n_pieces) for number in range(n_pieces)]
+            every.append(Piece(ROWS, universe))
     if tabulated_universes(settings):
         n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
         every.append(Piece(FILES, TABLES))
@@ -189,7 +188,7 @@ def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) ->
     elif piece.kind == BELOW:
         found = check_below(checked, piece.subject, piece.number, piece.of)
     else:
-        found = check_share(checked, piece.subject, piece.number, piece.of)
+        found = check_rows(checked, piece.subject)
     return asdict(found)
 
 
@@ -248,40 +247,29 @@ def _tabulated(run: RunDirectory, settings: TopdownSettings, piece: Piece | None
     """What to check of the tables, with the geography of a piece's states alone, none without."""
     states = _states(run)
     own = [] if piece is None else _share(states, piece.number, piece.of)
-    frames = [pq.read_schema(geography_file(run)).empty_table().to_pandas()]
-    has_group = False
-    for batch in _geography(run):
-        geocode = batch.column("block_geocode")
-        groups = (pc.utf8_slice_codeunits(geocode, i, i + 1) for i in (11, 12))
-        has_group |= bool(pc.any(pc.not_equal(*groups), min_count=0).as_py())
-        state = pc.utf8_slice_codeunits(geocode, 0, 2)
-        rows = batch.filter(pc.is_in(state, value_set=pa.array(own, state.type)))
-        if rows.num_rows:
-            frames.append(rows.to_pandas())
+    state = pc.utf8_slice_codeunits(pc.field("block_geocode"), 0, 2)
+    codes = _block_geocodes(run)
+    group, first_digit = (pc.utf8_slice_codeunits(codes, i, i + 1) for i in (11, 12))
     return tabulated(
         run.unchecked_release,
-        pd.concat(frames[1:], ignore_index=True) if frames[1:] else frames[0],
+        pq.read_table(
+            geography_file(run), filters=state.isin(pa.array(own, codes.type))
+        ).to_pandas(),
         [settings.schema_of(name) for name in tabulated_universes(settings)],
         is_private=settings.is_private,
         states=tuple(states),
-        has_group=has_group,
+        has_group=bool(pc.any(pc.not_equal(group, first_digit), min_count=0).as_py()),
     )
 
 
-def _geography(run: RunDirectory) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(geography_file(run)) as file:
-        yield from file.iter_batches(batch_size=BLOCKS_PER_PIECE)
+def _block_geocodes(run: RunDirectory) -> pa.ChunkedArray:
+    return pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
 
 
 def _states(run: RunDirectory) -> dict[str, int]:
     """Blocks of each state, in the order of the geography."""
-    states: dict[str, int] = {}
-    with pq.ParquetFile(geography_file(run)) as file:
-        for batch in file.iter_batches(columns=["block_geocode"]):
-            codes = pc.value_counts(pc.utf8_slice_codeunits(batch.column(0), 0, 2))
-            for code in codes.to_pylist():
-                states[code["values"]] = states.get(code["values"], 0) + code["counts"]
-    return states
+    counts = pc.value_counts(pc.utf8_slice_codeunits(_block_geocodes(run), 0, 2))
+    return {code["values"]: code["counts"] for code in counts.to_pylist()}
 
 
 def _share(states: Mapping[str, int], number: int, of: int) -> list[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from scipy import sparse
@@ -13,7 +12,6 @@ from scipy import sparse
 from ....geography.levels import Spine
 from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
 from ...census.queries import MarginalQuery, marginal_query
-from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..estimation.estimate import ShardInput
@@ -251,37 +249,28 @@ def _level(
     # Totals may be exact for some geounits of a geolevel, and are then left out: estimates that
     # use less than is known are unbiased all the same, and their errors known.
     bounds = LevelBounds(lower, upper, None if (total < 0).any() else total)
-    unread = [_Unread.of(shard) for shard in given]
+    # Of the shards themselves, whose constraints are large, nothing is held.
+    unread = [(own.shard.start, own.shard.stop, _answers_of(own)) for own in given]
 
     def measured() -> Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]:
-        for asked in unread:
-            yield asked.start, asked.stop, asked.answers()
+        for start, stop, answers in unread:
+            yield start, stop, answers()
 
     parent = np.maximum(spine.geolevel(geolevel).parent, 0)
     level = LevelInput(parent, type_is_possible, measured, bounds.total, sums_of_level(held))
     return level, bounds
 
 
-@dataclass(frozen=True)
-class _Unread:
-    """Where the answers of the geounits `start` to `stop` of a geolevel stand."""
+def _answers_of(given: ShardInput) -> Callable[[], dict[str, QueryMeasurement]]:
+    """What reads the answers of a shard, each weighed by the exact variance of its noise."""
+    path = given.run.dpqueries(given.universe, given.shard.geolevel, given.shard.name)
+    schema, geocode = given.schema, given.geocode
 
-    path: Path
-    schema: Schema
-    geocode: np.ndarray
-    start: int
-    stop: int
-
-    @classmethod
-    def of(cls, given: ShardInput) -> _Unread:
-        shard = given.shard
-        path = given.run.dpqueries(given.universe, shard.geolevel, shard.name)
-        return cls(path, given.schema, given.geocode, shard.start, shard.stop)
-
-    def answers(self) -> dict[str, QueryMeasurement]:
-        """Read, and each weighed by the exact variance of its noise."""
+    def answers() -> dict[str, QueryMeasurement]:
         found = {}
-        for name, answers in read_measurements(self.path, self.geocode).items():
-            query = marginal_query(self.schema, name.removesuffix(DPQUERY_SUFFIX))
-            found[query.name] = QueryMeasurement(query, answers.values, 1.0 / answers.variance)
+        for name, noisy in read_measurements(path, geocode).items():
+            query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
+            found[query.name] = QueryMeasurement(query, noisy.values, 1.0 / noisy.variance)
         return found
+
+    return answers

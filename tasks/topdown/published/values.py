@@ -11,7 +11,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import BinaryIO
 
@@ -229,14 +228,11 @@ def _row_groups(
             variance, plb = np.zeros(rows.size), np.full(rows.size, "", dtype=object)
             for share_code in np.unique(code).tolist():
                 share = level.plb_shares[share_code]
-                variance[code == share_code] = _variance(budget, share, asked)
+                noise = Noise(budget.mechanism, budget.noise_parameter(share, asked))
+                variance[code == share_code] = noise.variance
                 plb[code == share_code] = str(budget.spent(share, asked))
             name = query.name + DPQUERY_SUFFIX
             group.append(
                 NoisyAnswers(name, level.geocode[rows], values[start : start + step], variance, plb)
             )
         yield group
-
-
-def _variance(budget: Budget, share: Fraction, asked: Fraction) -> float:
-    return Noise(budget.mechanism, budget.noise_parameter(share, asked)).variance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...census.declarations import SentenceDeclaration
 from ...ledger.accounting import compose
@@ -16,7 +17,6 @@ from ...products.statement import Statement
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report, guarantee_of, noise_plan, reported_delta
-from ..workload.exact_loss import ExactParts
 from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 from ..workload.protected_tables import per_person, protected_tables
 from .declared_statements import declared_statements
@@ -128,29 +128,18 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
         Table(headers, rows, "exact epsilon"),
         *declared,
         *(told_trade_offs(tests, OTHERS, QUESTION) if tests else ()),
-        *_exact_parts({name: own.parts for name, own in known.items()}, settings.last_geolevel),
+        *_parts_of_a_record(
+            {name: own.parts.attributes for name, own in known.items()},
+            {name: own.parts.block_within for name, own in known.items()},
+            lambda epsilon: NONE if epsilon is None else shown_bound(epsilon),
+            "exact epsilon",
+            "Exact epsilon for an attacker who lacks one attribute only, on the worst path of the "
+            "spine:",
+            f"Exact epsilon for the {settings.last_geolevel} of a record, when its geounit at a "
+            "geolevel is known, also where that geounit is bypassed and the geolevels below it "
+            "have its share of the loss:",
+        ),
         *([] if curve is None else [curve]),
-    )
-
-
-def _exact_parts(parts: Mapping[str, ExactParts], last: str) -> tuple[Block, ...]:
-    """The exact epsilons of one attribute of a record, and of its geounit of the `last` geolevel in
-    a known one."""
-
-    def rows(of: Callable[[ExactParts], Mapping[str, float | None]]) -> tuple[tuple, ...]:
-        return tuple(
-            (universe, name, NONE if epsilon is None else shown_bound(epsilon))
-            for universe, own in parts.items()
-            for name, epsilon in of(own).items()
-        )
-
-    return (
-        "Exact epsilon for an attacker who lacks one attribute only, on the worst path of the "
-        "spine:",
-        Table(("universe", "attribute", "exact epsilon"), rows(lambda own: own.attributes)),
-        f"Exact epsilon for the {last} of a record, when its geounit at a geolevel is known, also "
-        "where that geounit is bypassed and the geolevels below it have its share of the loss:",
-        Table(("universe", "known geounit", "exact epsilon"), rows(lambda own: own.block_within)),
     )
 
 
@@ -187,7 +176,19 @@ def statement_of(
         tuple(_change(settings, universe) for universe in universes),
         tuple(noise_plan(budget).stated for budget in budgets),
         together,
-        further=(*figures, *further, *_parts_of_a_record(settings, reports)),
+        further=(
+            *figures,
+            *further,
+            *_parts_of_a_record(
+                {report["universe"]: report["attributes"] for report in reports},
+                {report["universe"]: report["block_within"] for report in reports},
+                shown_epsilon,
+                "epsilon",
+                "Epsilon for an attacker who lacks one attribute only:",
+                f"Epsilon for the {settings.last_geolevel} of a record, when its geounit at a "
+                "geolevel is known:",
+            ),
+        ),
     )
 
 
@@ -267,25 +268,21 @@ def _in_plain_words(settings: TopdownSettings) -> str:
     )
 
 
-def _parts_of_a_record(settings: TopdownSettings, reports: list[dict]) -> tuple[Block, ...]:
-    """What protects one attribute of a record, or its area within a known geounit."""
-    attributes = tuple(
-        (report["universe"], name, shown_epsilon(epsilon))
-        for report in reports
-        for name, epsilon in report["attributes"].items()
-    )
-    within = tuple(
-        (report["universe"], name, shown_epsilon(epsilon))
-        for report in reports
-        for name, epsilon in report["block_within"].items()
-    )
-    last = settings.last_geolevel
-    return (
-        "Epsilon for an attacker who lacks one attribute only:",
-        Table(("universe", "attribute", "epsilon"), attributes),
-        f"Epsilon for the {last} of a record, when its geounit at a geolevel is known:",
-        Table(("universe", "known geounit", "epsilon"), within),
-    )
+def _parts_of_a_record(
+    attributes: Mapping[str, Mapping[str, Any]],
+    within: Mapping[str, Mapping[str, Any]],
+    shown: Callable[[Any], str],
+    header: str,
+    of_attributes: str,
+    of_areas: str,
+) -> tuple[Block, ...]:
+    """What protects one attribute of a record, or its area within a known geounit, by universe."""
+
+    def table(known: str, epsilons: Mapping[str, Mapping[str, Any]]) -> Table:
+        rows = ((universe, *one) for universe, own in epsilons.items() for one in own.items())
+        return Table(("universe", known, header), tuple((u, n, shown(e)) for u, n, e in rows))
+
+    return of_attributes, table("attribute", attributes), of_areas, table("known geounit", within)
 
 
 def _allocation(settings: TopdownSettings, report: dict) -> Section:

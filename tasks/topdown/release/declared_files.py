@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,7 @@ from scipy import sparse
 
 from ...census.areas import code_columns
 from ...census.declarations import CensusGeography, TableDeclaration
-from ...census.entities import described_columns, descriptions, entities
+from ...census.entities import described_columns, descriptions, entities, incidence
 from ...census.queries import label_parts, marginal_query
 from ...census.schema import Schema
 from ...census.table_variables import table_variables
@@ -121,12 +121,7 @@ def write_declared_table(
         for level in table.levels:
             number, code = entities(areas, declared.geolevels, level)
             described = descriptions(areas, declared, level)
-            used = number >= 0
-            sums = np.zeros((len(code), answers.shape[1]), dtype=np.int64)
-            for start in range(0, len(number), 1 << 14):
-                rows = slice(start, start + (1 << 14))
-                dense = answers[rows].toarray()
-                np.add.at(sums, number[rows][used[rows]], dense[used[rows]])
+            sums = (incidence(number, len(code)) @ answers).toarray()
             columns = asked.columns(level, code, np.arange(len(code)), described)
             yield columns | {COUNT: pa.array(sums.ravel(), pa.int64())}
 
@@ -253,19 +248,37 @@ def write_rows(
 
 @contextmanager
 def rows_written(
-    stem: Path, kinds: Mapping[str, pa.DataType], is_private: bool, form: RowsForm
+    stem: Path,
+    kinds: Mapping[str, pa.DataType],
+    is_private: bool,
+    form: RowsForm,
+    **options: Any,
 ) -> Iterator[Callable[[Mapping[str, pa.Array]], int]]:
-    """What writes batches of columns as Parquet and as text, and returns their number of rows."""
+    """What writes batches of columns as Parquet and as text, and returns their number of rows.
+
+    Both files are stamped if the run is not private; the text has a header, and appears last.
+    `options` are those of Parquet.
+    """
     schema = pa.schema(list(kinds.items()))
-    options = pyarrow.csv.WriteOptions(
+    stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
+    whole = schema.with_metadata(stamp) if stamp and form.keeps_types else schema
+    options = {"compression": "zstd", "store_schema": form.keeps_types} | options
+    of_text = pyarrow.csv.WriteOptions(
         include_header=False, delimiter=form.delimiter, quoting_style=form.quoting
     )
     with (
-        stamped_files(
-            stem, schema, is_private, form.delimiter, form.keeps_types, compression="zstd"
-        ) as (writer, text),
-        pyarrow.csv.CSVWriter(text, schema, write_options=options) as lines,
+        replacing(stem.with_suffix(".csv")) as csv,
+        csv.open("wb") as text,
+        replacing(stem.with_suffix(".parquet")) as parquet,
+        pa.OSFile(str(parquet), "wb") as file,
+        pa.BufferedOutputStream(file, WRITTEN_AT_ONCE) as buffered,
+        pq.ParquetWriter(buffered, whole, **options) as writer,
+        pyarrow.csv.CSVWriter(text, schema, write_options=of_text) as lines,
     ):
+        first = "" if is_private else f"# {NOT_PRIVATE}\n"
+        text.write((first + form.delimiter.join(schema.names) + "\n").encode())
+        if stamp and not form.keeps_types:
+            writer.add_key_value_metadata(stamp)
 
         def write(batch: Mapping[str, pa.Array]) -> int:
             rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)
@@ -288,37 +301,6 @@ def _lines(rows: pa.RecordBatch, n_texts: int, form: RowsForm) -> memoryview:
     of_texts = text_lines(texts.columns, texts.schema, form.delimiter, form.quoting)
     numbers = np.array([column.to_numpy() for column in rows.columns[n_texts:]])
     return numbered_rows(of_texts, numbers.T, form.delimiter)
-
-
-@contextmanager
-def stamped_files(
-    stem: Path,
-    schema: pa.Schema,
-    is_private: bool,
-    delimiter: str,
-    keeps_types: bool = False,
-    **options: Any,
-) -> Iterator[tuple[pq.ParquetWriter, BinaryIO]]:
-    """A Parquet file, and a text file that has its header; both are stamped if the run is not
-    private, and the text file appears last.
-
-    `keeps_types` is that of `RowsForm`, `options` are those of Parquet.
-    """
-    stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    with (
-        replacing(stem.with_suffix(".csv")) as csv,
-        csv.open("wb") as text,
-        replacing(stem.with_suffix(".parquet")) as parquet,
-        pa.OSFile(str(parquet), "wb") as file,
-        pa.BufferedOutputStream(file, WRITTEN_AT_ONCE) as buffered,
-    ):
-        first = "" if is_private else f"# {NOT_PRIVATE}\n"
-        text.write((first + delimiter.join(schema.names) + "\n").encode())
-        whole = schema.with_metadata(stamp) if stamp and keeps_types else schema
-        with pq.ParquetWriter(buffered, whole, store_schema=keeps_types, **options) as writer:
-            if stamp and not keeps_types:
-                writer.add_key_value_metadata(stamp)
-            yield writer, text
 
 
 def _n_before_numbers(rows: pa.RecordBatch) -> int:

@@ -45,23 +45,14 @@ def has_margins(settings: TopdownSettings) -> bool:
 
 def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The margins beside the unchecked tables, in the order in which they are written."""
-    none, tables = universes_without_margins(run, settings), tables_of_run(run, settings)
-    return [
-        file
-        for subject in tables.margin_pieces()
-        if _get_margins(tables.together, none, tables.universes_of(subject))
-        for file in tables.margin_files(subject)
-    ]
+    tables = tables_of_run(run, settings)
+    subjects = [piece.subject for piece in _due(run, settings) if piece.kind == FILES]
+    return [file for subject in subjects for file in tables.margin_files(subject)]
 
 
 def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether all margins of the run stand."""
-    none = universes_without_margins(run, settings)
-    last = margin_files(run, settings)[-1:]
-    return all(path.exists() for path in last) and all(
-        name in none or read_margin_summary(run, name) is not None
-        for name in settings.run.universes
-    )
+    return all(is_written(run, settings, piece) for piece in _due(run, settings))
 
 
 def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> dict[str, str]:
@@ -127,22 +118,15 @@ def are_kept(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 def write_piece(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece) -> None:
     """Write a piece of the margins, if its universes have any; raises as `write_margins`."""
-    own = _universes_of(run, settings, piece)
-    together = tables_of_run(run, settings).together
-    if _get_margins(together, universes_without_margins(run, settings), own):
-        _write(run, settings, [piece], own)
+    if piece in _due(run, settings):
+        _write(run, settings, [piece], _universes_of(run, settings, piece))
 
 
 def restore_figures(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Work out again what the report shows of the margins of a run that is released, where it is
     gone; whether anything was."""
-    none = universes_without_margins(run, settings)
-    lost = [
-        piece
-        for piece in pieces(run, settings)
-        if piece.kind == FIGURES and piece.subject not in none
-        if not is_written(run, settings, piece)
-    ]
+    due = [piece for piece in _due(run, settings) if piece.kind == FIGURES]
+    lost = [piece for piece in due if not is_written(run, settings, piece)]
     for piece in lost:
         write_piece(run, settings, piece)
     return bool(lost)
@@ -192,13 +176,16 @@ def _universes_of(
     return tables_of_run(run, settings).universes_of(piece.subject)
 
 
-def _get_margins(
-    together: Sequence[tuple[str, ...]], none: Mapping[str, str], universes: Sequence[str]
-) -> bool:
-    """Whether universes get margins: all that stand in the same tables `together`, or none of them
-    where one is among `none`."""
-    group = next(group for group in together if set(universes) <= set(group))
-    return none.keys().isdisjoint(group)
+def _due(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
+    """The pieces that there are in the end: none of universes that stand in the same tables where
+    one of them has no margins."""
+    none, together = universes_without_margins(run, settings), tables_of_run(run, settings).together
+    without = {name for group in together if not none.keys().isdisjoint(group) for name in group}
+    return [
+        piece
+        for piece in pieces(run, settings)
+        if without.isdisjoint(_universes_of(run, settings, piece))
+    ]
 
 
 def _write(

@@ -17,7 +17,7 @@ skip it with `comment="#"` or `skiprows=1`). A private run's files carry neither
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -38,14 +38,7 @@ from ...runs.directory import RunDirectory
 from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..spine.files import read_spine
-from .declared_files import WrittenFiles, stamped_files
-from .text_rows import (
-    NUMBER,
-    OF_BLOCK,
-    OF_CELL,
-    Pieces,
-    repeated_rows,
-)
+from .declared_files import ROWS_PER_BATCH, RowsForm, WrittenFiles, rows_written
 
 BLOCK_GEOCODE_DIGITS = 16
 SEPARATOR = "|"
@@ -57,15 +50,8 @@ BLOCKS_PER_PART = 1 << 16
 Coded = Mapping[str, tuple[Sequence[str], np.ndarray]]
 """By column, codes and which of them each cell has, or what else records have a number of."""
 
-
-@dataclass(frozen=True)
-class _CodedColumn:
-    """A text column: `values[code[i]]`, where i is a row's block or its cell."""
-
-    name: str
-    values: pa.Array
-    code: np.ndarray
-    is_geography: bool
+_Column = tuple[pa.Array, np.ndarray]
+"""Texts of a column, and which of them each block or cell has."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +62,6 @@ class _Counts:
     block: np.ndarray
     cell: np.ndarray
     count: np.ndarray
-
-
-_NO_COUNTS = _Counts(pa.array([], pa.string()), *np.zeros((3, 0), dtype=np.int64))
 
 
 def block_estimate_parts(
@@ -109,7 +92,7 @@ def write_microdata(
     *,
     census: Census = CENSUS,
     is_private: bool = True,
-    rows_per_batch: int = 1 << 18,
+    rows_per_batch: int = ROWS_PER_BATCH,
 ) -> WrittenFiles:
     """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
 
@@ -157,7 +140,6 @@ def write_coded(
     stem: Path,
     *,
     is_private: bool = True,
-    rows_per_batch: int = 1 << 18,
 ) -> WrittenFiles:
     """Write microdata as `write_microdata` does, of records that have numbers of their own.
 
@@ -169,21 +151,13 @@ def write_coded(
     constants = {c.name: ([c.constant], nothing) for c in layout.columns if c.constant is not None}
     ordered = _ordered_parts([block_estimates], numbers)
     coded = constants | dict(columns)
-    return _write(ordered, layout.columns, coded, stem, is_private, rows_per_batch)
+    return _write(ordered, layout.columns, coded, stem, is_private, ROWS_PER_BATCH)
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
     """Codes of a column of attributes, and which of them each cell has, `(n_cells,)`."""
     query = marginal_query(schema, column.attribute or "")
     return codes_of(column, query.n_rows), query.row_of_cell
-
-
-def _of_block(column: MicrodataColumn) -> Callable[[pa.Array], _CodedColumn | str]:
-    """What makes a column that cells do not tell: from the blocks' geocodes, or one of numbers."""
-    name, digits = column.name, column.digits
-    if digits is None:
-        return lambda _: name
-    return lambda block_geocode: _geography_column(name, digits, block_geocode)
 
 
 def present_columns(
@@ -213,9 +187,9 @@ def present_attributes(schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in own if name in told and name in schema.attributes)
 
 
-def _geography_column(name: str, digits: tuple[int, int], block_geocode: pa.Array) -> _CodedColumn:
+def _geography_column(digits: tuple[int, int], block_geocode: pa.Array) -> _Column:
     part = pc.utf8_slice_codeunits(block_geocode, *digits).dictionary_encode()
-    return _CodedColumn(name, part.dictionary, part.indices.to_numpy(), True)
+    return part.dictionary, part.indices.to_numpy()
 
 
 def _facility_counts(invariants: pd.DataFrame, facility_cell: int) -> pa.Table:
@@ -303,16 +277,19 @@ def _ordered_counts(block_estimates: pa.Table, n_cells: int) -> _Counts:
     )
 
 
-def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _CodedColumn:
+def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _Column:
     """A column with one of some codes in each cell; its dictionary has them as cells come.
 
-    A schema may have millions of cells, and few codes.
+    A schema may have millions of cells, and few codes. Raises ValueError for a code that cannot
+    stand in a row of text.
     """
+    if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
+        raise ValueError(f"a code of {name} cannot stand between separators")
     seen = pd.unique(of_cell)
     encoded = pa.array([codes[i] for i in seen.tolist()], pa.string()).dictionary_encode()
     place = np.zeros(len(codes), dtype=np.int32)
     place[seen] = encoded.indices.to_numpy()
-    return _CodedColumn(name, encoded.dictionary, place[of_cell], False)
+    return encoded.dictionary, place[of_cell]
 
 
 def _write(
@@ -324,64 +301,40 @@ def _write(
     rows_per_batch: int,
 ) -> WrittenFiles:
     """Write the rows of all parts: the declared columns, of which those that cells do not tell are
-    made of the geocodes of each part's blocks, and further coded ones.
+    made of the geocodes of each part's blocks or number the rows, and further coded ones.
     """
     of_cells = {name: _cell_column(name, *told) for name, told in coded.items()}
-    filled = [of_cells.pop(c.name) if c.name in of_cells else _of_block(c) for c in declared]
-    filled += of_cells.values()
-
-    def columns(counts: _Counts) -> list[_CodedColumn | str]:
-        return [
-            column if isinstance(column, _CodedColumn) else column(counts.block_geocode)
-            for column in filled
-        ]
-
-    of_rows = columns(_NO_COUNTS)
-    names = [column if isinstance(column, str) else column.name for column in of_rows]
-    numbers = [column for column in of_rows if isinstance(column, str)]
+    digits = {c.name: c.digits for c in declared if c.digits is not None and c.name not in coded}
     # Dictionary arrays reach the writer as they are, which is what makes it fast; without the
     # stored Arrow schema a reader gets plain strings.
     dictionary = pa.dictionary(pa.int32(), pa.string())
-    arrow_schema = pa.schema([(n, pa.int64() if n in numbers else dictionary) for n in names])
+    texts = [*digits, *of_cells]
+    kinds = {
+        name: dictionary if name in texts else pa.int64()
+        for name in dict.fromkeys([*(column.name for column in declared), *coded])
+    }
     n_rows = 0
-    of_texts = [name for name in names if name not in numbers]
-    with stamped_files(stem, arrow_schema, is_private, SEPARATOR, use_dictionary=of_texts) as (
-        parquet,
-        text,
-    ):
+    form = RowsForm(SEPARATOR, "none")
+    with rows_written(
+        stem, kinds, is_private, form, compression="snappy", use_dictionary=texts
+    ) as write:
         for counts in parts:
-            of_part = columns(counts)
-            pieces = _pieces(of_part)
+            of_blocks = {
+                name: _geography_column(own, counts.block_geocode) for name, own in digits.items()
+            }
             for rows in _batches(counts, rows_per_batch):
-                parquet.write_batch(_record_batch(rows, of_part, arrow_schema, n_rows))
-                text.write(repeated_rows(pieces, rows.block, rows.cell, rows.count, n_rows))
-                n_rows += int(rows.count.sum())
+                block, cell = np.repeat(rows.block, rows.count), np.repeat(rows.cell, rows.count)
+                columns = {name: _chosen(column, block) for name, column in of_blocks.items()}
+                columns |= {name: _chosen(column, cell) for name, column in of_cells.items()}
+                numbers = pa.array(np.arange(n_rows, n_rows + len(block), dtype=np.int64))
+                n_rows += write({name: columns.get(name, numbers) for name in kinds})
     return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
 
 
-def _pieces(columns: Sequence[_CodedColumn | str]) -> Pieces:
-    """What the text of a row is made of; columns beside each other that the same thing decides are
-    one piece. Raises ValueError for a code that cannot stand in a row of text."""
-    pieces: list[tuple[int, list[pa.Array]]] = []
-    for column in columns:
-        if isinstance(column, str):
-            pieces.append((NUMBER, [pa.array([""])]))
-            continue
-        fits = pc.match_substring_regex(column.values, '^[^|"\r\n]*$')
-        if not pc.all(fits, min_count=0).as_py():
-            raise ValueError(f"a code of {column.name} cannot stand between separators")
-        kind = OF_BLOCK if column.is_geography else OF_CELL
-        texts = column.values.take(pa.array(column.code))
-        if pieces and pieces[-1][0] == kind:
-            pieces[-1][1].append(texts)
-        else:
-            pieces.append((kind, [texts]))
-    joined = [
-        (kind, pc.binary_join_element_wise(*texts, "", SEPARATOR)) for kind, texts in pieces[:-1]
-    ]
-    kind, texts = pieces[-1]
-    last = pc.binary_join_element_wise(*texts, SEPARATOR)
-    return Pieces.of([*joined, (kind, pc.binary_join_element_wise(last, "\n", ""))])
+def _chosen(column: _Column, rows: np.ndarray) -> pa.DictionaryArray:
+    """The texts of the blocks or cells of some rows."""
+    texts, code = column
+    return pa.DictionaryArray.from_arrays(code[rows], texts, safe=False)
 
 
 def _batches(counts: _Counts, rows_per_batch: int) -> Iterator[_Counts]:
@@ -398,22 +351,3 @@ def _batches(counts: _Counts, rows_per_batch: int) -> Iterator[_Counts]:
         yield _Counts(
             counts.block_geocode, counts.block[first:last], counts.cell[first:last], within
         )
-
-
-def _record_batch(
-    rows: _Counts,
-    columns: Sequence[_CodedColumn | str],
-    arrow_schema: pa.Schema,
-    first_number: int,
-) -> pa.RecordBatch:
-    """Rows of the microdata; a column given by name numbers them, from `first_number` on."""
-    block, cell = np.repeat(rows.block, rows.count), np.repeat(rows.cell, rows.count)
-    arrays = [
-        pa.array(np.arange(first_number, first_number + len(block), dtype=np.int64))
-        if isinstance(column, str)
-        else pa.DictionaryArray.from_arrays(
-            column.code[block if column.is_geography else cell], column.values, safe=False
-        )
-        for column in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)

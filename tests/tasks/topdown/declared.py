@@ -7,7 +7,7 @@ from pathlib import Path
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.topdown.checks.declared import check_declared_run
+from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
 from spineflow.tasks.topdown.estimation.estimators import (
     COMBINE,
     ESTIMATE,
@@ -59,4 +59,4 @@ def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory,
     for universe in settings.run.universes:
         write_universe(run, settings, universe)
     tables_of_run(run, settings).write()
-    return run, list(check_declared_run(run, settings))
+    return run, outcomes_of_pieces(run, settings)

@@ -17,7 +17,7 @@ from spineflow.tasks.census.declarations import HeldToDeclaration
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings
-from spineflow.tasks.topdown.checks.declared import check_declared_run
+from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.ingest.earlier import held_answers
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
@@ -234,7 +234,7 @@ def test_a_release_that_breaks_its_word_fails_the_check(folder: Path, tmp_path: 
     answers = pd.read_parquet(path)
     answers.loc[3, "count"] += 1
     answers.to_parquet(path)
-    failed = [outcome.name for outcome in check_declared_run(run, settings) if not outcome.passed]
+    failed = [outcome.name for outcome in outcomes_of_pieces(run, settings) if not outcome.passed]
     assert failed == ["held_answers_agree"]
 
 

@@ -15,7 +15,7 @@ import pytest
 import tomli_w
 from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.declared import check_declared_run
+from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.workload.costs import guarantee_of
@@ -184,7 +184,7 @@ def test_variances_are_those_that_the_loss_pays_for(tmp_path: Path, budget: dict
     table = pq.read_table(path)
     wider = pc.multiply(table["variance"], 1.1)
     pq.write_table(table.set_column(3, table.schema.field("variance"), wider), path)
-    failed = [outcome.name for outcome in check_declared_run(run, settings) if not outcome.passed]
+    failed = [outcome.name for outcome in outcomes_of_pieces(run, settings) if not outcome.passed]
     assert failed == ["noise_is_what_its_loss_pays_for"]
 
 

@@ -14,9 +14,9 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.checks.expectations import cells_of, layout_facts
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.validation.outcome import Failures
-from spineflow.validation.topdown.block_microdata import Microdata
 from spineflow.validation.topdown.conservation import LevelEstimates
-from spineflow.validation.topdown.microdata import check_microdata
+from spineflow.validation.topdown.microdata import Microdata, check_microdata
+from spineflow.validation.topdown.run_checks import MICRODATA, CheckedRun, check_rows
 from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
 
 BLOCKS = ["4400103010011000", "4400103010011001"]
@@ -110,3 +110,53 @@ def test_every_column_is_checked(tmp_path, spine, attributes):
             return frame
 
         assert failures_of(tmp_path, spine, schema, change) > 0, name
+
+
+def is_right(run, universe: str) -> bool:
+    checked = CheckedRun(
+        run.path, run.expected, run.path / "release", run.facilities, run.is_private, 2
+    )
+    found = check_rows(checked, universe)
+    return not found.failures[MICRODATA].count and not found.unusable.count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("universe", ["persons", "units"])
+def test_no_byte_of_the_text_can_be_another(run, universe):
+    path = run.released(universe, "csv")
+    right = path.read_bytes()
+    rng = np.random.default_rng(5)
+    for place in rng.choice(len(right), 60, replace=False).tolist():
+        other = bytes([(right[place] + 1 + int(rng.integers(255))) % 256])
+        if b"\r" in (other, right[place : place + 1]):
+            continue  # It ends a line, too.
+        path.write_bytes(right[:place] + other + right[place + 1 :])
+        assert is_right(run, universe) == (other == right[place : place + 1]), (place, other)
+    for spoiled in (right[:-2], right + b"1\n", right[:-30], right[50:], b""):
+        path.write_bytes(spoiled)
+        assert not is_right(run, universe)
+    path.write_bytes(right)
+    assert is_right(run, universe)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("universe", ["persons", "units"])
+def test_no_code_of_a_row_can_be_another(run, universe):
+    """Both files are changed alike, so that text and rows agree."""
+    path = run.released(universe, "parquet")
+    right, text = pq.read_table(path), run.released(universe, "csv").read_bytes()
+    rng = np.random.default_rng(6)
+    for name in right.column_names:
+        if name == "EPNUM":
+            continue
+        for row in rng.choice(right.num_rows, 6, replace=False).tolist():
+            codes = right[name].to_pylist()
+            codes[row] = codes[row][:-1] + ("7" if codes[row][-1] != "7" else "8")
+            place = right.column_names.index(name)
+            pq.write_table(right.set_column(place, name, pa.array(codes)), path)
+            lines = text.splitlines(keepends=True)
+            fields = lines[row + 1].rstrip(b"\n").split(b"|")
+            fields[place] = codes[row].encode()
+            lines[row + 1] = b"|".join(fields) + b"\n"
+            run.released(universe, "csv").write_bytes(b"".join(lines))
+            assert not is_right(run, universe), (name, row)

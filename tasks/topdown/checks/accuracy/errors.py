@@ -59,23 +59,6 @@ class Pairs:
         return Pairs(self.truth[mask], self.released[mask], self.predicted_variance[mask])
 
 
-def statistics(pairs: Pairs) -> dict[str, float]:
-    """Figures of some pairs; NaN where no pair gives one.
-
-    pairs : how many there are.
-    mean_absolute_error, root_mean_square_error, bias : in counts; bias is the mean error.
-    predicted_standard_deviation : root mean of the predicted variances.
-    mean_absolute_percent_error : over pairs whose true count is not 0, in percent of it.
-    absolute_q50, ..., largest : quantiles of the absolute error.
-    error_q05, ... : quantiles of the error.
-    beyond_5, ... : share of the pairs whose absolute error is larger.
-    beyond_5_percent, ... : share of those with a true count whose error is larger.
-    false_zeros : share of the true counts above 0 that are released as 0.
-    false_positives : share of the true counts of 0 that are released as more.
-    """
-    return figures_of([Tally.of(pairs)])
-
-
 @dataclass(frozen=True, eq=False)
 class Tally:
     """What the figures of some pairs are made of; those of more pairs are made of several.
@@ -117,7 +100,19 @@ class Tally:
 
 
 def figures_of(tallies: Sequence[Tally]) -> dict[str, float]:
-    """The `statistics` of all pairs of some tallies."""
+    """Statistics of all pairs of some tallies; NaN where no pair gives one.
+
+    pairs : how many there are.
+    mean_absolute_error, root_mean_square_error, bias : in counts; bias is the mean error.
+    predicted_standard_deviation : root mean of the predicted variances.
+    mean_absolute_percent_error : over pairs whose true count is not 0, in percent of it.
+    absolute_q50, ..., largest : quantiles of the absolute error.
+    error_q05, ... : quantiles of the error.
+    beyond_5, ... : share of the pairs whose absolute error is larger.
+    beyond_5_percent, ... : share of those with a true count whose error is larger.
+    false_zeros : share of the true counts above 0 that are released as 0.
+    false_positives : share of the true counts of 0 that are released as more.
+    """
     errors, where = np.unique(np.concatenate([own.errors for own in tallies]), return_inverse=True)
     counts = np.bincount(
         where, np.concatenate([own.counts for own in tallies]), minlength=len(errors)
@@ -175,25 +170,17 @@ class LargestGroups:
         return cls(points, is_within)
 
 
-def redistricting_criterion(truth: np.ndarray, released: np.ndarray) -> dict[str, float | bool]:
+def criterion_of(parts: Sequence[LargestGroups]) -> dict[str, float | bool]:
     """Whether the largest group's share of a population is accurate enough for redistricting.
 
     Over entities whose true population is 500 or more, the released share of the group that is
     truly largest must be within 5 percentage points of its true share for 95 percent of them. An
     entity whose released population is 0 fails.
 
-    Args:
-        truth, released: (n_entities, n_groups) counts of groups that partition the population.
-
     Returns:
         entities (of that size), share_within (NaN without any), difference_q95 (the points within
         which 95 percent of them are), met (true without any).
     """
-    return criterion_of([LargestGroups.of(truth, released)])
-
-
-def criterion_of(parts: Sequence[LargestGroups]) -> dict[str, float | bool]:
-    """The `redistricting_criterion` of all entities of some parts."""
     points = np.concatenate([part.points for part in parts])
     is_within = np.concatenate([part.is_within for part in parts])
     share_within = _share(int(is_within.sum()), len(is_within))

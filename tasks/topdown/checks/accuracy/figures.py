@@ -30,11 +30,11 @@ class AccuracyFigures:
     """The figures of one run."""
 
     errors: pd.DataFrame
-    """universe, quantity, answer, level, on_spine, size_class, entities, then `statistics`. The
+    """universe, quantity, answer, level, on_spine, size_class, entities, then `figures_of`. The
     answer is one of the quantity's, or "all" of them together, and only these have rows for each
     size class beside "all"."""
     criterion: pd.DataFrame
-    """population, level, on_spine, then `redistricting_criterion`."""
+    """population, level, on_spine, then `criterion_of`."""
 
 
 def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:

@@ -13,12 +13,11 @@ from itertools import chain
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from .....geography.levels import Spine
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
-from ....census.entities import entities
+from ....census.entities import entities, incidence
 from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
 
 OF_THE_SPINE = " of the spine"
@@ -39,10 +38,7 @@ class EntityLevel:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """(n_entities, n) sums of the blocks' `values` (n_blocks, n)."""
-        inside = np.flatnonzero(self.entity >= 0)
-        ones = np.ones(inside.size, dtype=values.dtype)
-        where = (ones, (self.entity[inside], inside))
-        return sparse.csr_array(where, (self.n_entities, len(self.entity))) @ values
+        return incidence(self.entity, self.n_entities) @ values
 
 
 def own_level(geolevel: str) -> str:

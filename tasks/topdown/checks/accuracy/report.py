@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -112,7 +112,7 @@ def accuracy_table(figures: AccuracyFigures) -> Table:
     """The errors of every quantity at every level, of all its answers together."""
     errors = figures.errors
     rows = errors[(errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)]
-    shown = tuple((row.quantity, *_main_row(row)) for row in _rows(rows))
+    shown = tuple((row.quantity, *_main_row(row)) for row in rows.itertuples())
     return Table(("quantity", "level", "on spine", "entities", *_MAIN), shown)
 
 
@@ -265,7 +265,7 @@ _SPREAD = (
 _DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
 """The column of each kind of table that a reader looks for first."""
 
-Row = SimpleNamespace
+Row = Any
 """A row of a frame, with the frame's columns."""
 Cells = tuple[float | str, ...]
 
@@ -285,10 +285,9 @@ def _main_row(row: Row) -> Cells:
 
 
 def _spread_row(row: Row) -> Cells:
-    values = vars(row)
-    quantiles = [values[f"absolute_q{round(100 * q):02d}"] for q in ABSOLUTE_QUANTILES]
-    beyond = [values[f"beyond_{limit}"] for limit in ABSOLUTE_THRESHOLDS]
-    beyond += [values[f"beyond_{limit}_percent"] for limit in PERCENT_THRESHOLDS]
+    quantiles = [getattr(row, f"absolute_q{round(100 * q):02d}") for q in ABSOLUTE_QUANTILES]
+    beyond = [getattr(row, f"beyond_{limit}") for limit in ABSOLUTE_THRESHOLDS]
+    beyond += [getattr(row, f"beyond_{limit}_percent") for limit in PERCENT_THRESHOLDS]
     return (
         row.level,
         *map(_figure, quantiles),
@@ -308,19 +307,11 @@ def _table(
         ranks = pd.DataFrame({key: frame[key].map(order[key].index) for key in keys})
         frame = frame.loc[ranks.sort_values(keys, kind="stable").index]
     rows = []
-    for row in _rows(frame):
+    for row in frame.itertuples():
         shown = cells(row)
         rows.append((shown[0], row.run, *shown[1:]) if several else tuple(shown))
     headers = (headers[0], "run", *headers[1:]) if several else headers
     return Table(headers, tuple(rows), next((h for h in headers if h in _DECIDING), None))
-
-
-def _rows(frame: pd.DataFrame) -> Iterator[Row]:
-    """The rows of a frame; those of `itertuples` have a class that is made for each frame, which
-    takes longer than the rows."""
-    columns = [frame[name].tolist() for name in frame]
-    for values in zip(*columns, strict=True):
-        yield Row(**dict(zip(frame, values, strict=True)))
 
 
 def _bars(frame: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:

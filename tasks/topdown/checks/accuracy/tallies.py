@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ....census.census import Census
+from ....census.entities import incidence
 from ....census.schema import Schema
 from .errors import (
     ALL_ANSWERS,
@@ -235,11 +236,7 @@ def _errors(compared: Compared, quantity: Quantity) -> Iterator[tuple[str, Error
 def _possible(compared: Compared, matrix: sparse.csr_array) -> np.ndarray:
     """(n_blocks, n_answers): the answer of the block can be other than 0; `matrix` is that of the
     answers."""
-    n_types = compared.type_is_possible.shape[1]
-    n_cells = compared.type_of_cell.size
-    where = (compared.type_of_cell, np.arange(n_cells))
-    of_type = sparse.csr_array((np.ones(n_cells, dtype=np.int64), where), (n_types, n_cells))
-    counted = of_type @ matrix
+    counted = incidence(compared.type_of_cell, compared.type_is_possible.shape[1]) @ matrix
     return (compared.type_is_possible.astype(np.int64) @ (counted.toarray() > 0)) > 0
 
 

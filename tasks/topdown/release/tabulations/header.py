@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....census.entities import incidence
 from ....census.states import state_of
 from ....runs.declared import read_declared
 from .levels import (
@@ -131,7 +132,4 @@ def _area(entities: Entities, column: pd.Series) -> pa.Array:
     if numbers.isna().any():
         return pa.repeat(pa.scalar(""), len(entities))
     values = numbers.to_numpy(dtype=np.int64)
-    inside = entities.block_entity >= 0
-    sums = np.zeros(len(entities), dtype=np.int64)
-    np.add.at(sums, entities.block_entity[inside], values[inside])
-    return pa.array(sums)
+    return pa.array(incidence(entities.block_entity, len(entities)) @ values)

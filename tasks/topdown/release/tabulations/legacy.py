@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -82,7 +81,7 @@ def legacy_files(
 def write_state(tabulation: Tabulation, fips: str, files: Sequence[Path]) -> None:
     """Write the four files of a state, header first, from the tabulation of its blocks."""
     state = state_of(fips)
-    header = pa.schema([(name, pa.string()) for name in HEADER_FIELDS])
+    fields = pa.schema([(name, pa.string()) for name in HEADER_FIELDS])
     segments = [segment_variables(segment) for segment in SEGMENTS]
     column_of = {name: column for column, name in enumerate(tabulation.variables)}
     columns = [np.array([column_of[name] for name in names]) for names in segments]
@@ -92,46 +91,41 @@ def write_state(tabulation: Tabulation, fips: str, files: Sequence[Path]) -> Non
         ]
         n_records = 0
         for level in SUMMARY_LEVELS.values():
-            for batch in _batches(tabulation.level(level), tabulation.geography, n_records):
-                streams[0].write(_header_lines(batch, header))
+            records = _records(tabulation.level(level), tabulation.geography, n_records)
+            for header, counts, numbers in records:
+                streams[0].write(_header_lines(header, numbers, fields))
                 for number, (stream, own) in enumerate(zip(streams[1:], columns, strict=True), 1):
-                    stream.write(_segment_lines(batch, own, state, number))
-                n_records += batch.n
+                    stream.write(_segment_lines(counts[:, own], numbers, state, number))
+                n_records += len(numbers)
 
 
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Consecutive records: the header fields that are known, by name, and the variables."""
-
-    n: int
-    header: Mapping[str, pa.Array]
-    counts: np.ndarray
-    """(n, n_variables)"""
-    record_number: np.ndarray
-
-
-def _batches(table: LevelTable, geography: pd.DataFrame, n_before: int) -> Iterator[_Batch]:
-    """The records of one summary level of a state, after `n_before` others."""
+def _records(
+    table: LevelTable, geography: pd.DataFrame, n_before: int
+) -> Iterator[tuple[dict[str, pa.Array], np.ndarray, np.ndarray]]:
+    """The records of one summary level of a state, after `n_before` others, some at a time: header
+    fields that are known, by name, variables `(n, n_variables)` and numbers of records."""
     known = header_columns(table.entities, geography)
     column_of = {name: column for column, name in enumerate(table.variables)}
     for start, rows in table.batches():
-        n = len(rows)
-        header = {name: column.slice(start, n) for name, column in known.items()}
+        header = {name: column.slice(start, len(rows)) for name, column in known.items()}
         header["POP100"] = pa.array(np.ascontiguousarray(rows[:, column_of["P0010001"]]))
         header["HU100"] = pa.array(np.ascontiguousarray(rows[:, column_of["H0010001"]]))
-        yield _Batch(n, header, rows, np.arange(n_before + start + 1, n_before + start + n + 1))
+        yield header, rows, n_before + start + 1 + np.arange(len(rows))
 
 
-def _header_lines(batch: _Batch, schema: pa.Schema) -> pa.Buffer:
-    empty = pa.repeat(pa.scalar(""), batch.n)
-    columns = {**batch.header, "LOGRECNO": pa.array(batch.record_number)}
+def _header_lines(
+    header: Mapping[str, pa.Array], record_number: np.ndarray, schema: pa.Schema
+) -> pa.Buffer:
+    empty = pa.repeat(pa.scalar(""), len(record_number))
+    columns = {**header, "LOGRECNO": pa.array(record_number)}
     arrays = [columns.get(name, empty).cast(pa.string()) for name in schema.names]
     return text_lines(arrays, schema, DELIMITER)
 
 
-def _segment_lines(batch: _Batch, columns: np.ndarray, state: State, number: int) -> memoryview:
+def _segment_lines(
+    counts: np.ndarray, record_number: np.ndarray, state: State, number: int
+) -> memoryview:
     file_id, iteration = CONSTANTS["FILEID"], CONSTANTS["CHARITER"]
     constants = (file_id, state.abbreviation, iteration, f"{number:02d}")
-    numbers = np.column_stack([batch.record_number, batch.counts[:, columns]])
-    lines = (DELIMITER.join(constants) + "\n").encode() * batch.n
-    return numbered_rows(lines, numbers, DELIMITER)
+    lines = (DELIMITER.join(constants) + "\n").encode() * len(counts)
+    return numbered_rows(lines, np.column_stack([record_number, counts]), DELIMITER)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
+from ....census.entities import incidence
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,7 @@ class Entities:
 
     def sums(self, histograms: sparse.csr_array) -> sparse.csr_array:
         """Sums over each entity's blocks, from block histograms of shape `(n_blocks, n_cells)`."""
-        inside = np.flatnonzero(self.block_entity >= 0)
-        ones = np.ones(inside.size, dtype=np.int64)
-        shape = (len(self), len(self.block_entity))
-        return sparse.csr_array((ones, (self.block_entity[inside], inside)), shape) @ histograms
+        return incidence(self.block_entity, len(self)) @ histograms
 
 
 def entities_of(

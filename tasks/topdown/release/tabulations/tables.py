@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -44,46 +43,18 @@ class LevelTable:
     variables: tuple[str, ...]
     histograms: tuple[sparse.csr_array, ...]
     """One of shape `(n_entities, n_cells)` for each universe."""
-    matrices: tuple[sparse.csr_array, ...]
+    matrices: tuple[np.ndarray, ...]
     """What turns the histograms into variables, shape `(n_cells, n_variables)` each."""
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Variables of the entities from `start` to `stop`, int64 `(stop - start, n_variables)`."""
-        rows = np.zeros((stop - start, len(self.variables)), dtype=np.int64)
-        column = 0
-        for histogram, matrix in zip(self.histograms, self.matrices, strict=True):
-            _add_variables(
-                histogram.indptr[start : stop + 1],
-                histogram.indices,
-                histogram.data,
-                matrix.indptr,
-                matrix.indices,
-                rows[:, column : column + matrix.shape[1]],
-            )
-            column += matrix.shape[1]
-        return rows
+        counts = zip(self.histograms, self.matrices, strict=True)
+        return np.hstack([histogram[start:stop] @ matrix for histogram, matrix in counts])
 
     def batches(self, rows_per_batch: int = ROWS_PER_BATCH) -> Iterator[tuple[int, np.ndarray]]:
         """All rows in turn: the position of the first one, and the batch."""
         for start in range(0, len(self.entities), rows_per_batch):
             yield start, self.rows(start, min(start + rows_per_batch, len(self.entities)))
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_variables(
-    indptr: np.ndarray,
-    cells: np.ndarray,
-    counts: np.ndarray,
-    first_variable: np.ndarray,
-    variables: np.ndarray,
-    rows: np.ndarray,
-) -> None:
-    """Add the counts of every row's cells to the variables that count the cell."""
-    for row in range(len(rows)):
-        for entry in range(indptr[row], indptr[row + 1]):
-            cell = cells[entry]
-            for place in range(first_variable[cell], first_variable[cell + 1]):
-                rows[row, variables[place]] += counts[entry]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +64,7 @@ class Tabulation:
     geography: pd.DataFrame
     variables: tuple[str, ...]
     histograms: tuple[sparse.csr_array, ...]
-    matrices: tuple[sparse.csr_array, ...]
+    matrices: tuple[np.ndarray, ...]
     tells_block_group: bool | None = None
     """Whether geocodes of blocks have their block group; None where the geography itself says."""
     _levels: dict[str, LevelTable] = field(init=False, default_factory=dict)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
 from ....census.declarations import TableDeclaration
@@ -42,14 +41,15 @@ def variables_of(schema: Schema) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def variable_matrix(schema: Schema) -> sparse.csr_array:
+def variable_matrix(schema: Schema) -> np.ndarray:
     """The 0/1 matrix that turns histograms into tables, shape `(n_cells, n_variables)`.
 
     `histograms @ variable_matrix(schema)` has a row for each histogram and a column for each of
     `variables_of(schema)`.
     """
     masks = [mask for table in _tables(schema) for mask in table_cells(table, schema)]
-    return sparse.csr_array(np.array(masks, dtype=np.int64).reshape(-1, schema.n_cells).T)
+    matrix = np.array(masks, dtype=np.int64).reshape(-1, schema.n_cells).T
+    return np.ascontiguousarray(matrix)
 
 
 def _tables(schema: Schema) -> list[TableDeclaration]:

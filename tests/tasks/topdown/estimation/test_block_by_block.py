@@ -25,11 +25,9 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 from spineflow.tasks.topdown.workload.costs import budget_report, check_budget, guarantee_of
-from spineflow.validation.topdown.run_checks import (
-    CheckedRun,
-    check_spine_files,
-    settled_failures,
-)
+from spineflow.validation.topdown.run_checks import CheckedRun, settled_failures
+
+from tests.whole_checks import check_spine_files
 
 
 @pytest.fixture(scope="module")

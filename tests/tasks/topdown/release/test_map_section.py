@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> RunDirectory:
     frame.to_parquet(geography_file(run), index=False)
     run.release.mkdir()
     histogram = sparse.csr_array(np.array(RELEASED).reshape(-1, 1))
-    one = sparse.csr_array(np.ones((1, 1), dtype=np.int64))
+    one = np.ones((1, 1), dtype=np.int64)
     write_tables([Tabulation(frame, ("P0010001",), (histogram,), (one,))], run.release)
     return run
 

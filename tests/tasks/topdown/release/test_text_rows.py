@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from spineflow.tasks.topdown.release.text_rows import (
-    NUMBER,
-    OF_BLOCK,
-    OF_CELL,
-    Pieces,
-    numbered_rows,
-    repeated_rows,
-)
+from spineflow.tasks.topdown.release.text_rows import numbered_rows
 
 VALUES = [0, 7, 9, 10, 99, 100, 12345678901, -3, 2**62]
 
@@ -33,25 +25,3 @@ def test_lines_and_numbers_are_as_many() -> None:
 
 def test_nothing_gives_nothing() -> None:
     assert not bytes(numbered_rows(b"", np.zeros((0, 3), dtype=np.int64), ","))
-
-
-@pytest.mark.slow
-def test_rows_repeat_and_count_up() -> None:
-    rng = np.random.default_rng(4)
-    blocks, cells = ["35|001|", "35|0003|", "7||"], ["a|bc\n", "\n", "dé|\n"]
-    block, cell, count = (rng.integers(0, n, size=40) for n in (3, 3, 5))
-    # Slices of arrays begin inside their buffers.
-    pieces = Pieces.of(
-        [
-            (OF_BLOCK, pa.array(["before", *blocks])[1:]),
-            (NUMBER, pa.array(["|"])),
-            (OF_CELL, pa.array([*cells, "after"])[:3]),
-        ]
-    )
-    text = bytes(repeated_rows(pieces, block, cell, count, 8)).decode()
-    expected, number = "", 8
-    for b, c, n in zip(block, cell, count, strict=True):
-        for _ in range(n):
-            expected += f"{blocks[b]}{number}|{cells[c]}"
-            number += 1
-    assert text == expected

@@ -4,17 +4,27 @@ import numpy as np
 import pytest
 from spineflow.tasks.topdown.checks.accuracy.errors import (
     SIZE_LIMITS,
+    LargestGroups,
     Pairs,
-    redistricting_criterion,
+    Tally,
+    criterion_of,
+    figures_of,
     size_class_names,
     size_classes,
-    statistics,
 )
 
 
 def pairs(truth, released, variance=0.0) -> Pairs:
     truth = np.asarray(truth)
     return Pairs(truth, np.asarray(released), np.full(truth.shape, variance))
+
+
+def statistics(of: Pairs) -> dict[str, float]:
+    return figures_of([Tally.of(of)])
+
+
+def redistricting_criterion(truth: np.ndarray, released: np.ndarray) -> dict[str, float | bool]:
+    return criterion_of([LargestGroups.of(truth, released)])
 
 
 def test_statistics_by_hand() -> None:

@@ -14,8 +14,6 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
     Tally,
     criterion_of,
     figures_of,
-    redistricting_criterion,
-    statistics,
 )
 from spineflow.tasks.topdown.checks.accuracy.subspines import (
     Subspine,
@@ -143,7 +141,7 @@ def test_figures_of_parts_are_those_of_all_pairs() -> None:
         )
     )
     found = figures_of([Tally.of(part) for part in parts])
-    assert found == pytest.approx(statistics(joined), rel=1e-12)
+    assert found == pytest.approx(figures_of([Tally.of(joined)]), rel=1e-12)
     error = joined.released - joined.truth
     for name, values, quantiles in (
         ("absolute", np.abs(error), ABSOLUTE_QUANTILES),
@@ -161,4 +159,4 @@ def test_criterion_of_parts_is_that_of_all_entities() -> None:
     truth = rng.integers(0, 900, size=(60, 3))
     released = np.maximum(truth + rng.integers(-60, 60, size=truth.shape), 0)
     parts = [LargestGroups.of(truth[i::4], released[i::4]) for i in range(4)]
-    assert criterion_of(parts) == redistricting_criterion(truth, released)
+    assert criterion_of(parts) == criterion_of([LargestGroups.of(truth, released)])

@@ -82,7 +82,7 @@ def test_own_points_win_over_means() -> None:
 def test_tables_have_names_where_the_geography_has_them(tmp_path: Path) -> None:
     def written(frame: pd.DataFrame, folder: Path) -> list[Path]:
         zero = sparse.csr_array(np.zeros((len(frame), 1), dtype=np.int64))
-        one = sparse.csr_array(np.ones((1, 1), dtype=np.int64))
+        one = np.ones((1, 1), dtype=np.int64)
         return write_tables([Tabulation(frame, ("P0010001",), (zero,), (one,))], folder)
 
     frame = geography(PLACE_NAME=["", "", "East Side, upper", "East Side, upper"])

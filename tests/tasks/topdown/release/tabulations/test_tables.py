@@ -90,7 +90,7 @@ def test_variables_of_smaller_schemas() -> None:
 def test_ages_tell_who_is_of_voting_age() -> None:
     schema = cef_schema("persons", ("age", "cenrace"))
     names = variables_of(schema)
-    matrix = variable_matrix(schema).toarray()
+    matrix = variable_matrix(schema)
     ages = schema.levels("age")
     assert ((matrix[:, names.index("P0030001")] == 1) == (ages >= 18)).all()
 
