@@ -36,12 +36,12 @@ class References:
         self._whole = None if of_part else zeros(n_rows, np.int64, scratch)
         self._parts: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def add(self, row: np.ndarray, weight: np.ndarray | None) -> None:
-        """Add the rows `(n,)` that records refer to, -1 for none, and their weights, or 1."""
+    def add(self, row: np.ndarray, weight: np.ndarray) -> None:
+        """Add the rows `(n,)` that records refer to, -1 for none, and their weights."""
         is_told = row >= 0
-        row, weight = row[is_told], None if weight is None else weight[is_told]
+        row, weight = row[is_told], weight[is_told]
         if self._whole is not None:
-            np.add.at(self._whole, row, 1 if weight is None else weight)
+            np.add.at(self._whole, row, weight)
         elif row.size:
             at, inverse = np.unique(row, return_inverse=True)
             self._parts.append((at, np.bincount(inverse, weight).astype(np.int64)))
@@ -81,11 +81,11 @@ class PlacedBatch:
 @dataclass(frozen=True, eq=False)
 class Weights:
     """Of a batch's rows: how many records each stands for `(n_rows,)`, -1 where it cannot be told,
-    and whether they are of the universe `(n_rows,)`; None for one each, and for all.
+    and whether they are of the universe `(n_rows,)`.
     """
 
-    count: np.ndarray | None = None
-    is_member: np.ndarray | None = None
+    count: np.ndarray
+    is_member: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,21 +152,14 @@ class RecordCounter:
         self.n_rows += n_rows
         read = PlacedBatch(batch, columns, placed, file, evidence)
         told = self.tally(read)
-        weight = None if told.count is None else np.maximum(told.count, 1)
-        self.references.add(placed.row, weight)
-        is_known = placed.area >= 0
-        if told.is_member is not None:
-            is_known &= told.is_member
-        if told.count is not None:
-            is_known &= told.count > 0
+        self.references.add(placed.row, np.maximum(told.count, 1))
+        is_known = (placed.area >= 0) & told.is_member & (told.count > 0)
         levels = {}
         for recode in self.recodes:
             level = levels[recode.attribute] = recode.evaluate(columns, n_rows)
             self.tally_levels(recode, level, told, read)
             is_known &= level >= 0
-        area, count = placed.area[is_known], np.ones(int(is_known.sum()), dtype=np.int8)
-        if told.count is not None:
-            count = told.count[is_known]
+        area, count = placed.area[is_known], told.count[is_known]
         known = {name: level[is_known] for name, level in levels.items()}
         for name, schema in self._schemas.items():
             cell = schema.cells(known)
@@ -176,8 +169,10 @@ class RecordCounter:
                 self.listed(name, area, cell, placed.row[is_known], count)
 
     def tally(self, read: PlacedBatch) -> Weights:
-        """Hold a batch to rules; how many records of the universe each of its rows stands for."""
-        return Weights()
+        """Hold a batch to rules; how many records of the universe each of its rows stands for, by
+        default one."""
+        n = len(read.placed.area)
+        return Weights(np.ones(n, dtype=np.int64), np.ones(n, dtype=bool))
 
     def tally_levels(
         self, recode: Recode, level: np.ndarray, told: Weights, read: PlacedBatch

@@ -143,7 +143,7 @@ class UniverseCounter(RecordCounter):
         """Every record must have a level, and none of the codes that are refused, if its row on the
         way to the area is known.
         """
-        is_told = np.ones(len(level), dtype=bool) if told.is_member is None else told.is_member
+        is_told = told.is_member
         if any(_is_joined(column, self._universe.steps) for column in recode.columns):
             is_told = is_told & (read.placed.row >= 0)
         found, name = level[is_told], self._universe.name

@@ -263,7 +263,7 @@ class PersonCounter(RecordCounter):
             masks["minor_in_nursing_facility"] = minor & in_nursing
         for name, mask in masks.items():
             read.add_mask("cross_table", name, mask)
-        return Weights()
+        return super().tally(read)
 
 
 _CODE_POSITION = {code: position for position, code in enumerate(TYPE_OF_CODE)}

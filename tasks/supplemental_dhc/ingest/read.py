@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +13,9 @@ from ....validation.outcome import Outcome
 from ....validation.supplemental_dhc.input_rules import TENURE_RULE
 from ...census.cef_2020 import UNITS
 from ...census.evidence import EvidenceTally
-from ...census.identity import input_digests
 from ...census.inputs import IngestResult, check_inputs, table_files
 from ...census.members import completed_units
 from ...census.tables import UNIT_KEY, load_geography
-from ...ledger.digests import InputDigest
 from ...products.privacy_curves import with_exact
 from ...tables.findings import InputCheck, UnreadableInput, refusal
 from ...tables.sources import input_files
@@ -42,10 +39,6 @@ class SupplementalInput:
     areas: Areas
     counts: sparse.csr_array
     census: IngestResult
-
-    def digests(self, key: bytes) -> Mapping[str, InputDigest]:
-        """Keyed digests by which the ledger recognises these people, as of every product."""
-        return input_digests(self.census, key)
 
 
 def check_households(
