@@ -20,8 +20,8 @@ from .household_types import (
     RACE,
     SEX,
     TYPE,
-    household_types,
     levels_of_age,
+    parts_of_types,
     possible,
 )
 from .levels import TOLD, head_races
@@ -62,11 +62,9 @@ class Types(NamedTuple):
 def types() -> Types:
     """The declared types."""
     kind = np.full((NO_COUPLE + 1, 2, 4, 4, 2, 2, OPEN_SIZE + 1), -1)
-    for level, told in enumerate(household_types()):
-        own, children = (sum(1 << age for age in ages) for ages in (told.own, told.children))
-        kin, minors = int(told.has_relatives or told.is_married), int(told.has_minors)
-        three = int(told.is_multigenerational)
-        kind[told.couple, kin, own, children, minors, three, told.size] = level
+    names = ("couple", "kin", "own", "children", "minors", "generations", "size")
+    told = tuple(parts_of_types()[name] for name in names)
+    kind[told] = np.arange(len(told[0]))
     return Types(kind, possible())
 
 
