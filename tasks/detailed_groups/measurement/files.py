@@ -168,5 +168,4 @@ def read_totals(path: Path) -> np.ndarray:
 
 
 def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:
-    names = pa.array(list(names), pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(codes), names).dictionary_decode()
+    return pa.array(list(names), pa.string()).take(pa.array(codes))
