@@ -180,7 +180,7 @@ class CefTables:
     ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
         """What counts a part of the persons, and their files, from what was kept."""
         units, n_blocks = kept_table(folder / "units"), kept_facts(folder / "n_blocks.json")
-        counter = PersonCounter(units, n_blocks, self.person_schema, scratch, of_part=True)
+        counter = PersonCounter(units, n_blocks, self.person_schema, scratch)
         return counter, self.files[universe]
 
     def put_together(

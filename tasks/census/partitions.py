@@ -18,7 +18,6 @@ import numpy as np
 
 from ..tables.columns import KeyColumn
 from ..tables.findings import Finding, InputCheck, UnreadableInput
-from ..tables.mapped import zeros
 from ..tables.readers import refuse_empty
 from ..tables.sources import InputFile
 from .counting import Counted, RecordCounter, count_files
@@ -163,8 +162,8 @@ def check_parts(
 
 
 def _keep_counts(place: Path, counter: RecordCounter) -> None:
-    at, number = counter.references.occurring()
-    keep_arrays(place / "references", at=at, number=number)
+    at = np.flatnonzero(counter.references)
+    keep_arrays(place / "references", at=at, number=counter.references[at])
     for name, histogram in counter.totals().items():
         keep_histogram(place / "sums" / name, histogram)
     for i, (name, values) in enumerate(counter.raw.values.items()):
@@ -178,10 +177,9 @@ def _keep_counts(place: Path, counter: RecordCounter) -> None:
 def _counted(places: Sequence[Path], counter: RecordCounter, scratch: Path | None) -> Counted:
     """The sums of all parts; `counter` has counted nothing."""
     n_areas = counter.n_areas
-    references = zeros(len(counter.place), np.int64, scratch)
     for place in places:
         at, number = kept_arrays(place / "references", "at", "number")
-        references[at] += number
+        counter.references[at] += number
     totals = {
         name: joined([kept_histogram(p / "sums" / name) for p in places], n_areas, size, scratch)
         for name, size in counter.sizes.items()
@@ -194,7 +192,7 @@ def _counted(places: Sequence[Path], counter: RecordCounter, scratch: Path | Non
         for place in places:
             for part in kept_keys(place / f"told by {i}.arrow"):
                 told_by[name].add(part)
-    return Counted(totals, references, counter.raw.columns(), told_by)
+    return Counted(totals, counter.references, counter.raw.columns(), told_by)
 
 
 def _add_raw(raw: RawColumns, place: Path) -> None:

@@ -89,10 +89,9 @@ class UniverseCounter(RecordCounter):
         scratch: Path | None = None,
         *,
         is_recognised: bool = True,
-        of_part: bool = False,
     ) -> None:
         schemas, recode_of = {universe.name: schema}, universe.recodes.__getitem__
-        super().__init__(ways.place, schemas, recode_of, n_areas, scratch, of_part=of_part)
+        super().__init__(ways.place, schemas, recode_of, n_areas, scratch)
         self._universe, self._occupants = universe, tuple(ways.occupants.values())
         self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
         asked = [column for recode in self.recodes for column in recode.columns]
