@@ -67,7 +67,7 @@ def test_whoever_fills_a_pattern_makes_its_type(seed: int) -> None:
     assert are_possible(found).all()
     assert found[[0, 4, 5], 0].tolist() == [
         sex - MALE,
-        patterns.elderly[pattern],
+        patterns.outcomes.elderly[patterns.outcome[pattern]],
         patterns.kind[pattern],
     ]
 
