@@ -60,9 +60,11 @@ def completed_units(
     return tuple(findings)
 
 
-def completed_files(units: Sequence[InputFile], target: Path) -> Sequence[InputFile]:
+def completed_files(units: Sequence[InputFile], target: Path) -> tuple[InputFile, ...]:
     """The file that `completed_units` has written in place of those of a table, or else these."""
-    return (replace(units[0], path=str(target), format=None),) if target.exists() else units
+    if target.exists():
+        return (replace(units[0], path=str(target), format=None),)
+    return tuple(units)
 
 
 def _columns(file: InputFile) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -56,14 +57,14 @@ _SEXES = {"1": 0, "2": 1, "male": 0, "female": 1}
 _MOST_BINS = max(map(len, AGE_BINS.values()))
 
 
-class _Totals(NamedTuple):
-    """Rows of totals."""
-
+@dataclass(frozen=True)
+class _Totals:
     group: np.ndarray
     count: np.ndarray
 
 
-class _Cells(NamedTuple):
+@dataclass(frozen=True)
+class _Cells:
     """Rows of sex by age: sex is 0 or 1, ages are -1 for a marginal."""
 
     group: np.ndarray
@@ -73,7 +74,7 @@ class _Cells(NamedTuple):
     count: np.ndarray
 
 
-_NONE = np.zeros(0, dtype=np.int64)
+Rows = TypeVar("Rows", _Totals, _Cells)
 
 
 def check_release(
@@ -101,7 +102,7 @@ def _read(
     folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: Mapping[str, Failures]
 ) -> Iterator[tuple[str, _Totals, _Cells]]:
     """The two forms in which totals and cells are released, each with all its rows."""
-    totals, cells = [_Totals(_NONE, _NONE)], [_Cells(*[_NONE] * 5)]
+    totals, cells = [], []
     for batch in text_batches(folder / T1, _T1_COLUMNS, expected, failures["files_agree"]):
         totals.append(
             _Totals(expected.numbers(*batch.columns[:3]), batch.column("COUNT").to_numpy())
@@ -116,8 +117,8 @@ def _read(
                 count=batch.column("COUNT").to_numpy(),
             )
         )
-    yield "the text files", *_joined(totals, cells)
-    totals, cells = [_Totals(_NONE, _NONE)], [_Cells(*[_NONE] * 5)]
+    yield "the text files", _joined(totals, _Totals), _joined(cells, _Cells)
+    totals, cells = [], []
     files = failures["files_agree"]
     for batch in tidy_batches(
         folder / TIDY, _TIDY_COLUMNS, _TIDY_CODED, expected, files, optional=_MARGINS
@@ -137,13 +138,7 @@ def _read(
         totals.append(_Totals(group[is_total], count[is_total]))
         own = ~is_total
         cells.append(_Cells(group[own], sex[own], ages[0][own], ages[1][own], count[own]))
-    yield TIDY, *_joined(totals, cells)
-
-
-def _joined(totals: list[_Totals], cells: list[_Cells]) -> tuple[_Totals, _Cells]:
-    """All rows."""
-    whole = _Totals(*map(np.concatenate, zip(*totals, strict=True)))
-    return whole, _Cells(*map(np.concatenate, zip(*cells, strict=True)))
+    yield TIDY, _joined(totals, _Totals), _joined(cells, _Cells)
 
 
 _AGES = {"*": -1} | {str(age): age for age in range(OLDEST_AGE + 1)}
@@ -300,6 +295,14 @@ def _age_bins(
         found[rows] = np.where(is_marginal, len(bins), np.where(fits, own_bin, -1))
         width[rows] = len(bins)
     return found, width
+
+
+def _joined(parts: list[Rows], kind: type[Rows]) -> Rows:
+    names = [field.name for field in fields(kind)]
+    if not parts:
+        return kind(*(np.zeros(0, dtype=np.int64) for _ in names))
+    columns = ([getattr(part, name) for part in parts] for name in names)
+    return kind(*map(np.concatenate, columns))
 
 
 def text_batches(

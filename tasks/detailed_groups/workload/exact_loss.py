@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import product
 
-from ...ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
+from ...ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
 from .explorer import LevelBudget
 from .mapping import exact_stability, iteration_universe
@@ -73,21 +73,14 @@ def curve_of_change(
     of_passes = [_choices(parameters, specification, name, 1) for name in passes]
     if sum(math.prod(map(len, choices)) for choices in of_passes) > MOST_COMBINATIONS:
         return None
-    ends = [_together(end) for choices in of_passes for end in product(*choices)]
+    nothing = Counter[ChangedCount]()
+    ends = [sum(end, nothing) for choices in of_passes for end in product(*choices)]
     return known_curve({}, (ends, ends))
-
-
-def _together(parts: tuple[Counts, ...]) -> Counts:
-    """The counts of all parts."""
-    found: Counter[ChangedCount] = Counter()
-    for part in parts:
-        found.update(part)
-    return found
 
 
 def _choices(
     parameters: MechanismParameters, specification: Specification, region_pass: str, persons: int
-) -> list[list[Counts]]:
+) -> list[list[Counter[ChangedCount]]]:
     """The counts of a pass that one person moves who joins it, or two, by granularity and level:
     alternatives of each.
     """
@@ -110,7 +103,7 @@ def _choices(
     return choices
 
 
-def _moved(budgets: list[LevelBudget], number: int, by_total: int) -> Counts:
+def _moved(budgets: list[LevelBudget], number: int, by_total: int) -> Counter[ChangedCount]:
     """The counts that move at levels with the same iterations, of so many groups that persons leave
     and join, `by_total` of them having a total only."""
     found: Counter[ChangedCount] = Counter()

@@ -79,9 +79,10 @@ def read_households(
     members tell (`tasks.census.members`). Raises UnreadableInput.
     """
     keys, home, told = read_units(units, UNIT_COLUMNS, UNIT_KEY)
-    key = [key_hashes(canonical_keys(part).to_pylist()) for part in keys.chunks()]
+    hashes = [key_hashes(canonical_keys(part).to_pylist()) for part in keys.chunks()]
+    columns = [*told.values(), np.concatenate(hashes)]
     members, _ = read_members(persons, UNIT_KEY, KeyIndex(keys), home)
-    return Households(*told.values(), key=np.concatenate(key)), members
+    return Households(*columns), members
 
 
 def key_hashes(keys: Sequence[object]) -> np.ndarray:
