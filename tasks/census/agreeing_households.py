@@ -16,7 +16,7 @@ import numpy as np
 from ..runs.spelling import did_you_mean
 from .agree_declarations import HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
 from .agreements import is_bounded, refuse_unfit_presence
-from .compiled_schemas import refuse_unknown_universe
+from .compiled_schemas import refuse_later_universe, refuse_unknown_universe
 from .declarations import CensusDeclaration
 from .queries import TOTAL, label_parts, marginal_query, rows_that_count
 from .schema import Coarsening, Schema
@@ -153,16 +153,14 @@ def _refuse_unfit(
     schemas: Mapping[str, Schema],
 ) -> None:
     """Raise ValueError for an entry with names that do not exist."""
-    what, order = f"agree {entry.name!r} of {name!r}", list(schemas)
-    if order.index(entry.universe) >= order.index(name):
-        reason = "needs {0!r} released; declare {0!r} before {1!r}"
-        if entry.kind == SIZES:
-            reason += (
-                ": numbers of people can follow every release of dwellings by size, while dwellings"
-                " of given sizes cannot follow every number of people (two areas of three people "
-                "each cannot share three dwellings of two)"
-            )
-        raise ValueError(f"{what} {reason.format(entry.universe, name)}")
+    what, why = f"agree {entry.name!r} of {name!r}", ""
+    if entry.kind == SIZES:
+        why = (
+            ": numbers of people can follow every release of dwellings by size, while dwellings of "
+            "given sizes cannot follow every number of people (two areas of three people each "
+            "cannot share three dwellings of two)"
+        )
+    refuse_later_universe(what, entry.universe, name, schemas, why)
     schema, told = (
         schemas[one].of(census.universes[one].attributes) for one in (name, entry.universe)
     )
@@ -312,8 +310,8 @@ class _Solvable:
         """Bounds do not narrow what agrees: they are on others alone, or so wide that whatever fits
         into the earlier universe is within them.
         """
-        types = self.types
-        agreed = types.label > 0
+        agreed = self.types.label > 0
+        exact = [(one.query, one.geolevel) for one in self.of_other.invariants]
         apart: list[str] = []
         around: list[tuple[str, np.ndarray]] = []
         for bound in self.declared.bounds:
@@ -335,7 +333,7 @@ class _Solvable:
                     and bound.at_most >= self._most(cells)
                 )
                 is_whole = not (cells & ~agreed).any() or not (agreed & ~cells).any()
-                if not (is_wide and is_whole and self._other_is_exact):
+                if not (is_wide and is_whole and (TOTAL, self.last) in exact):
                     raise ValueError(
                         f"{self.what} needs the bound {named!r} without at_least, at_most at least "
                         f"{self._most(cells)} per {self.other!r}, whose total must be exact in "
@@ -353,12 +351,6 @@ class _Solvable:
                 f"beside no bound such as {(apart or [around[-1][0]])[0]!r} on some of "
                 "these others, so that records can always agree; take one of them out"
             )
-
-    @property
-    def _other_is_exact(self) -> bool:
-        """Whether the number of records of the earlier universe is exact in every area."""
-        exact = [(one.query, one.geolevel) for one in self.of_other.invariants]
-        return (TOTAL, self.last) in exact
 
     def _most(self, cells: np.ndarray) -> int:
         """The most records in some cells that agree for a record of the earlier universe."""

@@ -124,7 +124,9 @@ def load_areas(
     """
     table, below = declared.table, declared.geolevels[1:]
     column_of = {name: declared.columns.get(name, name) for name in below}
-    own = [column_of[name] for name in below if name != _formed(declared)]
+    # One that an optimised spine forms may have no column.
+    formed = below[-2] if len(below) > 1 else None
+    own = [column_of[name] for name in below if name != formed]
     required = (*own, *sorted(set(further) - set(own)))
     parts: list[dict[str, np.ndarray]] = []
     for file in shaped(files, tuple(column_of.values()), (), evidence):
@@ -170,11 +172,6 @@ def _is_taken(above: Sequence[np.ndarray], codes: np.ndarray, is_blank: np.ndarr
     taken = {path for path, code in zip(paths, codes, strict=True) if code == path[-1]}
     blank = is_blank.tolist()
     return np.array([b and path in taken for path, b in zip(paths, blank, strict=True)], dtype=bool)
-
-
-def _formed(declared: CensusGeography) -> str | None:
-    """The geolevel that an optimised spine forms, and that may have no column."""
-    return declared.geolevels[-2] if len(declared.geolevels) > 2 else None
 
 
 def shaped(

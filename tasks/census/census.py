@@ -24,6 +24,7 @@ from .compiled_schemas import (
     check_table,
     compiled_coarsening,
     compiled_schema,
+    refuse_later_universe,
     refuse_unknown_universe,
 )
 from .declarations import (
@@ -447,12 +448,11 @@ def _universe(
     if len(set(names)) < len(names) and census.layout == DECLARED:
         twice = next(entry for entry in names if names.count(entry) > 1)
         raise ValueError(f"{where} declares {twice!r} twice; give one of them another name")
-    attributes = dict.fromkeys(full.attributes)
     return Universe(
         name,
         schema,
         full,
-        {attribute: recodes[attribute] for attribute in attributes},
+        {attribute: recodes[attribute] for attribute in full.attributes},
         declared,
         {column: CodeSet.of(codes) for column, codes in declared.where.items()},
         zeros,
@@ -517,10 +517,8 @@ def _held(
     marginal_query(schema, entry.query)
     schema.cells_where(entry.where)
     if entry.release is None:
-        what, other, order = f"held_to of {name!r}", entry.universe or name, list(schemas)
-        refuse_unknown_universe(what, other, schemas)
-        if order.index(other) >= order.index(name):
-            raise ValueError(f"{what} needs {other!r} released; declare {other!r} before {name!r}")
+        what, other = f"held_to of {name!r}", entry.universe or name
+        refuse_later_universe(what, other, name, schemas)
         told = schemas[other].of(census.universes[other].attributes)
         of = entry.where if entry.of is None else entry.of
         try:

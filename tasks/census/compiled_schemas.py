@@ -80,6 +80,18 @@ def refuse_unknown_universe(what: str, universe: str, schemas: Mapping[str, Sche
         )
 
 
+def refuse_later_universe(
+    what: str, universe: str, name: str, schemas: Mapping[str, Schema], why: str = ""
+) -> None:
+    """Raise ValueError, saying what needs it released, for a universe that is not declared before
+    the one of a name; `schemas` are all universes' in the declared order."""
+    refuse_unknown_universe(what, universe, schemas)
+    order = list(schemas)
+    if order.index(universe) >= order.index(name):
+        needs = f"{what} needs {universe!r} released; declare {universe!r} before {name!r}"
+        raise ValueError(needs + why)
+
+
 def check_table(
     table: TableDeclaration, declared: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> None:

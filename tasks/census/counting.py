@@ -26,41 +26,6 @@ from .recodes import Recode
 from .schema import Schema
 
 
-class References:
-    """How many records refer to each row of a table, added batch by batch.
-
-    Of a part of the records only the rows that occur are kept.
-    """
-
-    def __init__(self, n_rows: int, scratch: Path | None, *, of_part: bool) -> None:
-        self._whole = None if of_part else zeros(n_rows, np.int64, scratch)
-        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def add(self, row: np.ndarray, weight: np.ndarray | None) -> None:
-        """Add the rows `(n,)` that records refer to, -1 for none, and their weights, or 1."""
-        is_told = row >= 0
-        row, weight = row[is_told], None if weight is None else weight[is_told]
-        if self._whole is not None:
-            np.add.at(self._whole, row, 1 if weight is None else weight)
-        elif row.size:
-            at, inverse = np.unique(row, return_inverse=True)
-            self._parts.append((at, np.bincount(inverse, weight).astype(np.int64)))
-
-    def whole(self) -> np.ndarray:
-        """The number of every row; raises ValueError for those of a part."""
-        if self._whole is None:
-            raise ValueError("only the rows that occur are known")
-        return self._whole
-
-    def occurring(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that a part refers to, and their numbers."""
-        if not self._parts:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        at, inverse = np.unique(np.concatenate([at for at, _ in self._parts]), return_inverse=True)
-        number = np.concatenate([number for _, number in self._parts])
-        return at, np.bincount(inverse, number, minlength=len(at)).astype(np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class PlacedBatch:
     """A batch of the table's file at a position: its columns, those that are coded, where its rows
@@ -81,11 +46,11 @@ class PlacedBatch:
 @dataclass(frozen=True, eq=False)
 class Weights:
     """Of a batch's rows: how many records each stands for `(n_rows,)`, -1 where it cannot be told,
-    and whether they are of the universe `(n_rows,)`; None for one each, and for all.
+    and whether they are of the universe `(n_rows,)`.
     """
 
-    count: np.ndarray | None = None
-    is_member: np.ndarray | None = None
+    count: np.ndarray
+    is_member: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +72,7 @@ class RecordCounter:
     """Counts records by row of the table on the way to their areas, and by area and cell.
 
     texts, keys : columns that are read of the records' table.
-    references : see `References`.
+    references : records by row of that table so far.
     raw : columns by which the ledger recognises the records, where they are asked for.
     told_by : by column of the records, the keys that other tables refer to.
     n_rows : rows so far.
@@ -127,13 +92,11 @@ class RecordCounter:
         recode_of: Callable[[str], Recode],
         n_areas: int,
         scratch: Path | None,
-        *,
-        of_part: bool,
     ) -> None:
         self.place, self.n_areas, self._schemas = place, n_areas, schemas
         of_all = (name for schema in schemas.values() for name in schema.attributes)
         self.recodes = [recode_of(attribute) for attribute in dict.fromkeys(of_all)]
-        self.references = References(len(place), scratch, of_part=of_part)
+        self.references = zeros(len(place), np.int64, scratch)
         self.raw, self.told_by = RawColumns((), n_areas, scratch), dict[str, KeyColumn]()
         self.n_rows = 0
         self._sums = {
@@ -152,21 +115,15 @@ class RecordCounter:
         self.n_rows += n_rows
         read = PlacedBatch(batch, columns, placed, file, evidence)
         told = self.tally(read)
-        weight = None if told.count is None else np.maximum(told.count, 1)
-        self.references.add(placed.row, weight)
-        is_known = placed.area >= 0
-        if told.is_member is not None:
-            is_known &= told.is_member
-        if told.count is not None:
-            is_known &= told.count > 0
+        refers = placed.row >= 0
+        np.add.at(self.references, placed.row[refers], np.maximum(told.count, 1)[refers])
+        is_known = (placed.area >= 0) & told.is_member & (told.count > 0)
         levels = {}
         for recode in self.recodes:
             level = levels[recode.attribute] = recode.evaluate(columns, n_rows)
             self.tally_levels(recode, level, told, read)
             is_known &= level >= 0
-        area, count = placed.area[is_known], np.ones(int(is_known.sum()), dtype=np.int8)
-        if told.count is not None:
-            count = told.count[is_known]
+        area, count = placed.area[is_known], told.count[is_known]
         known = {name: level[is_known] for name, level in levels.items()}
         for name, schema in self._schemas.items():
             cell = schema.cells(known)
@@ -176,8 +133,10 @@ class RecordCounter:
                 self.listed(name, area, cell, placed.row[is_known], count)
 
     def tally(self, read: PlacedBatch) -> Weights:
-        """Hold a batch to rules; how many records of the universe each of its rows stands for."""
-        return Weights()
+        """Hold a batch to rules; how many records of the universe each of its rows stands for, by
+        default one."""
+        n = len(read.placed.area)
+        return Weights(np.ones(n, dtype=np.int64), np.ones(n, dtype=bool))
 
     def tally_levels(
         self, recode: Recode, level: np.ndarray, told: Weights, read: PlacedBatch
@@ -197,8 +156,7 @@ class RecordCounter:
 
     def counted(self) -> Counted:
         """All that was counted of a whole table."""
-        references = self.references.whole()
-        return Counted(self.totals(), references, self.raw.columns(), self.told_by)
+        return Counted(self.totals(), self.references, self.raw.columns(), self.told_by)
 
     @property
     def sizes(self) -> dict[str, int]:

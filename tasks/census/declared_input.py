@@ -176,25 +176,16 @@ class DeclaredTables:
         Raises InputRefused for tables that break a rule, with counts only if asked for.
         """
         universes = self.census.universes
-        bounds = {
-            (name, number): bound
-            for name in self.schemas
-            for number, bound in enumerate(universes[name].bounds)
-        }
+        bounds = [bound for name in self.schemas for bound in universes[name].bounds]
         # What these records are held to themselves is a matter of their own run.
         alone = {
             name: replace(universe, bounds=(), relations=(), held=())
             for name, universe in universes.items()
         }
-        per = {bound.per: universes[bound.per].schema for bound in bounds.values()}
+        per = {bound.per: universes[bound.per].schema for bound in bounds}
         tables = replace(self, census=replace(self.census, universes=alone), schemas=per)
         found = tables.check(None).accepted(with_counts=with_counts)
-        multiples = {
-            (name, number): multiples_of(
-                bound, self.schemas[name], per[bound.per], found.histograms[bound.per]
-            )
-            for (name, number), bound in bounds.items()
-        }
+        multiples = _multiples(self.census, self.schemas, per, found.histograms)
         return found.areas.frame, multiples_frame(replace(found, multiples=multiples))
 
     def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -232,7 +223,6 @@ class DeclaredTables:
             len(areas),
             scratch,
             is_recognised=universe in self.schemas,
-            of_part=True,
         )
         return counter, records_of(self.files, told, counter, evidence)
 
@@ -291,10 +281,11 @@ class DeclaredTables:
         read = [readable(census.geography.table, True)]
         read += [readable(census.universes[name].declared.table, True) for name in counted]
         counts = {name: of_universe.totals[name] for name, of_universe in counted.items()}
-        multiples = _multiples(census, schemas, counts)
+        told = {name: self._schema(name) for name in counts}
+        multiples = _multiples(census, schemas, told, counts)
         rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
         if not any(count_violations(rule, evidence.suites) for rule in rules):
-            _tally_constraints(census, schemas, counts, multiples, evidence)
+            _tally_constraints(census, schemas, told, counts, multiples, evidence)
             rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
 
         def build() -> DeclaredInput:
@@ -341,24 +332,29 @@ def multiples_of(
 
 
 def _multiples(
-    census: Census, schemas: Mapping[str, Schema], counts: Mapping[str, sparse.csr_array]
+    census: Census,
+    schemas: Mapping[str, Schema],
+    told: Mapping[str, Schema],
+    counts: Mapping[str, sparse.csr_array],
 ) -> dict[tuple[str, int], np.ndarray]:
-    found = {}
-    for name, schema in schemas.items():
-        for number, bound in enumerate(census.universes[name].bounds):
-            per = schemas.get(bound.per, census.universes[bound.per].schema)
-            found[name, number] = multiples_of(bound, schema, per, counts[bound.per])
-    return found
+    """`multiples_of` by universe and number of the bound; `told` are the schemas of `counts`."""
+    return {
+        (name, number): multiples_of(bound, schema, told[bound.per], counts[bound.per])
+        for name, schema in schemas.items()
+        for number, bound in enumerate(census.universes[name].bounds)
+    }
 
 
 def _tally_constraints(
     census: Census,
     schemas: Mapping[str, Schema],
+    told: Mapping[str, Schema],
     counts: Mapping[str, sparse.csr_array],
     multiples: Mapping[tuple[str, int], np.ndarray],
     evidence: EvidenceTally,
 ) -> None:
-    """Add to the evidence whether each area meets each bound and relation."""
+    """Add to the evidence whether each area meets each bound and relation; `told` are the schemas
+    of `counts`."""
     for name, schema in schemas.items():
         universe = census.universes[name]
         for number, bound in enumerate(universe.bounds):
@@ -377,8 +373,7 @@ def _tally_constraints(
             broken = {"=": left != 0, "<=": left > 0, ">=": left < 0}[relation.sign]
             evidence.add_mask(name, f"breaks_{relation.name}", broken)
         for held in universe.held_beside:
-            told = schemas.get(held.universe, census.universes[held.universe].schema)
-            theirs = counted_rows(schema, told, held.query, held.where, held.of)
+            theirs = counted_rows(schema, told[held.universe], held.query, held.where, held.of)
             own = asked_answers(schema, held.query, held.where, counts[name])
             differs = abs(own - counts[held.universe] @ theirs)
             broken = np.asarray(differs.sum(axis=1)).ravel() > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -237,9 +236,9 @@ def sum_histogram(
     """
     wanted = TextIndex(block_geocode)
     sums = HistogramSum(n_groups, n_cells)
-    footer = _footer_of(path)
-    with pq.ParquetFile(path, read_dictionary=["block_geocode"], metadata=footer.metadata) as file:
-        for number, (n_rows, lowest, highest) in enumerate(footer.row_groups):
+    metadata, row_groups = _footer_of(path)
+    with pq.ParquetFile(path, read_dictionary=["block_geocode"], metadata=metadata) as file:
+        for number, (n_rows, lowest, highest) in enumerate(row_groups):
             near = wanted
             if lowest is not None and highest is not None:
                 near = wanted.between(lowest, highest)
@@ -258,19 +257,11 @@ def sum_histogram(
     return sums.total()
 
 
-@dataclass(frozen=True, eq=False)
-class _Footer:
-    """A histogram's file without its rows; `row_groups` has the number of rows of each, and its
-    first and last block geocode, None where the file does not tell.
-    """
-
-    metadata: pq.FileMetaData
-    row_groups: tuple[tuple[int, str | None, str | None], ...]
-
-
 @while_unchanged(lambda path: path, at_most=4)
-def _footer_of(path: Path) -> _Footer:
-    """Shards ask for it by the thousand."""
+def _footer_of(path: Path) -> tuple[pq.FileMetaData, list[tuple[int, str | None, str | None]]]:
+    """The metadata of a histogram's file, and of each row group the number of rows and the first
+    and last block geocode, None where the file does not tell. Shards ask for it by the thousand.
+    """
     metadata = pq.read_metadata(path)
     row_groups = []
     for number in range(metadata.num_row_groups):
@@ -279,4 +270,4 @@ def _footer_of(path: Path) -> _Footer:
         is_told = statistics is not None and statistics.has_min_max
         ends = (statistics.min, statistics.max) if is_told else (None, None)
         row_groups.append((group.num_rows, *ends))
-    return _Footer(metadata, tuple(row_groups))
+    return metadata, row_groups

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from scipy import sparse
 
-from ..ledger.digests import DIGITS_BELOW_COUNTY, InputDigest, block_counts_digest
-from ..ledger.recognition import MOST_VALUES, RecordColumn, people_digests
-from .cef_2020 import IDENTITY_COLUMNS, recode_of
+from ..ledger.digests import DIGITS_BELOW_COUNTY
+from ..ledger.recognition import MOST_VALUES, RecordColumn
+from .cef_2020 import recode_of
 from .histograms import HistogramSum
 from .recodes import UNKNOWN
 from .tables import IDENTITY
@@ -25,54 +24,6 @@ MOST_CODES = 128
 """More than any code of an attribute that tells persons apart, or of a vacancy."""
 
 _UNITS_AT_ONCE = 1 << 20
-
-
-class CountedTables(Protocol):
-    """Persons and units that were counted, as `tasks.census.inputs.IngestResult` has them."""
-
-    @property
-    def geography(self) -> pd.DataFrame:
-        """Blocks in the order of all others."""
-
-    @property
-    def histograms(self) -> Mapping[str, sparse.csr_array]:
-        """By universe, records by block and cell."""
-
-    @property
-    def identity(self) -> sparse.csr_array:
-        """Persons by block and cell of `IDENTITY`."""
-
-    @property
-    def unit_block(self) -> np.ndarray:
-        """Position of the block of every unit, shape `(n_units,)`."""
-
-    @property
-    def unit_population(self) -> np.ndarray:
-        """Persons of every unit, shape `(n_units,)`."""
-
-    @property
-    def unit_vacancy(self) -> np.ndarray:
-        """Code of the vacancy of every housing unit, shape `(n_units,)`; -1 for facilities."""
-
-
-def input_digests(result: CountedTables, key: bytes) -> dict[str, InputDigest]:
-    """Keyed digests by which the ledger recognises these people and housing units again."""
-    geocode = _numbers(result.geography["block_geocode"])
-    units = _unit_columns(result)
-    people = {
-        "persons": people_digests(person_columns_of(result.identity), block_levels(geocode), key),
-        "units": people_digests(units, block_levels(geocode), key),
-    }
-    tables = {"persons": (IDENTITY_COLUMNS, result.identity, IDENTITY.shape[1:])}
-    if "units" in result.histograms:
-        names = ("block_geocode", "cell", "units")
-        tables["units"] = (names, result.histograms["units"], ())
-    return {
-        kind: block_counts_digest(
-            kind, names, _counties(geocode, table, shape), table.nnz, key
-        ).recognised_by(people[kind])
-        for kind, (names, table, shape) in tables.items()
-    }
 
 
 def block_levels(geocode: np.ndarray) -> list[np.ndarray]:
@@ -104,14 +55,15 @@ def _raw_values(attribute: str) -> tuple[str, ...]:
     return tuple(found[level] for level in range(len(recode.levels)))
 
 
-def _unit_columns(result: CountedTables) -> list[RecordColumn]:
+def unit_columns_of(
+    unit_block: np.ndarray, unit_vacancy: np.ndarray, unit_population: np.ndarray, n_blocks: int
+) -> list[RecordColumn]:
     """Of units by block: the raw vacancy of the housing units, and how many persons all have."""
-    n_blocks = len(result.geography)
     vacancy, sizes = HistogramSum(n_blocks, MOST_CODES), HistogramSum(n_blocks, MOST_VALUES)
-    for start in range(0, len(result.unit_block), _UNITS_AT_ONCE):
+    for start in range(0, len(unit_block), _UNITS_AT_ONCE):
         rows = slice(start, start + _UNITS_AT_ONCE)
-        block, code = result.unit_block[rows], result.unit_vacancy[rows]
-        size = np.minimum(result.unit_population[rows], MOST_VALUES - 1)
+        block, code = unit_block[rows], unit_vacancy[rows]
+        size = np.minimum(unit_population[rows], MOST_VALUES - 1)
         vacancy.add(block[code >= 0], code[code >= 0], np.ones((code >= 0).sum(), np.int8))
         sizes.add(block, size, np.ones(len(block), np.int8))
     columns = []
@@ -121,12 +73,12 @@ def _unit_columns(result: CountedTables) -> list[RecordColumn]:
     return columns
 
 
-def _numbers(geocode: pd.Series) -> np.ndarray:
+def numbers_of(geocode: pd.Series) -> np.ndarray:
     """Geocodes of digits as integers, shape `(n_blocks,)`."""
     return np.asarray(pa.array(geocode).cast(pa.int64()))
 
 
-def _counties(
+def counties_of(
     geocode: np.ndarray, table: sparse.csr_array, shape: Sequence[int]
 ) -> Iterator[list[np.ndarray]]:
     """County by county the geocodes, cells and counts of the cells of blocks that are not zero.

@@ -14,20 +14,22 @@ from scipy import sparse
 
 from ...validation.census.input_rules import applicable_rules
 from ...validation.expectations import readable
-from ..ledger.digests import InputDigest
+from ..ledger.digests import InputDigest, block_counts_digest
+from ..ledger.recognition import people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.mapped import zeros
 from ..tables.sources import InputFile, input_files
-from .cef_2020 import PERSONS, UNITS
+from .cef_2020 import IDENTITY_COLUMNS, PERSONS, UNITS
 from .counting import Counted, count_files
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
-from .identity import input_digests
+from .identity import block_levels, counties_of, numbers_of, person_columns_of, unit_columns_of
 from .invariants import block_invariants, state_totals
 from .joins import JoinedTable
 from .kept import keep_facts, keep_frame, keep_table, kept_facts, kept_frame, kept_table
 from .schema import Schema
 from .tables import (
+    IDENTITY,
     PersonCounter,
     load_geography,
     load_units,
@@ -83,7 +85,24 @@ class IngestResult:
 
     def digests(self, key: bytes) -> dict[str, InputDigest]:
         """Keyed digests by which the ledger recognises these people and housing units again."""
-        return input_digests(self, key)
+        geocode = numbers_of(self.geography["block_geocode"])
+        units = unit_columns_of(
+            self.unit_block, self.unit_vacancy, self.unit_population, len(geocode)
+        )
+        people = {
+            "persons": people_digests(person_columns_of(self.identity), block_levels(geocode), key),
+            "units": people_digests(units, block_levels(geocode), key),
+        }
+        tables = {"persons": (IDENTITY_COLUMNS, self.identity, IDENTITY.shape[1:])}
+        if "units" in self.histograms:
+            names = ("block_geocode", "cell", "units")
+            tables["units"] = (names, self.histograms["units"], ())
+        return {
+            kind: block_counts_digest(
+                kind, names, counties_of(geocode, table, shape), table.nnz, key
+            ).recognised_by(people[kind])
+            for kind, (names, table, shape) in tables.items()
+        }
 
 
 def check_inputs(
@@ -161,7 +180,7 @@ class CefTables:
     ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
         """What counts a part of the persons, and their files, from what was kept."""
         units, n_blocks = kept_table(folder / "units"), kept_facts(folder / "n_blocks.json")
-        counter = PersonCounter(units, n_blocks, self.person_schema, scratch, of_part=True)
+        counter = PersonCounter(units, n_blocks, self.person_schema, scratch)
         return counter, self.files[universe]
 
     def put_together(
@@ -262,21 +281,6 @@ def unit_counts(
             cells = schema.cells({"occupancy": codes.occupancy[is_housing_unit]})
             summed.add(units.area[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
     return kind, vacancy, None if summed is None else summed.total()
-
-
-def read_addresses(
-    *,
-    units: str | os.PathLike[str],
-    geography: str | os.PathLike[str],
-    names: Mapping[str, str] | None = None,
-    with_counts: bool = False,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The geography frame and the invariants, from two tables; no person is read.
-
-    Raises InputRefused for tables that break a rule, with counts only if asked for.
-    """
-    files = table_files({"geography": geography, "units": units}, names)
-    return CefTables(files, None, None).public_tables(with_counts=with_counts)
 
 
 def table_files(

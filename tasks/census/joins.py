@@ -6,12 +6,11 @@ is large of them goes to temporary files. The tables behind it are read before i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex
 from ..tables.layouts import TableLayout
@@ -172,10 +171,3 @@ def numbers_of_alike(
         own = slice(start, start + _ROWS_AT_ONCE)
         found[own] = np.where(first[own] >= 0, numbers[first[own]], 0)
     return found
-
-
-def added_keys(keys: KeyColumn, parts: Iterable[pa.Array]) -> KeyColumn:
-    """The keys, with those of some batches appended."""
-    for part in parts:
-        keys.add(part)
-    return keys

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,26 +36,17 @@ HistogramPart = tuple[int, np.ndarray, np.ndarray, np.ndarray]
 """First row of a part of a histogram, offsets into its cells and counts, and these."""
 
 
-def keep_array(path: Path, values: np.ndarray) -> None:
-    """Keep an array."""
-    _write(path, lambda file: np.save(file, values))
+def keep_arrays(place: Path, **arrays: np.ndarray) -> None:
+    """Keep arrays by name."""
+    for name, values in arrays.items():
+        _write(place / f"{name}.npy", partial(np.save, arr=values))
 
 
-def kept_array(path: Path) -> np.ndarray:
-    """What `keep_array` kept, mapped."""
-    values = np.load(path, mmap_mode="r")
-    return np.asarray(values) if values.size else np.empty(0, values.dtype)
-
-
-def keep_numbers(place: Path, at: np.ndarray, number: np.ndarray) -> None:
-    """Keep rows that occur, and their numbers."""
-    keep_array(place / "at.npy", at)
-    keep_array(place / "number.npy", number)
-
-
-def kept_numbers(place: Path) -> tuple[np.ndarray, np.ndarray]:
-    """What `keep_numbers` kept."""
-    return kept_array(place / "at.npy"), kept_array(place / "number.npy")
+def kept_arrays(place: Path, *names: str) -> Iterator[np.ndarray]:
+    """What `keep_arrays` kept under some names, mapped."""
+    for name in names:
+        values = np.load(place / f"{name}.npy", mmap_mode="r")
+        yield np.asarray(values) if values.size else np.empty(0, values.dtype)
 
 
 def keep_histogram(place: Path, histogram: sparse.csr_array) -> None:
@@ -62,37 +54,33 @@ def keep_histogram(place: Path, histogram: sparse.csr_array) -> None:
     indptr = histogram.indptr.astype(np.int64)
     filled = np.flatnonzero(np.diff(indptr))
     first, last = (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
-    keep_array(place / "rows.npy", np.append(first, indptr[first : last + 1]))
-    keep_array(place / "cells.npy", histogram.indices)
-    keep_array(place / "counts.npy", histogram.data)
+    rows = np.append(first, indptr[first : last + 1])
+    keep_arrays(place, rows=rows, cells=histogram.indices, counts=histogram.data)
 
 
 def kept_histogram(place: Path) -> HistogramPart:
     """What `keep_histogram` kept."""
-    rows, cells, counts = (
-        kept_array(place / f"{name}.npy") for name in ("rows", "cells", "counts")
-    )
+    rows, cells, counts = kept_arrays(place, "rows", "cells", "counts")
     return int(rows[0]), np.asarray(rows[1:]), cells, counts
 
 
 def keep_table(place: Path, table: JoinedTable) -> None:
     """Keep a table that others refer to."""
     _keep_index(place, table.index)
-    keep_array(place / "area.npy", table.area)
-    keep_array(place / "n_rows.npy", table.n_rows)
+    keep_arrays(place, area=table.area, n_rows=table.n_rows)
     _keep_columns(place, table.columns)
 
 
 def kept_table(place: Path) -> JoinedTable:
     """What `keep_table` kept; its index finds identifiers and knows no more of them."""
-    area, n_rows = (kept_array(place / f"{name}.npy") for name in ("area", "n_rows"))
+    area, n_rows = kept_arrays(place, "area", "n_rows")
     return JoinedTable(_kept_index(place), area, _kept_columns(place), n_rows)
 
 
 def keep_occupants(place: Path, occupants: Occupants) -> None:
     """Keep what tells of records."""
     _keep_index(place, occupants.index)
-    keep_array(place / "number.npy", occupants.number)
+    keep_arrays(place, number=occupants.number)
     _keep_columns(place, occupants.columns)
     keep_facts(place / "occupants.json", [occupants.key, occupants.number_name])
 
@@ -100,7 +88,7 @@ def keep_occupants(place: Path, occupants: Occupants) -> None:
 def kept_occupants(place: Path) -> Occupants:
     """What `keep_occupants` kept."""
     key, number_name = kept_facts(place / "occupants.json")
-    number = kept_array(place / "number.npy")
+    (number,) = kept_arrays(place, "number")
     return Occupants(key, _kept_index(place), _kept_columns(place), number_name, number)
 
 
@@ -132,10 +120,8 @@ def keep_areas(place: Path, areas: Areas) -> None:
 
 def kept_areas(place: Path, declared: CensusGeography) -> Areas:
     """What `keep_areas` kept."""
-    frame, (columns, skipped) = (
-        kept_frame(place / "areas.parquet"),
-        kept_facts(place / "areas.json"),
-    )
+    frame = kept_frame(place / "areas.parquet")
+    columns, skipped = kept_facts(place / "areas.json")
     units = declared_units(frame, declared.geolevels)
     return Areas(frame, tuple(columns), units, frozenset(skipped))
 
@@ -201,29 +187,29 @@ def kept_facts(path: Path) -> Any:
 
 def _keep_index(place: Path, index: KeyIndex) -> None:
     codes, rows, texts = index.parts()
-    keep_array(place / "codes.npy", codes)
-    keep_array(place / "rows.npy", rows)
+    keep_arrays(place, codes=codes, rows=rows)
     if texts is not None:
         _write_arrow(place / "texts.arrow", pa.large_string(), [texts])
 
 
 def _kept_index(place: Path) -> KeyIndex:
-    texts, codes, rows = None, kept_array(place / "codes.npy"), kept_array(place / "rows.npy")
+    texts, (codes, rows) = None, kept_arrays(place, "codes", "rows")
     if (place / "texts.arrow").exists():
         (texts,) = kept_keys(place / "texts.arrow")
     return KeyIndex.of_parts(codes, rows, texts)
 
 
 def _keep_columns(place: Path, columns: Mapping[str, CodedColumn]) -> None:
-    for number, column in enumerate(columns.values()):
-        keep_array(place / f"column {number}.npy", column.codes)
+    keep_arrays(place, **{f"column {i}": own.codes for i, own in enumerate(columns.values())})
     keep_facts(place / "columns.json", [[name, c.values] for name, c in columns.items()])
 
 
 def _kept_columns(place: Path) -> dict[str, CodedColumn]:
+    told = kept_facts(place / "columns.json")
+    codes = kept_arrays(place, *(f"column {number}" for number in range(len(told))))
     return {
-        name: CodedColumn(kept_array(place / f"column {number}.npy"), tuple(values))
-        for number, (name, values) in enumerate(kept_facts(place / "columns.json"))
+        name: CodedColumn(own, tuple(values))
+        for (name, values), own in zip(told, codes, strict=True)
     }
 
 

@@ -9,6 +9,7 @@ file of its own that is confidential; columns that it has must say what the memb
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,20 +43,13 @@ def completed_units(
     """
     present = _columns(units[0])
     own = tuple(name for name in UNIT_COLUMNS if name in present)
-    keys, is_home = KeyColumn(None), list[np.ndarray]()
-    told: dict[str, list[np.ndarray]] = {name: [] for name in own}
-    for _, batch, columns in read_coded(units, (KIND, *own), (key,)):
-        keys.add(batch[key])
-        is_home.append(columns[KIND].lookup(lambda value: value == HOUSING_UNIT, bool))
-        for name, values in told.items():
-            values.append(whole_numbers(columns[name]))
-    index, home = KeyIndex(keys), np.concatenate(is_home)
+    keys, home, there = read_units(units, own, key)
+    index = KeyIndex(keys)
     members, n_apart = read_members(persons, key, index, home)
     findings = list(_findings(units[0], persons[0], index, members, n_apart, len(home)))
     if findings:
         return tuple(findings)
     made = unit_columns(members, len(home))
-    there = {name: np.where(home, np.concatenate(values), 0) for name, values in told.items()}
     for name, count in disagreements(there, made).items():
         rule = f"{name} of a housing unit must be what its members in {persons[0].name} tell"
         remedy = f"correct {name}, or leave the column out, and it is made from the members"
@@ -64,6 +58,13 @@ def completed_units(
     if lacking and not findings:
         _write(units, present, lacking, target)
     return tuple(findings)
+
+
+def completed_files(units: Sequence[InputFile], target: Path) -> tuple[InputFile, ...]:
+    """The file that `completed_units` has written in place of those of a table, or else these."""
+    if target.exists():
+        return (replace(units[0], path=str(target), format=None),)
+    return tuple(units)
 
 
 def _columns(file: InputFile) -> tuple[str, ...]:
@@ -81,6 +82,22 @@ def whole_numbers(column: CodedColumn) -> np.ndarray:
         return UNKNOWN if found is None or found > np.iinfo(np.int32).max else found
 
     return column.lookup(number, np.int32)
+
+
+def read_units(
+    units: Sequence[InputFile], names: Sequence[str], key: str
+) -> tuple[KeyColumn, np.ndarray, dict[str, np.ndarray]]:
+    """Identifiers of units, which are housing units `(n_units,)`, and whole numbers of some columns
+    of these, `(n_units,)` each, 0 elsewhere."""
+    keys, is_home = KeyColumn(None), list[np.ndarray]()
+    told: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for _, batch, columns in read_coded(units, (KIND, *names), (key,)):
+        keys.add(batch[key])
+        is_home.append(columns[KIND].lookup(lambda value: value == HOUSING_UNIT, bool))
+        for name, values in told.items():
+            values.append(whole_numbers(columns[name]))
+    home = np.concatenate(is_home)
+    return keys, home, {n: np.where(home, np.concatenate(own), 0) for n, own in told.items()}
 
 
 def read_members(

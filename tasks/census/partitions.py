@@ -18,24 +18,22 @@ import numpy as np
 
 from ..tables.columns import KeyColumn
 from ..tables.findings import Finding, InputCheck, UnreadableInput
-from ..tables.mapped import zeros
 from ..tables.readers import refuse_empty
 from ..tables.sources import InputFile
 from .counting import Counted, RecordCounter, count_files
 from .evidence import EvidenceTally
 from .histograms import joined
-from .joins import added_keys
 from .kept import (
+    keep_arrays,
     keep_facts,
     keep_histogram,
     keep_keys,
     keep_mark,
-    keep_numbers,
+    kept_arrays,
     kept_facts,
     kept_histogram,
     kept_keys,
     kept_mark,
-    kept_numbers,
 )
 from .raw_columns import RawColumns
 
@@ -164,24 +162,24 @@ def check_parts(
 
 
 def _keep_counts(place: Path, counter: RecordCounter) -> None:
-    keep_numbers(place / "references", *counter.references.occurring())
+    at = np.flatnonzero(counter.references)
+    keep_arrays(place / "references", at=at, number=counter.references[at])
     for name, histogram in counter.totals().items():
         keep_histogram(place / "sums" / name, histogram)
-    for number, (name, values) in enumerate(counter.raw.values.items()):
-        keep_histogram(place / "raw" / str(number), counter.raw.counts(name))
-        keep_facts(place / "raw" / str(number) / "values.json", values)
+    for i, (name, values) in enumerate(counter.raw.values.items()):
+        keep_histogram(place / "raw" / str(i), counter.raw.counts(name))
+        keep_facts(place / "raw" / str(i) / "values.json", values)
     keep_facts(place / "raw.json", list(counter.raw.values))
-    for number, keys in enumerate(counter.told_by.values()):
-        keep_keys(place / f"told by {number}.arrow", keys)
+    for i, keys in enumerate(counter.told_by.values()):
+        keep_keys(place / f"told by {i}.arrow", keys)
 
 
 def _counted(places: Sequence[Path], counter: RecordCounter, scratch: Path | None) -> Counted:
     """The sums of all parts; `counter` has counted nothing."""
     n_areas = counter.n_areas
-    references = zeros(len(counter.place), np.int64, scratch)
     for place in places:
-        at, count = kept_numbers(place / "references")
-        references[at] += count
+        at, number = kept_arrays(place / "references", "at", "number")
+        counter.references[at] += number
     totals = {
         name: joined([kept_histogram(p / "sums" / name) for p in places], n_areas, size, scratch)
         for name, size in counter.sizes.items()
@@ -189,11 +187,12 @@ def _counted(places: Sequence[Path], counter: RecordCounter, scratch: Path | Non
     for place in places:
         _add_raw(counter.raw, place)
     told_by: dict[str, KeyColumn] = {}
-    for number, name in enumerate(counter.told_by):
+    for i, name in enumerate(counter.told_by):
         told_by[name] = KeyColumn(scratch)
         for place in places:
-            added_keys(told_by[name], kept_keys(place / f"told by {number}.arrow"))
-    return Counted(totals, references, counter.raw.columns(), told_by)
+            for part in kept_keys(place / f"told by {i}.arrow"):
+                told_by[name].add(part)
+    return Counted(totals, counter.references, counter.raw.columns(), told_by)
 
 
 def _add_raw(raw: RawColumns, place: Path) -> None:

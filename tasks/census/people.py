@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -64,29 +63,15 @@ def read_people(reading: CensusReading[Any], universe: str, folder: Path) -> Peo
     evidence = EvidenceTally()
     reading.keep_before(folder, evidence)
     counter, files = reading.counter(folder, universe, folder, evidence)
-    listed = _Listed(counter.histogram_of(universe))
+    nobody = np.empty(0, dtype=np.int64)
+    parts, wanted = [[nobody] * 3], counter.histogram_of(universe)
+
+    def listed(
+        name: str, area: np.ndarray, cell: np.ndarray, row: np.ndarray, count: np.ndarray
+    ) -> None:
+        if name == wanted:
+            parts.append([np.repeat(part, count.astype(np.int64)) for part in (area, cell, row)])
+
     counter.listed = listed
     count_files(counter, files, range(len(files)), evidence, of_part=True)
-    return listed.people()
-
-
-class _Listed:
-    """Takes the records of one histogram, batch by batch."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._parts: list[Sequence[np.ndarray]] = []
-
-    def __call__(
-        self, name: str, area: np.ndarray, cell: np.ndarray, row: np.ndarray, count: np.ndarray
-    ) -> None:
-        if name == self._name:
-            times = count.astype(np.int64)
-            self._parts.append([np.repeat(part, times) for part in (area, cell, row)])
-
-    def people(self) -> People:
-        if not self._parts:
-            nobody = np.empty(0, dtype=np.int64)
-            return People(nobody, nobody, nobody)
-        area, cell, row = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
-        return People(area.astype(np.int64), cell.astype(np.int64), row.astype(np.int64))
+    return People(*map(np.concatenate, zip(*parts, strict=True)))

@@ -39,8 +39,6 @@ _MOST_DIGITS = 18
 
 _MOST_PATTERNS = 1 << 20
 """More patterns of the codes of several columns are not numbered without looking which occur."""
-_MOST_REMEMBERED = 1 << 10
-"""Levels of more patterns are told anew, rule by rule."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +135,6 @@ class Recode:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """Levels of values that were asked for, since every batch of a table asks for the same."""
-    _held_by: dict[tuple[str, str | None], tuple[int, ...]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """Conditions of a column, of several, that hold for values that were asked for."""
-    _level_of_held: dict[tuple[tuple[int, ...], ...], int] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """Levels where the conditions hold that have been seen to hold together."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -170,11 +160,14 @@ class Recode:
         if len(names) == 1 and all(where for _, where in self.rules):
             return columns[names[0]].lookup(self.level_of, np.int16)
         # Few patterns of what holds occur, however many rows and rules there are.
-        held = {name: [self._held(name, value) for value in columns[name].values] for name in names}
         pattern, n_patterns = np.zeros(n_rows, dtype=np.int64), 1
         for name in names:
-            number = {own: i for i, own in enumerate(dict.fromkeys(held[name]))}
-            own = np.array([number[found] for found in held[name]], dtype=np.int64)
+            conditions = self._conditions[name]
+            held = [
+                tuple(codes.holds(value) for codes in conditions) for value in columns[name].values
+            ]
+            number = {own: i for i, own in enumerate(dict.fromkeys(held))}
+            own = np.array([number[found] for found in held], dtype=np.int64)
             if n_patterns * len(number) > _MOST_PATTERNS:
                 pattern = np.unique(pattern, return_inverse=True)[1].reshape(-1)
                 n_patterns = int(pattern.max(initial=0)) + 1
@@ -185,24 +178,22 @@ class Recode:
         occurring = np.flatnonzero(row >= 0)
         some = {name: columns[name].at(row[occurring]) for name in names}
         level = np.full(n_patterns, UNKNOWN, dtype=np.int16)
-        if len(occurring) > _MOST_REMEMBERED:
-            level[occurring] = self._by_rules(some, len(occurring))
-        else:
-            codes = zip(*(some[name].codes.tolist() for name in names), strict=True)
-            for i, where in zip(occurring, codes if names else [()], strict=False):
-                level[i] = self._level_where(
-                    tuple(held[name][code] for name, code in zip(names, where, strict=True))
-                )
+        level[occurring] = self._by_rules(some, len(occurring))
         return level[pattern]
 
     def _by_rules(self, columns: Mapping[str, CodedColumn], n_rows: int) -> np.ndarray:
         """Level of every row, rule by rule."""
         level = np.full(n_rows, UNKNOWN, dtype=np.int16)
         is_open = np.ones(n_rows, dtype=bool)
+        holds = {
+            (name, codes): columns[name].lookup(codes.holds, bool)
+            for name, conditions in self._conditions.items()
+            for codes in conditions
+        }
         for number, where in self.rules:
             fits = is_open.copy()
-            for name, codes in where.items():
-                fits &= columns[name].lookup(codes.holds, bool)
+            for condition in where.items():
+                fits &= holds[condition]
             level[fits] = number
             is_open &= ~fits
         return level
@@ -210,39 +201,10 @@ class Recode:
     @cached_property
     def _conditions(self) -> dict[str, list[Condition]]:
         """The conditions of each column, each once."""
-        found: dict[str, list[Condition]] = {name: [] for name in self.columns}
-        for _, where in self.rules:
-            for name, codes in where.items():
-                if codes not in found[name]:
-                    found[name].append(codes)
-        return found
-
-    def _held(self, name: str, value: str | None) -> tuple[int, ...]:
-        """Which of a column's conditions hold for a value."""
-        known = self._held_by.get((name, value))
-        if known is None:
-            conditions = self._conditions[name]
-            known = tuple(i for i, codes in enumerate(conditions) if codes.holds(value))
-            if known:
-                self._held_by[name, value] = known
-        return known
-
-    def _level_where(self, held: tuple[tuple[int, ...], ...]) -> int:
-        """The level where these conditions of the columns hold, and no others."""
-        if held not in self._level_of_held:
-            here = {
-                name: [self._conditions[name][i] for i in own]
-                for name, own in zip(self.columns, held, strict=True)
-            }
-            self._level_of_held[held] = next(
-                (
-                    level
-                    for level, where in self.rules
-                    if all(codes in here[name] for name, codes in where.items())
-                ),
-                UNKNOWN,
-            )
-        return self._level_of_held[held]
+        return {
+            name: list(dict.fromkeys(where[name] for _, where in self.rules if name in where))
+            for name in self.columns
+        }
 
 
 def whole_number(value: str | None) -> int | None:

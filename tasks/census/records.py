@@ -89,10 +89,9 @@ class UniverseCounter(RecordCounter):
         scratch: Path | None = None,
         *,
         is_recognised: bool = True,
-        of_part: bool = False,
     ) -> None:
         schemas, recode_of = {universe.name: schema}, universe.recodes.__getitem__
-        super().__init__(ways.place, schemas, recode_of, n_areas, scratch, of_part=of_part)
+        super().__init__(ways.place, schemas, recode_of, n_areas, scratch)
         self._universe, self._occupants = universe, tuple(ways.occupants.values())
         self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
         asked = [column for recode in self.recodes for column in recode.columns]
@@ -143,7 +142,7 @@ class UniverseCounter(RecordCounter):
         """Every record must have a level, and none of the codes that are refused, if its row on the
         way to the area is known.
         """
-        is_told = np.ones(len(level), dtype=bool) if told.is_member is None else told.is_member
+        is_told = told.is_member
         if any(_is_joined(column, self._universe.steps) for column in recode.columns):
             is_told = is_told & (read.placed.row >= 0)
         found, name = level[is_told], self._universe.name

@@ -156,11 +156,6 @@ class Schema:
             )
         ]
 
-    def without(self, attributes: Iterable[str]) -> Schema:
-        """The schema of the other attributes."""
-        dropped = set(attributes)
-        return self.of([name for name in self.attributes if name not in dropped])
-
     def of(self, attributes: Iterable[str]) -> Schema:
         """The schema of some of the attributes, in their order."""
         names = tuple(attributes)

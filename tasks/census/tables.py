@@ -226,8 +226,6 @@ class PersonCounter(RecordCounter):
         n_blocks: int,
         schema: Schema | None,
         scratch: Path | None,
-        *,
-        of_part: bool = False,
     ) -> None:
         schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
         super().__init__(
@@ -236,7 +234,6 @@ class PersonCounter(RecordCounter):
             lambda attribute: recode_of("persons", attribute),
             n_blocks,
             scratch,
-            of_part=of_part,
         )
         attributes = tuple(recode.attribute for recode in self.recodes)
         self.keys, self.texts = (UNIT_KEY,), person_columns(attributes)
@@ -263,7 +260,7 @@ class PersonCounter(RecordCounter):
             masks["minor_in_nursing_facility"] = minor & in_nursing
         for name, mask in masks.items():
             read.add_mask("cross_table", name, mask)
-        return Weights()
+        return super().tally(read)
 
 
 _CODE_POSITION = {code: position for position, code in enumerate(TYPE_OF_CODE)}

@@ -20,7 +20,14 @@ from ..runs.settings import (
     table_of,
 )
 from .workload.iterations import LEVELS
-from .workload.mechanism import CONFIG_FILE, WantedMargins, budget_key, thresholds_key
+from .workload.mechanism import (
+    CONFIG_FILE,
+    OF_PERSONS,
+    ConfigKeys,
+    WantedMargins,
+    budget_key,
+    thresholds_key,
+)
 from .workload.parameters import read_parameters, read_specification
 from .workload.regions import REGION_TYPES
 from .workload.specification import SPECIFICATION_FILES
@@ -84,6 +91,26 @@ def given_keys(mechanism: Section) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
+def keys_of_levels(
+    keys: ConfigKeys,
+    budgets: Mapping[str, Mapping[str, Fraction]],
+    thresholds: Mapping[str, Mapping[str, tuple[int, ...]]] | None,
+) -> dict[str, Any]:
+    """The keys of `config.json` that settings of a tabulation by region type and level give."""
+    config: dict[str, Any] = {
+        keys.budget(region_type, int(level)): budget
+        for region_type, levels in budgets.items()
+        for level, budget in levels.items()
+    }
+    if thresholds is not None:
+        config[keys.thresholds] = {
+            thresholds_key(region_type, int(level)): values
+            for region_type, of_levels in thresholds.items()
+            for level, values in of_levels.items()
+        }
+    return config
+
+
 def refuse_unknown_levels(
     where: str, of_types: Mapping[str, Collection[str]], refuse: Refuse
 ) -> None:
@@ -142,17 +169,7 @@ class MechanismSettings(Section):
     @property
     def config(self) -> dict[str, Any]:
         """The settings that stand for keys of `config.json`, by those keys."""
-        config = given_keys(self)
-        for region_type, levels in self.budgets.items():
-            for level, budget in levels.items():
-                config[budget_key(region_type, int(level))] = budget
-        if self.thresholds:
-            config["thresholds_p"] = {
-                thresholds_key(region_type, int(level)): values
-                for region_type, levels in self.thresholds.items()
-                for level, values in levels.items()
-            }
-        return config
+        return given_keys(self) | keys_of_levels(OF_PERSONS, self.budgets, self.thresholds or None)
 
 
 class ExplorerSettings(Section):
@@ -231,17 +248,10 @@ class HouseholdMechanismSettings(Section):
     def config(self) -> dict[str, Any]:
         """The settings that stand for keys of `config.json`, by those keys."""
         config = given_keys(self)
-        for name, region_types in self.budgets.items():
-            keys = HOUSEHOLD_TABULATIONS[name].keys
-            for region_type, levels in region_types.items():
-                for level, budget in levels.items():
-                    config[keys.budget(region_type, int(level))] = budget
-        for name, of_types in self.thresholds.items():
-            config[HOUSEHOLD_TABULATIONS[name].keys.thresholds] = {
-                thresholds_key(region_type, int(level)): values
-                for region_type, of_levels in of_types.items()
-                for level, values in of_levels.items()
-            }
+        for name, one in HOUSEHOLD_TABULATIONS.items():
+            config |= keys_of_levels(
+                one.keys, self.budgets.get(name, {}), self.thresholds.get(name)
+            )
         return config
 
 

@@ -13,7 +13,7 @@ from ....validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_CO
 from ...census.evidence import EvidenceTally
 from ...census.households import HOUSEHOLDER
 from ...census.invariants import block_invariants
-from ...census.joins import JoinedTable
+from ...census.joins import JoinedTable, coded
 from ...census.tables import load_geography, load_units, unit_codes
 from ...tables.cef_layout import PERSONS_LAYOUT
 from ...tables.columns import CodedColumn, is_blank_key
@@ -119,16 +119,10 @@ def read_persons(
             relationship = CodedColumn.from_arrow(batch[_RELATIONSHIP], layout)
             is_head = relationship.lookup(lambda value: value == str(HOUSEHOLDER), bool)
             household = np.where(is_head & (unit >= 0), household_of_unit[unit], NONE)
-        columns = {
-            name: CodedColumn.from_arrow(batch[name], PERSONS_LAYOUT.field(name))
-            for name in _PERSON_COLUMNS[1:]
-        }
-        if not (block >= 0).all():
-            rows = block >= 0
-            columns = {
-                name: CodedColumn(column.codes[rows], column.values)
-                for name, column in columns.items()
-            }
+        columns = coded(batch, _PERSON_COLUMNS[1:], PERSONS_LAYOUT)
+        rows = block >= 0
+        if not rows.all():
+            columns = {name: column.at(rows) for name, column in columns.items()}
             block = block[rows]
             household = None if household is None else household[rows]
         if block.size:

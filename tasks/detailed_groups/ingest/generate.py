@@ -20,7 +20,8 @@ from ...tables.writers import delimited_text
 from ..workload.iterations import LEVELS
 from ..workload.mechanism import (
     CONFIG_FILE,
-    budget_key,
+    OF_PERSONS,
+    ConfigKeys,
     thresholds_key,
 )
 from ..workload.regions import (
@@ -176,17 +177,11 @@ def _group_codes(
 
 
 def _config(*, states: Sequence[str], run_pr: bool) -> dict[str, object]:
-    levels = [(name, level) for name in REGION_TYPES for level in LEVELS]
-    budgets = {
-        budget_key(name, level): 0 if (name, level) == ("AIANNH", 1) else level / 4
-        for name, level in levels
-    }
-    thresholds = {thresholds_key(name, level): [50, 200, 1000] for name, level in levels}
     return {
         "max_race_codes": 8,
-        **budgets,
+        **_budgets(OF_PERSONS),
         "privacy_budget_p_stage_1_fraction": 0.1,
-        "thresholds_p": thresholds,
+        OF_PERSONS.thresholds: _thresholds(OF_PERSONS),
         "zero_suppression_chance": 0.99,
         "allow_negative_counts": True,
         "run_us": True,
@@ -201,15 +196,19 @@ def _household_config() -> dict[str, object]:
     config: dict[str, object] = {}
     for tabulation in HOUSEHOLD_TABULATIONS.values():
         keys = tabulation.keys
-        for name, level in [(name, level) for name in REGION_TYPES for level in LEVELS]:
-            left_out = (name, level) == ("AIANNH", 1)
-            config[keys.budget(name, level)] = 0 if left_out else level / 4
-        config[keys.thresholds] = {
-            thresholds_key(name, level): [50, 200, 1000][: keys.n_thresholds]
-            for name in REGION_TYPES
-            for level in LEVELS
-        }
+        config |= {**_budgets(keys), keys.thresholds: _thresholds(keys)}
     return config
+
+
+_LEVELS = [(name, level) for name in REGION_TYPES for level in LEVELS]
+
+
+def _budgets(keys: ConfigKeys) -> dict[str, float]:
+    return {keys.budget(*level): 0 if level == ("AIANNH", 1) else level[1] / 4 for level in _LEVELS}
+
+
+def _thresholds(keys: ConfigKeys) -> dict[str, list[int]]:
+    return {thresholds_key(*level): [50, 200, 1000][: keys.n_thresholds] for level in _LEVELS}
 
 
 def give_detailed_codes(persons: Path, codes: Sequence[str], *, seed: int = 1) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...tables.findings import InputCheck
-from ..paths import parameters_folder, write_shards
+from ..paths import Shard, parameters_folder, write_shards
 from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
 from ..workload.parameters import read_parameters, read_specification
 from ..workload.regions import REGION_TYPES
-from ..workload.tabulations import HOUSEHOLD_TABULATIONS
-from .group_totals import measured_totals, read_group_totals, write_totals
+from ..workload.tabulations import HOUSEHOLD_TABULATIONS, NOT_MEASURED
+from .group_totals import chosen_tables, measured_totals, read_group_totals, write_totals
 from .ingest import kept_input, names_of, run_regions, run_specification, run_universe, shards
 from .inputs import AcceptedGroups, check_groups_input
 
@@ -88,19 +88,11 @@ def ingest_input(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Non
                 f"run that has them, or set run_{region_pass} to false."
             )
     write_totals(run, chosen)
+
+    def has_totals(shard: Shard) -> bool:
+        universe = universes[shard.region_type, shard.level]
+        table = chosen_tables(chosen, shard, regions[shard.region_type], universe, ())
+        return bool((table != NOT_MEASURED).any())
+
     # Where no group has a total, there is nothing to measure.
-    groups = {
-        level: chosen[
-            (chosen["region_type"] == level[0])
-            & chosen["iteration_code"].isin(set(universes[level].codes))
-        ]["region_id"]
-        for level in levels
-    }
-    kept = [
-        shard
-        for shard in shards(run, levels)
-        if groups[shard.region_type, shard.level]
-        .isin(set(regions[shard.region_type].ids[shard.start : shard.stop]))
-        .any()
-    ]
-    write_shards(run, kept)
+    write_shards(run, filter(has_totals, shards(run, levels)))

@@ -8,7 +8,6 @@ households are not told apart by the householder's sex.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +16,7 @@ import numpy as np
 from ....validation.detailed_groups.input_rules import HOUSEHOLD_TENURE
 from ...census.evidence import EvidenceTally
 from ...census.joins import read_coded
-from ...census.members import completed_units
+from ...census.members import completed_files, completed_units
 from ...census.tables import UNIT_KEY
 from ...tables.findings import Finding
 from ...tables.sources import InputFile
@@ -46,8 +45,7 @@ def household_cells(
     with TemporaryDirectory(dir=scratch) as folder:
         target = Path(folder) / "units_with_members.parquet"
         findings = completed_units(units, persons, UNIT_KEY, target)
-        is_completed = target.exists()
-        files = (replace(units[0], path=str(target), format=None),) if is_completed else units
+        files = completed_files(units, target)
         cells = []
         for file, _, columns in read_coded(files, (TYPE, TENURE), ()) if not findings else ():
             kind = columns[TYPE].lookup(lambda value: TYPE_OF_CODE.get(value or "", NONE), np.int8)
@@ -55,7 +53,7 @@ def household_cells(
                 lambda value: TENURE_OF_CODE.get(value or "", NONE), np.int8
             )
             told = columns[TENURE].at(np.flatnonzero(kind != NONE)).counts()
-            evidence.add("units", HOUSEHOLD_TENURE, told, file=0 if is_completed else file)
+            evidence.add("units", HOUSEHOLD_TENURE, told, file=file)
             is_known = (kind != NONE) & (tenure != NONE)
             cells.append(np.where(is_known, kind * len(TENURES) + tenure, NONE))
     if findings:

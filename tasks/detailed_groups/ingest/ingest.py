@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +91,8 @@ def run_specification(run: RunDirectory) -> Specification:
 
 def run_universe(run: RunDirectory, region_type: str, level: int) -> IterationUniverse:
     """The iterations of a level of a region type."""
-    return _universe(run_specification(run), REGION_TYPES[region_type].granularity, level)
+    granularity = REGION_TYPES[region_type].granularity
+    return iteration_universe(run_specification(run), granularity, level)
 
 
 def run_regions(run: RunDirectory, region_type: str) -> RegionDomain:
@@ -209,8 +209,3 @@ def input_digests(result: AcceptedGroups, key: bytes) -> dict[str, InputDigest]:
 @while_unchanged(geography_file, at_most=2)
 def _areas(run: RunDirectory) -> pd.DataFrame:
     return areas_of(read_geography(geography_file(run)))[1]
-
-
-@lru_cache(maxsize=8)
-def _universe(specification: Specification, granularity: str, level: int) -> IterationUniverse:
-    return iteration_universe(specification, granularity, level)

@@ -129,8 +129,10 @@ class _ProductionReader:
     findings: tuple[Finding, ...] = ()
 
     def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
-        self._persons = production_files.person_file(tables["data"])
-        self._geography = production_files.geography_file(tables["data"])
+        self._persons, self._geography = (
+            production_files.data_file(tables["data"], layout)
+            for layout in (production_files.PERSONS_LAYOUT, production_files.GEOGRAPHY_LAYOUT)
+        )
         self.files = {"persons": (self._persons,), "geography": (self._geography,)}
         self.names = {table: files[0].name for table, files in self.files.items()}
         self._source = source

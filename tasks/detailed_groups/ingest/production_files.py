@@ -20,6 +20,7 @@ from ....validation.detailed_groups.input_rules import (
 )
 from ....validation.rules import Value
 from ...census.evidence import EvidenceTally
+from ...census.joins import coded
 from ...tables.columns import CodedColumn
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches
@@ -55,16 +56,10 @@ GEOGRAPHY_LAYOUT = TableLayout(
 BLOCK_PARTS = tuple(PERSON_WIDTHS)
 
 
-def person_file(directory: str) -> InputFile:
-    """The persons in a data directory of the production layout."""
-    path = f"{directory.rstrip('/')}/{PERSONS_FILE}"
-    return InputFile("data", path, PERSONS_FILE, PERSONS_LAYOUT)
-
-
-def geography_file(directory: str) -> InputFile:
-    """The geography in a data directory of the production layout."""
-    path = f"{directory.rstrip('/')}/{GEOGRAPHY_FILE}"
-    return InputFile("data", path, GEOGRAPHY_FILE, GEOGRAPHY_LAYOUT)
+def data_file(directory: str, layout: TableLayout) -> InputFile:
+    """The persons or the geography in a data directory of the production layout."""
+    name = PERSONS_FILE if layout is PERSONS_LAYOUT else GEOGRAPHY_FILE
+    return InputFile("data", f"{directory.rstrip('/')}/{name}", name, layout)
 
 
 def read_geography(
@@ -121,13 +116,11 @@ def read_persons(
     first = ~known.duplicated()
     index, position = pd.Index(known[first].to_numpy()), np.flatnonzero(first)
     for batch in read_batches(file, Selection(PERSONS_LAYOUT.names)):
-        columns = {
-            name: CodedColumn.from_arrow(array, PERSONS_LAYOUT.field(name))
-            for name, array in batch.items()
-        }
+        columns = coded(batch, PERSONS_LAYOUT.names, PERSONS_LAYOUT)
         evidence.add("persons", "TABBLKST", columns["TABBLKST"].counts())
         is_kept = columns["TABBLKST"].lookup(lambda value: value in states, bool)
-        columns = {name: _kept(column, is_kept) for name, column in columns.items()}
+        if not is_kept.all():
+            columns = {name: column.at(is_kept) for name, column in columns.items()}
         if not is_kept.any():
             continue
         for name in (*BLOCK_PARTS[1:], "HOUSEHOLDER"):
@@ -156,10 +149,6 @@ def _digits(value: str | None, width: int) -> int:
     if value is None or len(value) != width or not value.isascii() or not value.isdigit():
         return -1
     return int(value)
-
-
-def _kept(column: CodedColumn, is_kept: np.ndarray) -> CodedColumn:
-    return column if is_kept.all() else CodedColumn(column.codes[is_kept], column.values)
 
 
 def _counts(values: pd.Series) -> dict[Value, int]:

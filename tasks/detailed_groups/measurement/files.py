@@ -13,7 +13,7 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,25 +91,17 @@ def write_noisy_totals(
     `recording` sees to it that the file is recorded before others can read it.
     """
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def columns() -> list[pa.Array]:
         rows = np.flatnonzero(~names.total_only[names.iteration])
-        columns = [
+        return [
             _texts(names.region[rows], names.region_ids),
             _texts(names.iteration[rows], names.iteration_codes),
             pa.array(draw()),
             pa.array(np.full(rows.size, noise.variance)),
             _texts(np.zeros(rows.size, dtype=np.int32), [noise.plb]),
         ]
-        yield pa.record_batch(columns, schema=_STAGE_1_SCHEMA)
 
-    return write_parquet_once(
-        path,
-        _STAGE_1_SCHEMA,
-        batches(),
-        stamp(is_private=is_private),
-        recording=recording,
-        row_group_size=ROWS_PER_ROW_GROUP,
-    )
+    return _published(path, _STAGE_1_SCHEMA, columns, is_private, recording)
 
 
 def write_noisy_tables(
@@ -127,7 +119,7 @@ def write_noisy_tables(
     `recording` sees to it that the file is recorded before others can read it.
     """
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def columns() -> list[pa.Array]:
         measured = draw()
         rows = np.flatnonzero(measured.table != NOT_MEASURED)
         iteration = names.iteration[rows]
@@ -138,7 +130,7 @@ def write_noisy_tables(
             pa.array(offsets, pa.int32()), pa.array(measured.values), type=INTEGER_LIST
         )
         variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
-        columns = [
+        return [
             _texts(np.zeros(rows.size, dtype=np.int32), [names.region_type]),
             _texts(names.region[rows], names.region_ids),
             _texts(iteration, names.iteration_codes),
@@ -148,12 +140,22 @@ def write_noisy_tables(
             pa.array(variance),
             _texts(is_total_only.astype(np.int32), [noise.stage_2.plb, noise.total_only.plb]),
         ]
-        yield pa.record_batch(columns, schema=_MEASURED_SCHEMA)
 
+    return _published(path, _MEASURED_SCHEMA, columns, is_private, recording)
+
+
+def _published(
+    path: Path,
+    schema: pa.Schema,
+    columns: Callable[[], list[pa.Array]],
+    is_private: bool,
+    recording: Recording | None,
+) -> Path:
+    """Write the columns; where the file stands, they are not asked for."""
     return write_parquet_once(
         path,
-        _MEASURED_SCHEMA,
-        batches(),
+        schema,
+        (pa.record_batch(make(), schema=schema) for make in (columns,)),
         stamp(is_private=is_private),
         recording=recording,
         row_group_size=ROWS_PER_ROW_GROUP,
@@ -166,5 +168,4 @@ def read_totals(path: Path) -> np.ndarray:
 
 
 def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:
-    names = pa.array(list(names), pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(codes), names).dictionary_decode()
+    return pa.array(list(names), pa.string()).take(pa.array(codes))

@@ -12,6 +12,7 @@ counted never plays a part.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ..workload.regions import NO_REGION
 from .groups import codes_of, mask_of, with_mask
 
 DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
@@ -63,22 +63,24 @@ def coterminous_sets(
             (n_blocks,); None if no invariants are declared, and then only regions with identical
             blocks are coterminous. A region without any such block is compared by all its blocks.
 
-    Regions of one type are disjoint, so that a in one type and b in another have the same blocks
-    if and only if all blocks of a are in b and b has no more of them than a. This takes one sort
-    of the blocks for each type and one pass for each pair of types.
+    Regions of one type are disjoint, so that a set has at most one of each.
     """
-    types = list(regions)
-    coded = [pd.factorize(pd.Series(regions[name], dtype=object)) for name in types]
-    starts = np.cumsum([0, *(len(names) for _, names in coded)])
-    root = np.arange(starts[-1])
-    codes = [code.astype(np.int64) for code, _ in coded]
-    sizes = [len(names) for _, names in coded]
-    if inhabitable is not None:
-        kept = np.asarray(inhabitable, dtype=bool)
-        _join(root, starts, [np.where(kept, code, NO_REGION) for code in codes], sizes)
-        codes = [_uninhabitable(code, n, kept) for code, n in zip(codes, sizes, strict=True)]
-    _join(root, starts, codes, sizes)
-    return _numbered(types, [names for _, names in coded], root, starts)
+    found: dict[tuple[bool, bytes], list[tuple[str, str]]] = {}
+    for name, of_block in regions.items():
+        codes, names = pd.factorize(pd.Series(of_block, dtype=object))
+        order = np.argsort(codes, kind="stable").astype(np.int32)
+        ends = np.cumsum(np.bincount(codes + 1, minlength=len(names) + 1))
+        for region, blocks in zip(names, np.split(order, ends)[1:], strict=False):
+            held = blocks[:0] if inhabitable is None else blocks[inhabitable[blocks]]
+            # Digests take less room than the numbers of all blocks of a nation, type by type.
+            blocks = held if held.size else blocks
+            key = bool(held.size), hashlib.blake2b(blocks.tobytes()).digest()
+            found.setdefault(key, []).append((name, str(region)))
+    sets: dict[str, dict[str, int]] = {name: {} for name in regions}
+    for number, same in enumerate(same for same in found.values() if len(same) > 1):
+        for name, region in same:
+            sets[name][region] = number
+    return CoterminousSets(sets)
 
 
 def donate(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -> pa.Table:
@@ -124,46 +126,3 @@ def _rank(groups: pa.Table, order: Sequence[str]) -> np.ndarray:
     if missing:
         raise ValueError(f"{missing[0]} is not in the order of summary levels")
     return np.array([order.index(name) for name in names], dtype=np.int64)[codes]
-
-
-def _uninhabitable(code: np.ndarray, n_regions: int, kept: np.ndarray) -> np.ndarray:
-    """The codes of the blocks of regions that have no block that is kept."""
-    loses_all = np.bincount(code[kept & (code != NO_REGION)], minlength=n_regions) == 0
-    return np.where(np.append(loses_all, False)[code], code, NO_REGION)
-
-
-def _join(root: np.ndarray, starts: np.ndarray, codes: list[np.ndarray], sizes: list[int]) -> None:
-    """Point each region at the region of the highest type that has the same blocks."""
-    counts = [
-        np.bincount(c[c != NO_REGION], minlength=n) for c, n in zip(codes, sizes, strict=True)
-    ]
-    for low in range(1, len(codes)):
-        order = np.argsort(codes[low], kind="stable")
-        order = order[np.searchsorted(codes[low][order], 0) :]
-        present = np.flatnonzero(counts[low])
-        if not present.size:
-            continue
-        begin = np.cumsum(counts[low][present]) - counts[low][present]
-        for high in range(low):
-            others = codes[high][order]
-            least, most = np.minimum.reduceat(others, begin), np.maximum.reduceat(others, begin)
-            same = (least == most) & (least >= 0)
-            same[same] = counts[high][least[same]] == counts[low][present[same]]
-            here = starts[low] + present[same]
-            # A region already joined to a higher type keeps it: equality is transitive.
-            free = root[here] == here
-            root[here[free]] = root[starts[high] + least[same][free]]
-
-
-def _numbered(
-    types: list[str], names: list[np.ndarray], root: np.ndarray, starts: np.ndarray
-) -> CoterminousSets:
-    _, number, times = np.unique(root, return_inverse=True, return_counts=True)
-    is_set = times > 1
-    new_number = np.where(is_set, np.cumsum(is_set) - 1, NO_SET)[number]
-    found: dict[str, dict[str, int]] = {}
-    for position, name in enumerate(types):
-        own = new_number[starts[position] : starts[position + 1]]
-        members = np.flatnonzero(own != NO_SET)
-        found[name] = {str(names[position][i]): int(own[i]) for i in members}
-    return CoterminousSets(found)

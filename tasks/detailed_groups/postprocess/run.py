@@ -25,13 +25,13 @@ from .stages import (
     SUPPRESSED,
     Level,
     PassFiles,
-    add_marginals_to_levels,
+    add_marginals,
+    change_levels,
     donate_between_levels,
-    final_groups,
-    suppress_alone_levels,
-    suppress_levels,
+    levels_after,
+    suppress_alone,
 )
-from .suppression import threshold_of
+from .suppression import suppress, threshold_of
 
 
 def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
@@ -102,9 +102,16 @@ def postprocess(
     parameters = run_parameters(run, settings)
     files = pass_files(run, parameters, region_pass)
     if stage == SUPPRESSED:
-        suppress_levels(files, thresholds_of(run, parameters))
+        thresholds = thresholds_of(run, parameters)
+        change_levels(files, None, stage, lambda level, own: suppress(own, thresholds[level]))
     elif stage == MARGINALS:
-        add_marginals_to_levels(files, allow_negative_counts=parameters.allow_negative_counts)
+        are_allowed = parameters.allow_negative_counts
+        change_levels(
+            files,
+            SUPPRESSED,
+            stage,
+            lambda _, own: add_marginals(own, allow_negative_counts=are_allowed),
+        )
     elif stage == COTERMINOUS:
         order = settings.mechanism.summary_levels
         donate_between_levels(files, coterminous_of(run, settings, region_pass), order)
@@ -112,11 +119,14 @@ def postprocess(
         before = stages_of(settings)[stages_of(settings).index(ALONE) - 1]
         by_cell = settings.mechanism.suppress_alone_above_combination == "cells"
         counterparts = alone_counterparts(run_specification(run))
-        suppress_alone_levels(files, before, counterparts, by_cell=by_cell)
+        change_levels(
+            files, before, stage, lambda _, own: suppress_alone(own, counterparts, by_cell=by_cell)
+        )
 
 
 def groups_to_release(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[pa.Table]:
     """The groups of every level of every pass after the last stage, suppressed ones included."""
     parameters, last = run_parameters(run, settings), stages_of(settings)[-1]
     for region_pass in parameters.passes:
-        yield from final_groups(pass_files(run, parameters, region_pass), last)
+        for _, groups in levels_after(pass_files(run, parameters, region_pass), last):
+            yield groups

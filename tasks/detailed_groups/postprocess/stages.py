@@ -22,7 +22,7 @@ by cell, they are compared in the coarser of the two tables, whose ages are unio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,6 @@ from .groups import (
     with_mask,
     write_groups,
 )
-from .suppression import suppress
 
 SUPPRESSED, MARGINALS, COTERMINOUS, ALONE = (
     "suppressed",
@@ -82,19 +81,21 @@ class PassFiles:
         return all(self.groups(stage, level).exists() for level in self.levels)
 
 
-def suppress_levels(files: PassFiles, thresholds: Mapping[Level, int | None]) -> None:
-    """Mark small totals of every level as suppressed; None is a level without suppression."""
+def levels_after(files: PassFiles, stage: str | None) -> Iterator[tuple[Level, pa.Table]]:
+    """The groups of every level after a stage, suppressed ones included; None for the measured
+    ones."""
+    schema = {None: MEASURED, SUPPRESSED: SCREENED}.get(stage, COUNTED)
     for level in files.levels:
-        measured = read_groups(files.measurements(level), MEASURED)
-        write_groups(files.groups(SUPPRESSED, level), suppress(measured, thresholds[level]))
+        paths = files.measurements(level) if stage is None else [files.groups(stage, level)]
+        yield level, read_groups(paths, schema)
 
 
-def add_marginals_to_levels(files: PassFiles, *, allow_negative_counts: bool) -> None:
-    """Clip counts at zero, unless negative ones are allowed, and add totals and sex marginals."""
-    for level in files.levels:
-        screened = read_groups([files.groups(SUPPRESSED, level)], SCREENED)
-        counted = add_marginals(screened, allow_negative_counts=allow_negative_counts)
-        write_groups(files.groups(MARGINALS, level), counted)
+def change_levels(
+    files: PassFiles, before: str | None, stage: str, change: Callable[[Level, pa.Table], pa.Table]
+) -> None:
+    """Write the groups of every level after a stage, from those after the one `before` it."""
+    for level, groups in levels_after(files, before):
+        write_groups(files.groups(stage, level), change(level, groups))
 
 
 def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequence[str]) -> None:
@@ -104,38 +105,17 @@ def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequen
     """
     members = {
         level: counted.filter(pa.array(sets.of_rows(counted) != NO_SET))
-        for level, counted in _levels(files, MARGINALS)
+        for level, counted in levels_after(files, MARGINALS)
     }
     together = pa.concat_tables(members.values()).unify_dictionaries().combine_chunks()
     after = donate(together, sets.of_rows(together), order)
     start = 0
-    for level, counted in _levels(files, MARGINALS):
+    for level, counted in levels_after(files, MARGINALS):
         end = start + members[level].num_rows
         inside = sets.of_rows(counted) != NO_SET
         merged = _replaced(counted, inside, after.slice(start, end - start))
         write_groups(files.groups(COTERMINOUS, level), merged)
         start = end
-
-
-def suppress_alone_levels(
-    files: PassFiles, source: str, counterparts: Mapping[str, str], *, by_cell: bool = False
-) -> None:
-    """Suppress 'alone' groups above their counterpart, in what the stage `source` has left."""
-    for level, counted in _levels(files, source):
-        write_groups(
-            files.groups(ALONE, level), suppress_alone(counted, counterparts, by_cell=by_cell)
-        )
-
-
-def final_groups(files: PassFiles, stage: str) -> Iterator[pa.Table]:
-    """The groups of every level after the last stage, suppressed ones included."""
-    for _, counted in _levels(files, stage):
-        yield counted
-
-
-def _levels(files: PassFiles, stage: str) -> Iterator[tuple[Level, pa.Table]]:
-    for level in files.levels:
-        yield level, read_groups([files.groups(stage, level)], COUNTED)
 
 
 def _replaced(groups: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:

@@ -19,34 +19,21 @@ from ..workload.regions import COARSE, REGION_TYPES
 from .groups import counts_of, mask_of, with_mask
 
 
-def suppression_threshold(
-    noise: IntegerDistribution | None, zero_suppression_chance: Fraction
-) -> int | None:
-    """The largest noisy count that is suppressed, None if none is.
-
-    `noise` is that of the second stage, None if there is no noise; counts of 0 and below are
-    then suppressed. A chance of 0 suppresses nothing.
-
-    Raises ValueError for a chance outside [0, 1).
-
-    >>> suppression_threshold(IntegerDistribution(Fraction("0.0001"), 2), Fraction("0.9999"))
-    263
-    """
-    if not 0 <= zero_suppression_chance < 1:
-        raise ValueError(f"a chance of {zero_suppression_chance} gives no threshold")
-    if zero_suppression_chance == 0:
-        return None
-    return 0 if noise is None else inverse_cdf(noise, zero_suppression_chance)
-
-
 def threshold_of(
     region_type: str, noise: IntegerDistribution | None, zero_suppression_chance: Fraction | None
 ) -> int | None:
-    """The threshold of a region type's groups; None for the nation and states, or no chance."""
-    is_sub_state = REGION_TYPES[region_type].granularity == COARSE
-    if zero_suppression_chance is None or not is_sub_state:
+    """The largest noisy count of a region type's groups that is suppressed; None where none is: for
+    the nation and states, or a chance of 0 or none.
+
+    `noise` is that of the second stage, None if there is no noise; counts of 0 and below are
+    then suppressed. Raises ValueError for a chance outside [0, 1).
+
+    >>> threshold_of("TRACT", IntegerDistribution(Fraction("0.0001"), 2), Fraction("0.9999"))
+    263
+    """
+    if not zero_suppression_chance or REGION_TYPES[region_type].granularity != COARSE:
         return None
-    return suppression_threshold(noise, zero_suppression_chance)
+    return 0 if noise is None else inverse_cdf(noise, zero_suppression_chance)
 
 
 def suppress(measured: pa.Table, threshold: int | None) -> pa.Table:

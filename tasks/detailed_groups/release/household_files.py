@@ -52,11 +52,6 @@ asked for, and `margin_if_cut` one that holds whatever counts below 0 became 0 b
 added."""
 
 
-def text_file(tabulation: HouseholdTabulation) -> str:
-    """Name of the text file of a tabulation."""
-    return f"{tabulation.name}.csv"
-
-
 def measured_groups(
     run: RunDirectory, parameters: HouseholdParameters, name: str
 ) -> Iterator[tuple[str, int, pa.Table]]:
@@ -99,7 +94,7 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
         for tabulation, own in parameters.tables():
             noise = count_noise_of(run, settings, parameters, tabulation.name)
             columns = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", data_cell(tabulation), "COUNT")
-            with replacing(folder / text_file(tabulation)) as part, part.open("wb") as text:
+            with replacing(folder / f"{tabulation.name}.csv") as part, part.open("wb") as text:
                 begin_text(text, columns, is_private=is_private)
                 for _, _, measured in measured_groups(run, parameters, tabulation.name):
                     for groups in slices(measured):

@@ -171,7 +171,7 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
     return pa.table(
         {
             **counted,
-            "measured_at": of_group(groups["measured_at"], rows.group),
+            "measured_at": groups["measured_at"].take(pa.array(rows.group)),
             "table": coded_texts(table, list(TABLE_NAMES)),
             "sex": coded_texts(rows.sex, list(SEXES)),
             **ages,
@@ -211,27 +211,20 @@ def count_columns(
 def production_keys(groups: pa.Table, group: np.ndarray) -> dict[str, pa.Array]:
     """The first columns of the production program's files, given each row's group (n,)."""
     columns = ("region_id", "region_type", "iteration_code")
-    return {name.upper(): of_group(groups[name], group) for name in columns}
-
-
-def of_group(column: pa.ChunkedArray | pa.Array, group: np.ndarray) -> pa.DictionaryArray:
-    """A coded column of groups, for every row, given the position of its group."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    indices = column.indices.to_numpy(zero_copy_only=False)[group]
-    return pa.DictionaryArray.from_arrays(pa.array(indices), column.dictionary)
+    return {name.upper(): groups[name].take(pa.array(group)) for name in columns}
 
 
 def named_columns(
     groups: pa.Table, rows: np.ndarray, names: GroupNames
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
     """Keys and names of the groups that rows are of, as columns, and each row's iteration level."""
-    columns: dict[str, pa.Array] = {name: of_group(groups[name], rows) for name in KEY}
-    columns["region_name"] = of_group(named_regions(groups, names), rows)
+    of_rows = pa.array(rows)
+    columns: dict[str, pa.Array] = {name: groups[name].take(of_rows) for name in KEY}
+    columns["region_name"] = named_regions(groups, names).take(of_rows)
     iteration = groups["iteration_code"].combine_chunks()
     codes = iteration.dictionary.to_pylist()
     called = coded_texts(iteration.indices, [names.iteration_name[code] for code in codes])
-    columns["iteration_name"] = of_group(called, rows)
+    columns["iteration_name"] = called.take(of_rows)
     level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
     level_of_row = level[iteration.indices.to_numpy()][rows]
     columns["iteration_level"] = pa.array(level_of_row)

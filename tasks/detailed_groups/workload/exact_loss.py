@@ -25,13 +25,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 
-from ...ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
+from ...ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
 from .explorer import LevelBudget
-from .mapping import IterationUniverse, exact_stability, iteration_universe
+from .mapping import exact_stability, iteration_universe
 from .mechanism import MechanismParameters
 from .regions import REGION_TYPES
 from .specification import Specification
@@ -74,21 +73,14 @@ def curve_of_change(
     of_passes = [_choices(parameters, specification, name, 1) for name in passes]
     if sum(math.prod(map(len, choices)) for choices in of_passes) > MOST_COMBINATIONS:
         return None
-    ends = [_together(end) for choices in of_passes for end in product(*choices)]
+    nothing = Counter[ChangedCount]()
+    ends = [sum(end, nothing) for choices in of_passes for end in product(*choices)]
     return known_curve({}, (ends, ends))
-
-
-def _together(parts: tuple[Counts, ...]) -> Counts:
-    """The counts of all parts."""
-    found: Counter[ChangedCount] = Counter()
-    for part in parts:
-        found.update(part)
-    return found
 
 
 def _choices(
     parameters: MechanismParameters, specification: Specification, region_pass: str, persons: int
-) -> list[list[Counts]]:
+) -> list[list[Counter[ChangedCount]]]:
     """The counts of a pass that one person moves who joins it, or two, by granularity and level:
     alternatives of each.
     """
@@ -101,37 +93,27 @@ def _choices(
     choices = []
     for (granularity, level), own in budgets.items():
         universe = iteration_universe(specification, granularity, level)
-        groups = _Groups.of(universe, parameters.max_race_codes, persons)
-        compared = groups.total_only[-1:] if parameters.is_pure else groups.total_only
-        choices.append([groups.moved(own, by_total) for by_total in compared])
+        most = exact_stability(universe, parameters.max_race_codes)
+        by_total = int(universe.total_only.sum())
+        fewest = max(0, most - (len(universe) - by_total))
+        compared = range(persons * fewest, persons * min(most, by_total) + 1)
+        if parameters.is_pure:
+            compared = compared[-1:]
+        choices.append([_moved(own, persons * most, number) for number in compared])
     return choices
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """How many groups of a level persons leave and join, and how many of those by a total only."""
-
-    number: int
-    total_only: range
-
-    @classmethod
-    def of(cls, universe: IterationUniverse, max_race_codes: int, persons: int) -> _Groups:
-        most = exact_stability(universe, max_race_codes)
-        by_total = int(universe.total_only.sum())
-        fewest = max(0, most - (len(universe) - by_total))
-        return cls(persons * most, range(persons * fewest, persons * min(most, by_total) + 1))
-
-    def moved(self, budgets: list[LevelBudget], by_total: int) -> Counts:
-        """The counts that move at levels with these iterations, `by_total` groups having a total
-        only."""
-        found: Counter[ChangedCount] = Counter()
-        for budget in budgets:
-            stages = [budget.second_stage] if self.number > by_total else []
-            if stages and budget.stage_1_fraction:
-                stages.insert(0, budget.first_stage)
-            noises = [(budget.total_only, by_total)]
-            noises += [(noise, self.number - by_total) for noise in stages]
-            for noise, number in noises:
-                if number:
-                    found[ChangedCount(noise)] += number
-        return found
+def _moved(budgets: list[LevelBudget], number: int, by_total: int) -> Counter[ChangedCount]:
+    """The counts that move at levels with the same iterations, of so many groups that persons leave
+    and join, `by_total` of them having a total only."""
+    found: Counter[ChangedCount] = Counter()
+    for budget in budgets:
+        stages = [budget.second_stage] if number > by_total else []
+        if stages and budget.stage_1_fraction:
+            stages.insert(0, budget.first_stage)
+        noises = [(budget.total_only, by_total)]
+        noises += [(noise, number - by_total) for noise in stages]
+        for noise, times in noises:
+            if times:
+                found[ChangedCount(noise)] += times
+    return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -55,6 +56,7 @@ def code_positions(specification: Specification) -> dict[str, int]:
     return {code: position for position, code in enumerate(sorted(specification.names))}
 
 
+@lru_cache(maxsize=8)
 def iteration_universe(
     specification: Specification, granularity: str, level: int
 ) -> IterationUniverse:

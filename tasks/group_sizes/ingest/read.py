@@ -17,7 +17,6 @@ from ....validation.outcome import Outcome
 from ...census.cef_2020 import UNITS
 from ...census.evidence import EvidenceTally
 from ...census.histograms import block_histogram
-from ...census.identity import input_digests
 from ...census.inputs import IngestResult, check_inputs
 from ...census.tables import load_geography
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest
@@ -63,7 +62,7 @@ class GroupInput:
         that older ledgers know them.
         """
         if self.census is not None:
-            return input_digests(self.census, key)
+            return self.census.digests(key)
         groups = sparse.coo_array(self.counts)
         regions = self.hierarchy.levels[-1].region.astype(str)[groups.row]
         columns = {"region": regions, "size": groups.col, "groups": groups.data}

@@ -86,7 +86,7 @@ def read_population(folder: Path) -> PersonsAndHouseholds:
         )
     )
     homes = homes.filter(pc.field("occupied"))
-    codes = pc.unique(pa.concat_arrays([_chunk(one["geocode"]) for one in (people, homes)]))
+    codes = pc.unique(pa.chunked_array([*people["geocode"].chunks, *homes["geocode"].chunks]))
     blocks = codes.take(pc.sort_indices(codes))
     of_person, of_home = (
         pc.index_in(one["geocode"], value_set=blocks).to_numpy().astype(np.int64)
@@ -103,12 +103,6 @@ def read_population(folder: Path) -> PersonsAndHouseholds:
         unit,
         home,
     )
-
-
-def _chunk(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
 
 
 def _levels(table: pa.Table, schema: Schema) -> np.ndarray:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ....validation.population.run_checks import ExpectedPopulation, ReleasedCounts
 from ...census.census import Census, Universe
+from ...census.microdata import codes_of
 from ...census.recodes import CodeSet
 from ...census.schema import Schema
 from ..release.files import PERSONS_FILE, UNITS_FILE
@@ -81,12 +82,7 @@ def _kept(released: Universe, own: Schema, folder: Path) -> ReleasedCounts:
         if column.attribute not in released.schema.attributes:
             continue
         labels = released.schema.labels(column.attribute)
-        told = (
-            column.codes
-            if column.codes is not None
-            else [f"{(column.first or 0) + at:0{column.width}d}" for at in range(len(labels))]
-        )
-        code = dict(zip(labels, told, strict=True))
+        code = dict(zip(labels, codes_of(column, len(labels)), strict=True))
         grouping = own.grouping(column.attribute)
         of_label = {
             label: grouping.levels[group]

@@ -207,7 +207,8 @@ def _areas(records: PersonsAndHouseholds, digits: int) -> _Areas:
             for name in ("unit", "relationship", "age", "sex", "hispanic", "race")
         )
     )
-    types = household_types.household_types()
+    told, ages = household_types.parts_of_types(), np.array([[1 << YOUNG], [1 << SCHOOLCHILD]])
+    has_relatives = [one.has_relatives for one in household_types.household_types()]
     levels = records.household_levels
     kind = levels[household_types.TYPE]
     return _Areas(
@@ -217,13 +218,13 @@ def _areas(records: PersonsAndHouseholds, digits: int) -> _Areas:
         records.person_levels[person_levels.KIND][inside] == person_levels.relationships().alone,
         area[records.household_block],
         levels,
-        np.array([one.size for one in types])[kind],
-        np.array([one.couple for one in types])[kind],
-        np.array([[age in one.own for one in types] for age in (YOUNG, SCHOOLCHILD)])[:, kind],
-        np.array([[age in one.children for one in types] for age in (YOUNG, SCHOOLCHILD)])[:, kind],
-        np.array([one.has_relatives for one in types])[kind],
-        np.array([one.has_minors for one in types])[kind],
-        np.array([one.is_multigenerational for one in types])[kind],
+        told["size"][kind],
+        told["couple"][kind],
+        (told["own"][kind] & ages) > 0,
+        (told["children"][kind] & ages) > 0,
+        np.array(has_relatives)[kind],
+        told["minors"][kind] > 0,
+        told["generations"][kind] > 0,
     )
 
 

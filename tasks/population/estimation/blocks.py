@@ -91,7 +91,6 @@ class Populated:
     members: Members
     levels: np.ndarray
     way: tuple[Way, ...]
-    cost: np.ndarray
 
 
 def spans_of(blocks: Blocks) -> Spans:
@@ -168,11 +167,10 @@ def joined(blocks: Blocks, first: Sequence[int], pieces: Sequence[Piece]) -> Pop
     if not are_possible(levels).all():
         raise ValueError("simple households are of a type that cannot be")
     # Blocks of no piece are empty.
-    ways, cost = [Way.OPTIMAL] * len(blocks.areas), np.zeros(len(blocks.areas))
+    ways = [Way.OPTIMAL] * len(blocks.areas)
     for one, piece in zip(first, pieces, strict=True):
         ways[one : one + len(piece.way)] = piece.way
-        cost[one : one + len(piece.way)] = piece.cost
-    return Populated(members, levels, tuple(ways), cost)
+    return Populated(members, levels, tuple(ways))
 
 
 def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Members, Way, float]:

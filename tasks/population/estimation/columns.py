@@ -23,14 +23,13 @@ bounds the cost of any composition from below, of all patterns, whatever the pri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...solvers.growing import GrowingProgram
-from ..workload.household_types import OPEN_SIZE
-from .few import FEW, MOST, Block, nearest_of_few
-from .pricing import cheapest, nearest, priced, slot_prices, slots
+from .few import FEW, MOST, nearest_of_few
+from .pricing import Problem, cheapest, nearest, priced, slot_prices, slots
 
 _FIRST, _WITHIN = 10, 2.0
 """Patterns of a class to begin with, at most, and by how much they cost more than its cheapest."""
@@ -56,32 +55,6 @@ _GAP, _ENOUGH = 0.01, 0.2
 MISSING = 30.0
 """Cost of a person without a slot, and of a slot without a person, while columns are generated."""
 EXACT = 1e-6
-_FURTHER = 3
-"""Members that a household may have beyond seven, where not all must have more."""
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Classes of households with their numbers, and places of persons with theirs.
-
-    costs : (n_classes, n_outcomes) what it costs to make an outcome of a class.
-    fill : (n_places, n_slots) what it costs to fill a slot with a person of a place.
-    per_first, per_later : what the first member of a household beyond the seventh costs, and each
-        later one, which costs no less.
-    """
-
-    costs: np.ndarray
-    n_of_class: np.ndarray
-    n_of_place: np.ndarray
-    fill: np.ndarray
-    per_first: float
-    per_later: float
-
-    @property
-    def most(self) -> int:
-        """Members beyond the seventh of a household, at most: some, or as many as all need."""
-        n_households, n_persons = int(self.n_of_class.sum()), int(self.n_of_place.sum())
-        return _FURTHER + max(0, -(-n_persons // n_households) - OPEN_SIZE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,18 +184,12 @@ class Program:
         """The best solution for a few households, by trying patterns."""
         problem, now = self.problem, self._prices
         owner = np.repeat(np.arange(len(problem.costs)), problem.n_of_class)
-        block = Block(
-            problem.costs[owner],
-            problem.n_of_place,
-            problem.fill,
-            problem.per_first,
-            problem.per_later,
-            problem.most,
-        )
-        few = nearest_of_few(block, now.of_person, now.of_pattern)
+        one = np.ones(len(owner), dtype=np.int64)
+        single = replace(problem, costs=problem.costs[owner], n_of_class=one)
+        few = nearest_of_few(single, now.of_person, now.of_pattern)
         if few is None:
             return None
-        one, is_optimal = np.ones(len(owner), dtype=np.int64), few.cost <= few.bound + EXACT
+        is_optimal = few.cost <= few.bound + EXACT
         return Taken(owner, few.pattern, one, few.further, is_optimal, few.cost)
 
     def _priced(self, of_person: np.ndarray, most: int) -> _Prices:

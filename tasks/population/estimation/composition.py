@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..workload.changes import PER_LATER_PERSON, PER_TOLD_PERSON, outcome_costs
-from ..workload.household_types import OPEN_SIZE, RENTED
+from ..workload.household_types import OPEN_SIZE, RENTED, parts_of_types
 from ..workload.patterns import book
 from .columns import EXACT, Problem, Program, Taken
-from .drift import Drift, parts_of_types
+from .drift import Drift
 from .pricing import filled, slots
 
 

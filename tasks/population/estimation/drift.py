@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import numpy as np
 
 from ...census.households import MALE
 from ..workload.changes import LEAST
-from ..workload.household_types import FIRST_AGES, OPEN_SIZE, household_types
+from ..workload.household_types import FIRST_AGES, parts_of_types
 from ..workload.places import (
     FIRST_RELATIONSHIP,
     LAST_RELATIONSHIP,
@@ -284,20 +283,3 @@ def _n_details() -> int:
 
 def _sizes() -> dict[str, int]:
     return {name: int(level.max()) + 1 for name, level in parts_of_types().items()}
-
-
-@cache
-def parts_of_types() -> dict[str, np.ndarray]:
-    """Parts that each type consists of, as levels `(n_types,)` by name of the part."""
-    types = household_types()
-    kin = [one.has_relatives or one.is_married for one in types]
-    generations = [one.is_multigenerational for one in types]
-    return {
-        "couple": np.array([one.couple for one in types]),
-        "own": np.array([sum(1 << age for age in one.own) for one in types]),
-        "children": np.array([sum(1 << age for age in one.children) for one in types]),
-        "kin": np.array(kin).astype(int),
-        "minors": np.array([one.has_minors for one in types]).astype(int),
-        "generations": np.array(generations).astype(int),
-        "size": np.array([min(one.size, OPEN_SIZE) for one in types]),
-    }

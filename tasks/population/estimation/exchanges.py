@@ -198,9 +198,12 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
     )
     one, two = (q, p) if with_persons else (p, q)
     who, other_who = people.who[one], people.who[two]
-    are_heads = people.is_head[p] and people.is_head[q]
     home, other = people.home[p], people.home[q]
-    unit, other_unit = homes.unit[home], homes.unit[other]
+    told, other_told = _told(state, home), _told(state, other)
+    if people.is_head[p]:
+        told = age, who, homes.unit[home]
+    if people.is_head[q]:
+        other_told = other_age, other_who, homes.unit[other]
     grown = 0
     # At first to see what it comes to, and then to do it.
     for is_made in (False, True):
@@ -214,13 +217,8 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
                 shift(state.persons, table, b, d)
             else:
                 grown += growth_of_two(state.persons, table, a, c, b, d)
-        if are_heads:
-            told, other_told = (age, who, unit), (other_age, other_who, other_unit)
+        if people.is_head[p] or people.is_head[q]:
             grown += _growth_of_homes(state, home, other, told, other_told, is_made)
-        elif people.is_head[p]:
-            grown += _growth_of_home(state, home, (age, who, unit), is_made)
-        elif people.is_head[q]:
-            grown += _growth_of_home(state, other, (other_age, other_who, other_unit), is_made)
         if grown >= 0:
             return False
     people.sex[p], people.age[p], people.who[p] = sex, age, who
@@ -229,17 +227,10 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
 
 
 @njit(cache=True, nogil=True)
-def _growth_of_home(state: State, home: int, told: tuple[int, int, int], is_made: bool) -> int:
-    """By how much the sum grows if a household has a householder of an age, who is a person, and
-    lives in a unit; or, if it is to be made so, 0 once its rows are the new ones."""
-    grown = 0
-    for table in range(state.households.weight.shape[0]):
-        a, c = row_now(state, table, home), home_row(state, table, home, *told)
-        if is_made:
-            shift(state.households, table, a, c)
-        else:
-            grown += growth(state.households, a, c)
-    return grown
+def _told(state: State, home: int) -> tuple[int, int, int]:
+    """Age of a household's householder, who is a person, and the unit that it lives in."""
+    head = state.homes.head[home]
+    return state.people.age[head], state.people.who[head], state.homes.unit[home]
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 from numba import njit
 
-from .pricing import Slots, slots
+from .pricing import Problem, Slots, slots
 
 FEW = 2
 """Households of which patterns are tried before the integer program is solved."""
@@ -39,27 +39,10 @@ class Few:
     bound: float
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Households of a block, and places of persons with their numbers.
-
-    costs : (n, n_outcomes) what it costs to make an outcome of each household.
-    fill : (n_places, n_slots) what it costs to fill a slot with a person of a place.
-    per_first, per_later : what the first further member of a household costs, and each later one.
-    most : further members of a household, at most.
-    """
-
-    costs: np.ndarray
-    n_of_place: np.ndarray
-    fill: np.ndarray
-    per_first: float
-    per_later: float
-    most: int
-
-
-def nearest_of_few(block: Block, of_person: np.ndarray, of_pattern: np.ndarray) -> Few | None:
-    """The patterns of up to `MOST` households that cost least, given prices of persons and what the
-    slots of each pattern cost by them; None where none of those tried has a place for everybody.
+def nearest_of_few(block: Problem, of_person: np.ndarray, of_pattern: np.ndarray) -> Few | None:
+    """The patterns of up to `MOST` households, each a class of its own, that cost least, given
+    prices of persons and what the slots of each pattern cost by them; None where none of those
+    tried has a place for everybody.
     """
     table = slots()
     reduced = block.costs[:, table.outcome] + of_pattern
@@ -69,23 +52,13 @@ def nearest_of_few(block: Block, of_person: np.ndarray, of_pattern: np.ndarray) 
     base = float(block.n_of_place @ of_person)
     person = np.repeat(np.arange(len(block.n_of_place)), block.n_of_place)
     fill = np.where(np.isfinite(block.fill), block.fill, _NEVER)
-    at, cost, last = _best(
-        table,
-        block.costs,
-        fill,
-        person,
-        tried,
-        base + bound,
-        (block.per_first, block.per_later),
-        block.most,
-    )
+    per_further, most = (block.per_first, block.per_later), block.most
+    at, cost, last = _best(table, block.costs, fill, person, tried, base + bound, per_further, most)
     if at < 0:
         return None
     further = np.zeros(block.fill.shape[1], dtype=np.int64)
     # The last assignment is that of the best pattern, made once more.
-    _, taken = _assigned_to(
-        table, fill, person, tried[at], (block.per_first, block.per_later), block.most
-    )
+    _, taken = _assigned_to(table, fill, person, tried[at], per_further, most)
     np.add.at(further, table.open_slot[tried[at]][taken > 0], taken[taken > 0])
     return Few(tried[at], further, cost, min(last, base + left_out))
 

@@ -30,10 +30,11 @@ from ..workload.household_types import OPEN_SIZE
 from ..workload.person_levels import relationships
 from ..workload.places import (
     BAND_STARTS,
+    FIRST_PARTNER,
     FIRST_RELATIONSHIP,
+    LAST_PARTNER,
     N_BANDS,
     OLDEST,
-    PARTNERS,
 )
 from ..workload.tables import FAMILY, STATE, TRACT, household_tables, person_tables
 from .cells import Cells
@@ -54,7 +55,7 @@ from .counts import (
     weigh,
 )
 from .placing import SAME_SEX, Persons
-from .swaps import Crowd, Swaps, is_possible, n_swapped, swaps_of, tell_type
+from .swaps import Crowd, Swaps, is_possible, swap_members, swaps_of, tell_type
 
 TURNS = (10, 10, 80, 20, 10), (60, 60, 80, 20, 10)
 """Weights of coarse tables by kind of area, each time that all blocks are gone through."""
@@ -71,8 +72,6 @@ _FINE = 3, 20
 """What a difference counts in tracts in those tables of persons, and of households, that are not
 coarse; while blocks are made it counts nothing."""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
-_FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
-_SAME_SPOUSE, _SAME_PARTNER = SAME_SEX
 _STARTS = np.array([*BAND_STARTS, OLDEST + 1])
 
 # A call passes all arrays of the state one by one: what is called once for a move is inlined in
@@ -168,25 +167,25 @@ def _sweep(state: State, moves: _Moves, swaps: Swaps, spans: Spans) -> None:
     """Go through all blocks once."""
     for block in range(spans.tract.size):
         enter(state, spans, block)
-        _n_moved(state, moves, spans, block)
-        n_swapped(state, swaps, spans, block)
+        _move_members(state, moves, spans, block)
+        swap_members(state, swaps, spans, block)
         leave(state, spans, block)
 
 
 @njit(cache=True, nogil=True)
-def _n_moved(state: State, moves: _Moves, spans: Spans, block: int) -> int:
-    """Make the moves of a block that bring the tables nearer, once through; how many."""
-    n_made, people, role = 0, state.people, state.told.role
+def _move_members(state: State, moves: _Moves, spans: Spans, block: int) -> None:
+    """Make the moves of a block that bring the tables nearer, once through."""
+    people, role = state.people, state.told.role
     first, end = spans.households[block], spans.households[block + 1]
     n_larger = 0
     for home in range(first, end):
         n_larger += max(moves.crowd.size[home] - OPEN_SIZE, 0)
     for at in range(spans.persons[block], spans.persons[block + 1]):
-        n_made += _n_aged(state, moves, at)
+        _give_ages(state, moves, at)
         if people.is_head[at]:
             continue
-        n_made += _n_related(state, moves, at)
-        if _FIRST_PARTNER <= role[people.code[at]] <= _LAST_PARTNER:
+        _give_relationships(state, moves, at)
+        if FIRST_PARTNER <= role[people.code[at]] <= LAST_PARTNER:
             continue
         for home in range(first, end):
             more = _more_beyond(moves, people.home[at], home)
@@ -194,8 +193,6 @@ def _n_moved(state: State, moves: _Moves, spans: Spans, block: int) -> int:
             is_kept = more <= 0 and (n_larger + more > 0) == (n_larger > 0)
             if is_kept and _is_taken(state, moves, at, home):
                 n_larger += more
-                n_made += 1
-    return n_made
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -205,9 +202,9 @@ def _more_beyond(moves: _Moves, home: int, other: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _n_related(state: State, moves: _Moves, at: int) -> int:
-    """Give a member other relationships, each if the tables come nearer; how often."""
-    n_made, people, told = 0, state.people, state.told
+def _give_relationships(state: State, moves: _Moves, at: int) -> None:
+    """Give a member other relationships, each if the tables come nearer."""
+    people, told = state.people, state.told
     home = people.home[at]
     _tell(state, moves, at, home, home, 0, True)
     for code in range(told.role.size):
@@ -218,25 +215,23 @@ def _n_related(state: State, moves: _Moves, at: int) -> int:
         low = max(told.first[code], ADULT if is_adult else 0)
         high = min(told.last[code], OLDEST if is_adult else ADULT - 1)
         role = told.role[code]
-        if _FIRST_PARTNER <= role <= _LAST_PARTNER:
+        if FIRST_PARTNER <= role <= LAST_PARTNER:
             of_head = people.sex[state.homes.head[home]]
-            sex = of_head if role in (_SAME_SPOUSE, _SAME_PARTNER) else 1 - of_head
+            sex = of_head if role in SAME_SEX else 1 - of_head
         if low <= high:
             new = _Member(home, code, sex, min(max(age, low), high))
             if _is_made(state, moves, at, new):
-                n_made += 1
                 _tell(state, moves, at, home, home, 0, True)
-    return n_made
 
 
 @njit(cache=True, nogil=True)
-def _n_aged(state: State, moves: _Moves, at: int) -> int:
+def _give_ages(state: State, moves: _Moves, at: int) -> None:
     """Give a member another age, in the band or in another one, or the other sex, each if the
-    tables come nearer; how often."""
-    n_made, people, told = 0, state.people, state.told
+    tables come nearer."""
+    people, told = state.people, state.told
     home, code, who = people.home[at], people.code[at], people.who[at]
     role = told.role[code]
-    is_free = not people.is_head[at] and not _FIRST_PARTNER <= role <= _LAST_PARTNER
+    is_free = not people.is_head[at] and not FIRST_PARTNER <= role <= LAST_PARTNER
     _tell(state, moves, at, home, home, 0, True)
     for new_sex in range(2):
         for band in range(N_BANDS):
@@ -256,9 +251,7 @@ def _n_aged(state: State, moves: _Moves, at: int) -> int:
                 if best < 0 or grown < least:
                     best, least = age, grown
             if best >= 0 and _is_made(state, moves, at, _Member(home, code, new_sex, best)):
-                n_made += 1
                 _tell(state, moves, at, home, home, 0, True)
-    return n_made
 
 
 @njit(cache=True, nogil=True)
@@ -275,7 +268,7 @@ def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
     part, best, least = state.persons.part[:, :, moves.by_kind], own, 0
     a = part[0, told.level[own]] + part[1, sex]
     for code in range(told.role.size):
-        if told.role[code] > _LAST_PARTNER and told.first[code] <= age <= told.last[code]:
+        if told.role[code] > LAST_PARTNER and told.first[code] <= age <= told.last[code]:
             grown = growth(state.persons, a, part[0, told.level[code]] + part[1, sex])
             if grown < least:
                 best, least = code, grown

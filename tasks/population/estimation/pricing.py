@@ -7,13 +7,42 @@ is found once for all households of a block, and the cheapest outcome then for e
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from ..workload.household_types import OPEN_SIZE
 from ..workload.patterns import book
+
+_FURTHER = 3
+"""Members that a household may have beyond seven, where not all must have more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Classes of households with their numbers, and places of persons with theirs.
+
+    costs : (n_classes, n_outcomes) what it costs to make an outcome of a class.
+    fill : (n_places, n_slots) what it costs to fill a slot with a person of a place.
+    per_first, per_later : what the first member of a household beyond the seventh costs, and each
+        later one, which costs no less.
+    """
+
+    costs: np.ndarray
+    n_of_class: np.ndarray
+    n_of_place: np.ndarray
+    fill: np.ndarray
+    per_first: float
+    per_later: float
+
+    @property
+    def most(self) -> int:
+        """Members beyond the seventh of a household, at most: some, or as many as all need."""
+        n_households, n_persons = int(self.n_of_class.sum()), int(self.n_of_place.sum())
+        return _FURTHER + max(0, -(-n_persons // n_households) - OPEN_SIZE)
 
 
 class Slots(NamedTuple):

@@ -23,14 +23,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ..workload.places import N_BANDS, PARTNERS
+from ..workload.places import FIRST_PARTNER, LAST_PARTNER, N_BANDS
 from ..workload.tables import TRACT
 from ..workload.told_types import N_MEMBERS, Types, told_type, types
 from .counts import Counts, Spans, State, growth, growth_of_two, home_row, person_row, shift
 from .placing import SAME_SEX
 
-_FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
-_SAME_SPOUSE, _SAME_PARTNER = SAME_SEX
 _FINEST = 0
 """Number of the finest table of households."""
 
@@ -84,9 +82,9 @@ def swaps_of(state: State) -> Swaps:
 
 
 @njit(cache=True, nogil=True)
-def n_swapped(state: State, swaps: Swaps, spans: Spans, block: int) -> int:
-    """Make the swaps of a block that bring the tables nearer, once through; how many."""
-    n_made, people, more = 0, state.people, state.households.more
+def swap_members(state: State, swaps: Swaps, spans: Spans, block: int) -> None:
+    """Make the swaps of a block that bring the tables nearer, once through."""
+    people, more = state.people, state.households.more
     first, end = spans.persons[block], spans.persons[block + 1]
     for at in range(first, end):
         _tell_person(state, at, swaps.of_persons[at])
@@ -103,16 +101,15 @@ def n_swapped(state: State, swaps: Swaps, spans: Spans, block: int) -> int:
             if one != two and more[a, TRACT] <= 0 and more[b, TRACT] <= 0:
                 continue
             if people.is_head[p] or people.is_head[q]:
-                n_made += _have_other_places(state, swaps, p, q)
+                _have_other_places(state, swaps, p, q)
             else:
-                n_made += _have_other_homes(state, swaps, p, q)
-    return n_made
+                _have_other_homes(state, swaps, p, q)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
-    """Whether householders of two households, or a householder and another member of one, now have
-    each other's place, by which the tables have come nearer."""
+def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> None:
+    """Let householders of two households, or a householder and another member of one, have each
+    other's place, if the tables come nearer by it."""
     people, told, ages, homes = state.people, state.told, state.ages, state.homes
     one, two, age, other_age = people.home[p], people.home[q], people.age[p], people.age[q]
     who, other_who = people.who[p], people.who[q]
@@ -134,7 +131,7 @@ def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
     fits = told.first[code] <= other_age <= told.last[code]
     fits = fits and told.first[other] <= age <= told.last[other]
     if is_same or not fits or not _sexes_fit(state, swaps, p, q):
-        return False
+        return
     was = homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two]
     if _swap_places(state, swaps, p, q):
         grown = _growth_of_homes(state, swaps, one, two)
@@ -147,10 +144,9 @@ def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
         if grown < 0:
             _shift_two(state.persons, swaps.of_persons, swaps.new_persons, p, q)
             _shift_two(state.households, swaps.of_homes, swaps.new_homes, one, two)
-            return True
+            return
     _swap_places(state, swaps, p, q)
     homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two] = was
-    return False
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -169,13 +165,13 @@ def _sexes_fit(state: State, swaps: Swaps, p: int, q: int) -> bool:
 @njit(cache=True, nogil=True, inline="always")
 def _is_partner(state: State, at: int) -> bool:
     """Whether a member is the householder's spouse or partner."""
-    return _FIRST_PARTNER <= state.told.role[state.people.code[at]] <= _LAST_PARTNER
+    return FIRST_PARTNER <= state.told.role[state.people.code[at]] <= LAST_PARTNER
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _has_partner(swaps: Swaps, home: int) -> bool:
     """Whether the householder of a household has a spouse or partner."""
-    for place in range(_FIRST_PARTNER * N_BANDS, (_LAST_PARTNER + 1) * N_BANDS):
+    for place in range(FIRST_PARTNER * N_BANDS, (LAST_PARTNER + 1) * N_BANDS):
         if swaps.crowd.members[home, place] > 0:
             return True
     return False
@@ -202,17 +198,17 @@ def _swap_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> bool:
-    """Whether two members who are no householders now live in each other's household, by which the
-    tables have come nearer."""
+def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> None:
+    """Let two members who are no householders live in each other's household, if the tables come
+    nearer by it."""
     people, told, ages, homes = state.people, state.told, state.ages, state.homes
     place = told.role[people.code[p]] * N_BANDS + ages.band[people.age[p]]
     other = told.role[people.code[q]] * N_BANDS + ages.band[people.age[q]]
     one, two = people.home[p], people.home[q]
     if place == other or not _fits_householder(state, p, two):
-        return False
+        return
     if not _fits_householder(state, q, one):
-        return False
+        return
     was = homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two]
     _swap_homes(state, swaps, p, q, place, other)
     tell_type(state, swaps.crowd, one)
@@ -221,10 +217,9 @@ def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> bool:
     if is_other and is_possible(state, swaps.crowd, one) and is_possible(state, swaps.crowd, two):
         if _growth_of_homes(state, swaps, one, two) < 0:
             _shift_two(state.households, swaps.of_homes, swaps.new_homes, one, two)
-            return True
+            return
     _swap_homes(state, swaps, p, q, place, other)
     homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two] = was
-    return False
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -232,10 +227,10 @@ def _fits_householder(state: State, at: int, home: int) -> bool:
     """Whether a member, who may be a spouse or partner, can be that of a household's
     householder."""
     people, role = state.people, state.told.role[state.people.code[at]]
-    if not _FIRST_PARTNER <= role <= _LAST_PARTNER:
+    if not FIRST_PARTNER <= role <= LAST_PARTNER:
         return True
     is_same_sex = people.sex[at] == people.sex[state.homes.head[home]]
-    return is_same_sex == (role in (_SAME_SPOUSE, _SAME_PARTNER))
+    return is_same_sex == (role in SAME_SEX)
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -5,7 +5,6 @@ All of it follows from released counts: nothing confidential is read, and nothin
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import write_record
 from ..estimation.blocks import Populated, Way, joined
 from ..estimation.closing import closed
 from ..estimation.pieces import blocks_of, extents, read_made
@@ -109,8 +108,7 @@ def write_population(population: Population, folder: Path, *, is_private: bool) 
         write_rows(columns, folder / name, is_private=is_private)
         for name, columns in ((UNITS_FILE, units), (PERSONS_FILE, persons))
     ]
-    with replacing(folder / SUMMARY_FILE) as part:
-        part.write_text(json.dumps(summary(population), indent=2) + "\n", encoding="utf-8")
+    write_record(folder / SUMMARY_FILE, summary(population))
     return [*paths, folder / SUMMARY_FILE]
 
 

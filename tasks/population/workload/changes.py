@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from .household_types import HEAD_BANDS, household_types
+from .household_types import HEAD_BANDS, NO_COUPLE, parts_of_types
 from .patterns import book
 from .places import GROWN, TEENAGER
 from .tables import details
@@ -41,30 +41,21 @@ LEAST = 0.02
 @cache
 def between_types() -> np.ndarray:
     """What it costs to make one type of another `(n_types, n_types)`."""
-    types = household_types()
+    parts = parts_of_types()
+    size, is_couple = parts["size"], parts["couple"] != NO_COUPLE
+    is_other = is_couple[:, None] != is_couple
 
-    def told(what: str) -> np.ndarray:
-        return np.array([getattr(one, what) for one in types])
+    def differ(part: str) -> np.ndarray:
+        return parts[part][:, None] != parts[part]
 
-    def differ(values: np.ndarray) -> np.ndarray:
-        return values[:, None] != values
+    def apart(part: str) -> np.ndarray:
+        return np.bitwise_count(parts[part][:, None] ^ parts[part])
 
-    def bands(what: str) -> np.ndarray:
-        return np.array([[band in getattr(one, what) for band in (0, 1)] for one in types])
-
-    def apart(masks: np.ndarray) -> np.ndarray:
-        return (masks[:, None] != masks).sum(axis=2)
-
-    size = told("size")
-    cost = _PER_PERSON * abs(size[:, None] - size)
-    cost = cost + _OTHER_COUPLE * differ(told("is_couple"))
-    same = ~differ(told("is_couple"))
-    cost = cost + np.where(same & differ(told("couple")), _OTHER_KIND_OF_COUPLE, 0.0)
-    married = told("is_married")
-    kin = told("has_relatives") | married
-    cost = cost + _OTHER_KIN * differ(kin) + _OTHER_MINORS * differ(told("has_minors"))
-    cost = cost + _OTHER_OWN * apart(bands("own")) + _OTHER_CHILDREN * apart(bands("children"))
-    return cost + _OTHER_GENERATIONS * differ(told("is_multigenerational"))
+    cost = _PER_PERSON * abs(size[:, None] - size) + _OTHER_COUPLE * is_other
+    cost = cost + np.where(~is_other & differ("couple"), _OTHER_KIND_OF_COUPLE, 0.0)
+    cost = cost + _OTHER_KIN * differ("kin") + _OTHER_MINORS * differ("minors")
+    cost = cost + _OTHER_OWN * apart("own") + _OTHER_CHILDREN * apart("children")
+    return cost + _OTHER_GENERATIONS * differ("generations")
 
 
 @cache

@@ -120,6 +120,25 @@ def household_types() -> tuple[HouseholdType, ...]:
 
 
 @cache
+def parts_of_types() -> dict[str, np.ndarray]:
+    """Parts that each type consists of, as levels `(n_types,)` by name of the part; own children
+    and all children are 1 under 6, 2 from 6 to 17, 3 of both ages.
+    """
+    types = household_types()
+    kin = [one.has_relatives or one.is_married for one in types]
+    generations = [one.is_multigenerational for one in types]
+    return {
+        "couple": np.array([one.couple for one in types]),
+        "own": np.array([sum(1 << age for age in one.own) for one in types]),
+        "children": np.array([sum(1 << age for age in one.children) for one in types]),
+        "kin": np.array(kin).astype(int),
+        "minors": np.array([one.has_minors for one in types]).astype(int),
+        "generations": np.array(generations).astype(int),
+        "size": np.array([one.size for one in types]),
+    }
+
+
+@cache
 def possible() -> np.ndarray:
     """Mask `(2, 9, 4, 522)` of the combinations of the householder's sex and age, the oldest
     member and the type that no structural zero excludes.

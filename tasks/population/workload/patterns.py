@@ -79,11 +79,6 @@ class Patterns:
         return self.outcomes.kind[self.outcome]
 
     @cached_property
-    def elderly(self) -> np.ndarray:
-        """Level of the oldest member that each pattern makes `(n,)`."""
-        return self.outcomes.elderly[self.outcome]
-
-    @cached_property
     def first(self) -> np.ndarray:
         """First level of the householder's age of each pattern, by sex `(2, n)`."""
         return self.outcomes.first[:, self.outcome]

@@ -20,18 +20,19 @@ from .household_types import (
     RACE,
     SEX,
     TYPE,
-    household_types,
     levels_of_age,
+    parts_of_types,
     possible,
 )
 from .levels import TOLD, head_races
 from .places import (
     ALONE,
+    FIRST_PARTNER,
     GENERATION,
     GROWN,
+    LAST_PARTNER,
     N_BANDS,
     OWN_CHILD,
-    PARTNERS,
     RELATIVE,
     YOUNG,
     places_of,
@@ -39,7 +40,6 @@ from .places import (
 
 N_MEMBERS = ALONE * N_BANDS
 """Places that members are counted by: who lives alone has that of a householder."""
-_FIRST_PARTNER, _LAST_PARTNER = PARTNERS[0], PARTNERS[-1]
 _MARRIED = 2
 """Kinds of couples below it are married; a spouse is a relative."""
 
@@ -62,11 +62,9 @@ class Types(NamedTuple):
 def types() -> Types:
     """The declared types."""
     kind = np.full((NO_COUPLE + 1, 2, 4, 4, 2, 2, OPEN_SIZE + 1), -1)
-    for level, told in enumerate(household_types()):
-        own, children = (sum(1 << age for age in ages) for ages in (told.own, told.children))
-        kin, minors = int(told.has_relatives or told.is_married), int(told.has_minors)
-        three = int(told.is_multigenerational)
-        kind[told.couple, kin, own, children, minors, three, told.size] = level
+    names = ("couple", "kin", "own", "children", "minors", "generations", "size")
+    told = tuple(parts_of_types()[name] for name in names)
+    kind[told] = np.arange(len(told[0]))
     return Types(kind, possible())
 
 
@@ -112,8 +110,8 @@ def told_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int]:
         role, band = place // N_BANDS, place % N_BANDS
         is_minor, age = band < GROWN, 1 if band == YOUNG else 2
         has_minors, oldest = has_minors or is_minor, max(oldest, band - GROWN)
-        if _FIRST_PARTNER <= role <= _LAST_PARTNER:
-            couple, n_partners = role - _FIRST_PARTNER, n_partners + n
+        if FIRST_PARTNER <= role <= LAST_PARTNER:
+            couple, n_partners = role - FIRST_PARTNER, n_partners + n
         elif role >= OWN_CHILD:
             has_kin = has_kin or role <= RELATIVE
             has_own = has_own or role == OWN_CHILD

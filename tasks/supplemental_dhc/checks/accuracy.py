@@ -44,7 +44,8 @@ def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> Non
     """
     rows = released_rows(run).to_pandas()
     rows["truth"] = true_values(run, rows)
-    rows["kind"] = np.where(rows["table"].isin(_averages()), "average", "count")
+    averages = {row.table for row in ROWS if row.of is not None}
+    rows["kind"] = np.where(rows["table"].isin(averages), "average", "count")
     rows = rows[rows["truth"].notna() & rows["estimate"].notna()]
     error, noisy = rows["estimate"] - rows["truth"], rows["noisy"] - rows["truth"]
     slack = 1e-3
@@ -79,10 +80,6 @@ def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
                         found[key] = np.nan if value is None else value
     keys = rows[["table", "level", "region", "iteration", "cell"]].itertuples(index=False)
     return np.array([found[tuple(key)] for key in keys], dtype=float)
-
-
-def _averages() -> set[str]:
-    return {row.table for row in ROWS if row.of is not None}
 
 
 def facts_of_run(run: RunDirectory, _settings: SupplementalDhcSettings) -> dict[str, str]:

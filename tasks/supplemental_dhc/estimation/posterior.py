@@ -134,7 +134,8 @@ def average_estimate(
         bounds: the least and the largest average of all persons of these households.
         rest: of those persons who are not averaged; None if there are none.
     """
-    nodes, weight = _nodes(households)
+    step = -(-len(households.probability) // NODES)
+    nodes, weight = households.counts[::step], households.probability[::step]
     smallest, largest = bounds
     least = smallest if rest is None else 0.0
     points = _points(counted, households, least, largest)
@@ -150,12 +151,6 @@ def average_estimate(
         nearest = float(np.clip(counted.mean / max(households.mean, 1.0), least, largest))
         return Estimate(nearest, nearest, nearest)
     return _estimate_of(points, density)
-
-
-def _nodes(households: Posterior) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of households over which is summed, and their weights."""
-    step = -(-len(households.probability) // NODES)
-    return households.counts[::step], households.probability[::step]
 
 
 def _points(counted: Posterior, households: Posterior, least: float, largest: float) -> np.ndarray:

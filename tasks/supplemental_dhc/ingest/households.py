@@ -19,10 +19,9 @@ from ...census.households import (
     RELATIVES,
     Members,
 )
-from ...census.joins import read_coded
-from ...census.members import HOUSING_UNIT, KIND, read_members, whole_numbers
+from ...census.members import read_members, read_units
 from ...census.tables import UNIT_KEY
-from ...tables.columns import KeyColumn, KeyIndex, canonical_keys
+from ...tables.columns import KeyIndex, canonical_keys
 from ...tables.sources import InputFile
 from ..workload.measures import EVERYBODY, ITERATIONS, MEASURES, ORIGINS, PERSONS, RACES
 
@@ -44,6 +43,7 @@ HISPANIC, WHITE, TWO_OR_MORE = 2, 1, 7
 TENURES = 4
 
 UNIT_COLUMNS = ("TEN", "HHT", "HHT2", "CPLT", "HHRACE", "HHSPAN")
+"""Of units, in the order of `Households`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,21 +78,11 @@ def read_households(
     Tables must have passed the rules on census tables, and units must have the columns that their
     members tell (`tasks.census.members`). Raises UnreadableInput.
     """
-    keys, hashes = KeyColumn(None), list[np.ndarray]()
-    is_home = list[np.ndarray]()
-    told: dict[str, list[np.ndarray]] = {name: [] for name in UNIT_COLUMNS}
-    for _, batch, columns in read_coded(units, (KIND, *UNIT_COLUMNS), (UNIT_KEY,)):
-        keys.add(batch[UNIT_KEY])
-        hashes.append(key_hashes(canonical_keys(batch[UNIT_KEY]).to_pylist()))
-        is_home.append(columns[KIND].lookup(lambda value: value == HOUSING_UNIT, bool))
-        for name, values in told.items():
-            values.append(whole_numbers(columns[name]))
-    home, key = np.concatenate(is_home), np.concatenate(hashes)
-    tenure, kind, detailed, couple, race, hispanic = (
-        np.where(home, np.concatenate(told[name]), 0) for name in UNIT_COLUMNS
-    )
+    keys, home, told = read_units(units, UNIT_COLUMNS, UNIT_KEY)
+    hashes = [key_hashes(canonical_keys(part).to_pylist()) for part in keys.chunks()]
+    columns = [*told.values(), np.concatenate(hashes)]
     members, _ = read_members(persons, UNIT_KEY, KeyIndex(keys), home)
-    return Households(tenure, kind, detailed, couple, race, hispanic, key), members
+    return Households(*columns), members
 
 
 def key_hashes(keys: Sequence[object]) -> np.ndarray:

@@ -23,7 +23,7 @@ def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> N
     check = check_households(settings, run.confidential)
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     accepted = check.accepted(with_counts=not settings.input.confidential)
-    store_identity(run, settings, accepted.digests)
+    store_identity(run, settings, accepted.census.digests)
     write_histogram(run.histogram(UNIVERSE), accepted.counts, accepted.areas.names)
     write_areas(areas_file(run), accepted.areas)
     write_values(plan_file(run), plan_of(settings, accepted.areas))

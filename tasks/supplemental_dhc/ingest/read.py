@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,11 +13,9 @@ from ....validation.outcome import Outcome
 from ....validation.supplemental_dhc.input_rules import TENURE_RULE
 from ...census.cef_2020 import UNITS
 from ...census.evidence import EvidenceTally
-from ...census.identity import input_digests
 from ...census.inputs import IngestResult, check_inputs, table_files
-from ...census.members import completed_units
+from ...census.members import completed_files, completed_units
 from ...census.tables import UNIT_KEY, load_geography
-from ...ledger.digests import InputDigest
 from ...products.privacy_curves import with_exact
 from ...tables.findings import InputCheck, UnreadableInput, refusal
 from ...tables.sources import input_files
@@ -42,10 +39,6 @@ class SupplementalInput:
     areas: Areas
     counts: sparse.csr_array
     census: IngestResult
-
-    def digests(self, key: bytes) -> Mapping[str, InputDigest]:
-        """Keyed digests by which the ledger recognises these people, as of every product."""
-        return input_digests(self.census, key)
 
 
 def check_households(
@@ -73,9 +66,7 @@ def check_households(
             outcomes = (*check.outcomes, Outcome(MEMBERS_AGREE, "units", not findings))
             if findings:
                 return InputCheck(outcomes, findings, None)
-            units = files["units"]
-            if target.exists():
-                units = (replace(units[0], path=str(target), format=None),)
+            units = completed_files(files["units"], target)
             households, members = read_households(units, files["persons"])
         except UnreadableInput as error:
             return InputCheck(check.outcomes, (error.finding,), None)

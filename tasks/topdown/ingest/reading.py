@@ -9,7 +9,7 @@ from pathlib import Path
 from ...census.census import Census
 from ...census.declared_input import DeclaredInput, DeclaredTables
 from ...census.inputs import CefTables, IngestResult, table_files
-from ...census.members import completed_units
+from ...census.members import completed_files, completed_units
 from ...tables.findings import Finding, UnreadableInput
 from ..settings import TopdownSettings
 
@@ -78,12 +78,12 @@ def as_completed(reading: CefTables | DeclaredTables, folder: Path) -> CefTables
     """The tables, those in place of the settings' that `completed` has written to a folder."""
     if not isinstance(reading, DeclaredTables):
         return reading
-    files = dict(reading.files)
-    for table in reading.census.members:
-        path = folder / _completed(table)
-        if path.exists():
-            files[table] = (replace(files[table][0], path=str(path), format=None),)
-    return replace(reading, files=files)
+    made = {
+        table: completed_files(files, folder / _completed(table))
+        for table, files in reading.files.items()
+        if table in reading.census.members
+    }
+    return replace(reading, files={**reading.files, **made})
 
 
 def _completed(table: str) -> str:

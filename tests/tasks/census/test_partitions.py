@@ -13,7 +13,6 @@ from scipy import sparse
 from spineflow.tasks.census import histograms, partitions
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.histograms import joined
-from spineflow.tasks.census.identity import input_digests
 from spineflow.tasks.census.inputs import CefTables, IngestResult, check_inputs, table_files
 from spineflow.tasks.census.partitions import (
     check_parts,
@@ -79,7 +78,7 @@ def test_parts_add_up_to_the_whole(
     pd.testing.assert_frame_equal(parts.geography, whole.geography)
     pd.testing.assert_frame_equal(parts.invariants, whole.invariants)
     assert parts.state_totals == whole.state_totals
-    assert input_digests(parts, b"key") == input_digests(whole, b"key")
+    assert parts.digests(b"key") == whole.digests(b"key")
     for name in ("unit_block", "unit_population"):
         np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
     for universe, histogram in whole.histograms.items():
@@ -145,7 +144,7 @@ def test_identifiers_may_be_texts(paths: dict[str, str], tmp_path: Path) -> None
     checks = check_inputs(**paths), in_parts(paths, tmp_path / "kept")
     assert checks[0].outcomes == checks[1].outcomes
     whole, parts = (check.accepted() for check in checks)
-    assert input_digests(parts, b"key") == input_digests(whole, b"key")
+    assert parts.digests(b"key") == whole.digests(b"key")
 
 
 @pytest.mark.parametrize("apart", [True, False])

@@ -74,7 +74,7 @@ def written(tmp_path_factory) -> Path:
         4,
         11,
     )
-    made = Populated(members, told, (Way.OPTIMAL, Way.OPTIMAL), np.zeros(2))
+    made = Populated(members, told, (Way.OPTIMAL, Way.OPTIMAL))
     folder = tmp_path_factory.mktemp("population")
     write_population(Population(source, made), folder, is_private=True)
     kept = pd.read_parquet(folder / PERSONS_FILE)

@@ -360,14 +360,13 @@ def test_census_tables_are_read_as_the_production_layout(
 def test_the_ledger_recognises_the_people_of_the_topdown_flow(
     census, specification, parameters
 ) -> None:
-    from spineflow.tasks.census.identity import input_digests as topdown_digests
     from spineflow.tasks.census.inputs import check_inputs
 
     own = replace(parameters, states=(state_of(census),))
     result = check_groups_input(census, specification, own).accepted()
     assert (
         input_digests(result, b"k")["persons"]
-        == topdown_digests(check_inputs(**census).accepted(), b"k")["persons"]
+        == check_inputs(**census).accepted().digests(b"k")["persons"]
     )
 
 

@@ -21,12 +21,10 @@ from spineflow.tasks.detailed_groups.postprocess.stages import (
     SUPPRESSED,
     PassFiles,
     add_marginals,
-    add_marginals_to_levels,
+    change_levels,
     donate_between_levels,
-    final_groups,
+    levels_after,
     suppress_alone,
-    suppress_alone_levels,
-    suppress_levels,
 )
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
 
@@ -55,12 +53,24 @@ def in_order(groups: pa.Table) -> list[dict]:
     return sorted(rows, key=lambda row: tuple(row[name] for name in key))
 
 
+def make_all(
+    files: PassFiles, thresholds: dict, *, allow_negative_counts: bool, before_alone: str
+) -> None:
+    """All stages, one after the other."""
+    change_levels(files, None, SUPPRESSED, lambda level, own: suppress(own, thresholds[level]))
+    change_levels(
+        files,
+        SUPPRESSED,
+        MARGINALS,
+        lambda _, own: add_marginals(own, allow_negative_counts=allow_negative_counts),
+    )
+    donate_between_levels(files, SETS, TYPES)
+    change_levels(files, before_alone, ALONE, lambda _, own: suppress_alone(own, COUNTERPARTS))
+
+
 def test_stages_one_after_the_other(files: PassFiles, random_groups) -> None:
     thresholds = {level: None if level[0] in ("USA", "STATE") else 4 for level in LEVELS}
-    suppress_levels(files, thresholds)
-    add_marginals_to_levels(files, allow_negative_counts=False)
-    donate_between_levels(files, SETS, TYPES)
-    suppress_alone_levels(files, COTERMINOUS, COUNTERPARTS)
+    make_all(files, thresholds, allow_negative_counts=False, before_alone=COTERMINOUS)
 
     measured = random_groups(5)
     parts = [
@@ -72,9 +82,9 @@ def test_stages_one_after_the_other(files: PassFiles, random_groups) -> None:
     expected = add_marginals(expected, allow_negative_counts=False)
     assert in_order(read_all(files, MARGINALS)) == in_order(expected)
     expected = donate(expected, SETS.of_rows(expected), TYPES)
-    assert in_order(pa.concat_tables(final_groups(files, COTERMINOUS))) == in_order(expected)
+    assert in_order(read_all(files, COTERMINOUS)) == in_order(expected)
     expected = suppress_alone(expected, COUNTERPARTS)
-    assert in_order(pa.concat_tables(final_groups(files, ALONE))) == in_order(expected)
+    assert in_order(read_all(files, ALONE)) == in_order(expected)
 
 
 def read_all(files: PassFiles, stage: str) -> pa.Table:
@@ -85,9 +95,6 @@ def read_all(files: PassFiles, stage: str) -> pa.Table:
 def test_a_level_without_regions(tmp_path: Path) -> None:
     files = PassFiles(tmp_path / "measured", tmp_path / "derived", (("AIANNH", 2),))
     assert not files.are_there(SUPPRESSED)
-    suppress_levels(files, {("AIANNH", 2): 3})
-    add_marginals_to_levels(files, allow_negative_counts=True)
-    donate_between_levels(files, SETS, TYPES)
-    suppress_alone_levels(files, MARGINALS, COUNTERPARTS)
+    make_all(files, {("AIANNH", 2): 3}, allow_negative_counts=True, before_alone=MARGINALS)
     assert all(files.are_there(stage) for stage in (SUPPRESSED, MARGINALS, COTERMINOUS, ALONE))
-    assert sum(groups.num_rows for groups in final_groups(files, ALONE)) == 0
+    assert sum(groups.num_rows for _, groups in levels_after(files, ALONE)) == 0

@@ -8,7 +8,6 @@ import pytest
 from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED, SCREENED
 from spineflow.tasks.detailed_groups.postprocess.suppression import (
     suppress,
-    suppression_threshold,
     threshold_of,
 )
 from spineflow.tasks.noise.distributions import IntegerDistribution
@@ -46,18 +45,18 @@ def test_no_groups(measured) -> None:
     ("chance", "threshold"), [("0.9999", 93), ("0.5", 0), ("0", None), ("0.2", -21)]
 )
 def test_threshold_of_a_chance(chance: str, threshold: int | None) -> None:
-    assert suppression_threshold(NOISE, Fraction(chance)) == threshold
+    assert threshold_of("TRACT", NOISE, Fraction(chance)) == threshold
 
 
 def test_without_noise_only_counts_above_zero_are_shown() -> None:
-    assert suppression_threshold(None, Fraction("0.9999")) == 0
-    assert suppression_threshold(None, Fraction(0)) is None
+    assert threshold_of("TRACT", None, Fraction("0.9999")) == 0
+    assert threshold_of("TRACT", None, Fraction(0)) is None
 
 
 @pytest.mark.parametrize("chance", [Fraction(1), Fraction(-1, 10)])
 def test_impossible_chances(chance: Fraction) -> None:
-    with pytest.raises(ValueError, match="gives no threshold"):
-        suppression_threshold(NOISE, chance)
+    with pytest.raises(ValueError, match="has no quantile"):
+        threshold_of("TRACT", NOISE, chance)
 
 
 @pytest.mark.parametrize("region_type", ["USA", "STATE", "PR-STATE"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.postprocess.suppression import suppression_threshold
+from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
 from spineflow.tasks.detailed_groups.workload.explorer import (
     LevelBudget,
     budget_by_formula,
@@ -44,7 +44,7 @@ def level(loss: str | Fraction, *, is_pure: bool = False) -> LevelBudget:
 
 @pytest.mark.parametrize(("loss", "threshold"), TABLE_6)
 def test_table_6(loss: str, threshold: int) -> None:
-    assert suppression_threshold(level(loss).second_stage, CHANCE) == threshold
+    assert threshold_of("TRACT", level(loss).second_stage, CHANCE) == threshold
 
 
 @pytest.mark.parametrize(("target", "second", "total", "bounded_second", "bounded_total"), TABLE_7)
@@ -98,7 +98,7 @@ def test_figures_of_the_documentation() -> None:
             margin(asked.total_only, COVERAGE),
             margin_by_formula(noise),
             target_of(asked) or "none",
-            "none" if loss == "2.134" else suppression_threshold(noise, CHANCE),
+            "none" if loss == "2.134" else threshold_of("TRACT", noise, CHANCE),
         )
         assert cells.split(" | ") == [str(figure) for figure in figures]
 

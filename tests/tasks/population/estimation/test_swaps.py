@@ -21,7 +21,7 @@ from spineflow.tasks.population.estimation.counts import (
     weigh,
 )
 from spineflow.tasks.population.estimation.moves import TURNS, weights_of
-from spineflow.tasks.population.estimation.swaps import n_swapped, swaps_of
+from spineflow.tasks.population.estimation.swaps import swap_members, swaps_of
 from spineflow.tasks.population.workload.levels import are_possible, household_levels
 
 from .test_exchanges import objective
@@ -41,7 +41,7 @@ def swapped(census: Census, members: Members, cells: Cells | None = None) -> Mem
     swaps = swaps_of(state)
     for block in range(len(spans.tract)):
         enter(state, spans, block)
-        n_swapped(state, swaps, spans, block)
+        swap_members(state, swaps, spans, block)
         leave(state, spans, block)
     return members_of(state, members, cells)
 

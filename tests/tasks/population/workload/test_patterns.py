@@ -67,7 +67,7 @@ def test_whoever_fills_a_pattern_makes_its_type(seed: int) -> None:
     assert are_possible(found).all()
     assert found[[0, 4, 5], 0].tolist() == [
         sex - MALE,
-        patterns.elderly[pattern],
+        patterns.outcomes.elderly[patterns.outcome[pattern]],
         patterns.kind[pattern],
     ]
 
@@ -82,7 +82,8 @@ def test_what_has_no_pattern_cannot_be() -> None:
     for age in range(len(FIRST_AGES)):
         patterns = book().patterns
         own = ((patterns.first <= age) & (age <= patterns.last)).any(axis=0)
-        there = {*zip(patterns.elderly[own].tolist(), patterns.kind[own].tolist(), strict=True)}
+        elderly = patterns.outcomes.elderly[patterns.outcome[own]]
+        there = {*zip(elderly.tolist(), patterns.kind[own].tolist(), strict=True)}
         for elderly, kind in np.argwhere(possible()[:, age].any(axis=0)):
             if (int(elderly), int(kind)) in there:
                 continue

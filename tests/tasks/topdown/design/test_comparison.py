@@ -108,11 +108,11 @@ def test_all_allocations_are_released_and_compared(
 
 @pytest.mark.slow
 def test_an_even_allocation_is_even_and_all_add_up(tmp_path: Path) -> None:
-    from spineflow.tasks.census.inputs import read_addresses
     from spineflow.tasks.topdown.design.design import design_universe
+    from spineflow.tasks.topdown.ingest.ingest import public_tables
 
     settings = load_settings(ComparisonSettings, settings_of(tmp_path), presets=PRESETS)
-    addresses = read_addresses(units=tmp_path / "units.parquet", geography=tmp_path / "grfc.txt")
+    addresses = public_tables(settings)
     found = allocations(settings, {"persons": design_universe(settings, "persons", *addresses)})
     for name, own in found.items():
         budget = own.budget_of("persons")

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.census.inputs import read_addresses
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
@@ -82,8 +81,7 @@ def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Pat
     settings = load_settings(
         DesignSettings, written(county, "margins", HEAD + TARGETS), presets=PRESETS
     )
-    units, grfc = county / "units.parquet", county / "grfc.txt"
-    geography, invariants = read_addresses(units=units, geography=grfc)
+    geography, invariants = public_tables(settings.topdown)
     inhabited = geography[inhabitable(invariants)].reset_index(drop=True)
     data = read_dataset(settings.topdown, tmp_path / "data")
     layout = lay_out(data, settings.topdown, tmp_path / "layout")

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.census.inputs import read_addresses
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import with_estimator
 from spineflow.tasks.topdown.design.forecast import BLOCKS, FULL, forecasts
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.ingest import public_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 PERSONS_ONLY = '[run]\nuniverses = ["persons"]\n'
@@ -29,9 +29,8 @@ def settings(tmp_path: Path, public_settings: str) -> TopdownSettings:
 
 
 def margins_of(settings: TopdownSettings) -> dict[tuple[str, str], dict[str, float | None]]:
-    tables = settings.input.paths()
-    addresses = read_addresses(units=tables["units"], geography=tables["geography"])
-    return {(row.query, row.level): row.margins for row in forecasts(settings, *addresses)}
+    found = forecasts(settings, *public_tables(settings))
+    return {(row.query, row.level): row.margins for row in found}
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census.identity import input_digests
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import Draw, charge
@@ -191,7 +190,7 @@ def test_people_of_the_2020_layout_are_recognised_in_a_declaration(
 ) -> None:
     tables = {"persons": "persons.parquet", "units": "units.parquet", "geography": "grfc.txt"}
     result = check_inputs(**{name: county / file for name, file in tables.items()}).accepted()
-    charged(ledger, "county", input_digests(result, ledger.key()))
+    charged(ledger, "county", result.digests(ledger.key()))
     file = tmp_path / "settings.toml"
     name = attribute.partition("]")[0]
     declared = DECLARED.format(county=county, attribute=attribute, name=name)
