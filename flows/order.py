@@ -67,8 +67,8 @@ def submitted(
 
     Where earlier attempts have made more than `MOST_FOUND_BY_TASKS` files of a wave, no tasks are
     started to find them: Prefect takes a tenth of a second for each. Where they have measured that
-    many, the ledger is asked in this process, which has begun to hash them. Nor does every small
-    call get a task of its own; see `shared`.
+    many, the ledger is asked in this process, which hashes them on all processors. Nor does every
+    small call get a task of its own; see `shared`.
     """
     futures: dict[Call, PrefectFuture] = {}
     there: dict[Call, Artifact] = {}
