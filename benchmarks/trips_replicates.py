@@ -20,10 +20,9 @@ from spineflow.tasks.trips.estimation.top_down import (
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.measurement.files import NodeValues
 from spineflow.tasks.trips.measurement.measure import all_nodes, with_noise
-from spineflow.tasks.trips.release.table import signed_sums
 from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
 from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.truth import TrueTree
+from spineflow.tasks.trips.workload.truth import TrueTree, sums_by_key
 
 
 def true_tree(settings: TripsSettings) -> TrueTree:
@@ -49,7 +48,7 @@ def replicate(
         levels = [NodeValues(keys, noisy)]
     for level in range(depth, 0, -1):
         above = plan.tree.parent_keys(level, levels[-1].keys)
-        levels.append(signed_sums(above, levels[-1].values))
+        levels.append(NodeValues(*sums_by_key(above, levels[-1].values)))
     return levels[::-1]
 
 
@@ -69,7 +68,8 @@ def _top_down(
             if not plan.measures_all:
                 released.append(only_children(plan.tree, level, above))
             continue
-        keys, _, counts = truth.children(level, parents)
+        keys, _ = plan.tree.children(level - 1, parents)
+        counts = truth.levels[level].counts_of(keys)
         noisy = NodeValues(keys, with_noise(counts, plan, level, draws))
         measured.add_level(parents, noisy, plan.weight_variance(level))
         if not plan.measures_all:

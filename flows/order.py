@@ -66,9 +66,8 @@ def submitted(
     while workers are at the next; what there is to show from the start is that of an empty wave.
 
     Where earlier attempts have made more than `MOST_FOUND_BY_TASKS` files of a wave, no tasks are
-    started to find them: Prefect takes a tenth of a second for each. Where they have measured that
-    many, the ledger is asked in this process, which has begun to hash them. Nor does every small
-    call get a task of its own; see `shared`.
+    started to find them: Prefect takes a tenth of a second for each. Nor does every small call get
+    a task of its own; see `shared`.
     """
     futures: dict[Call, PrefectFuture] = {}
     there: dict[Call, Artifact] = {}
@@ -98,8 +97,6 @@ def submitted(
         every = [one for calls in wave.values() for one in calls]
         new = [one for one in every if one not in futures and one not in there]
         found_now = found_here(run, new)
-        if LEDGER in wave and has_measured_much(run):
-            found_now |= {one: call_here(run, one) for one in new if one in wave[LEDGER]}
         there |= found_now
         for one, artifact in found_now.items():
             if tracker is not None:
@@ -160,14 +157,6 @@ def found_here(run: RunDirectory, calls: Sequence[Call]) -> dict[Call, Artifact]
 
     with ThreadPoolExecutor() as threads:
         return dict(zip(paths, threads.map(artifact, paths.values()), strict=True))
-
-
-def has_measured_much(run: RunDirectory) -> bool:
-    """Whether a run that was charged goes on with so many files of noisy measurements that no tasks
-    are started to find them."""
-    if LEDGER not in run.read_manifest()["stages"] or run.release.exists():
-        return False
-    return sum(1 for _ in (run.root / "measurements").rglob("*.parquet")) > MOST_FOUND_BY_TASKS
 
 
 def awaited(after: Iterable[Call], stage_of_ended: Mapping[Call, str]) -> list[Call]:

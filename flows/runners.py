@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import resource_tracker
-from pathlib import Path
 from threading import Thread
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -28,7 +27,6 @@ from prefect.futures import PrefectWrappedFuture
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from ..tasks.runs.charged_files import share_digests, shared_digests
 from ..tasks.runs.freed_memory import keep_freed_memory
 from ..tasks.runs.settings import RunnerSettings
 from . import fork_server
@@ -64,7 +62,7 @@ def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[
         return _Processes(
             max_workers=settings.workers,
             initializer=begin_worker,
-            initargs=(known, module, shared_digests()),
+            initargs=(known, module),
         )
     from prefect_dask import DaskTaskRunner  # An extra; settings that need it are checked first.
 
@@ -201,14 +199,8 @@ class _Processes(ProcessPoolTaskRunner):
         super().__exit__(*arguments)
 
 
-def begin_worker(
-    environment: Mapping[str, str],
-    module: str,
-    digests: Path | None,
-) -> None:
+def begin_worker(environment: Mapping[str, str], module: str) -> None:
     """Prepare this worker process: Prefect's settings, a client of its server, memory, flow, end.
-
-    `digests` is where processes tell each other what they have hashed, if they do.
 
     Left alone, Prefect makes two clients for every task, and reads all certificates for each. It
     does so again where the server does not answer yet.
@@ -219,8 +211,6 @@ def begin_worker(
     # The pool may begin one later, outside of `begun_quietly`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
-    if digests is not None:
-        share_digests(digests)
     os.environ.update(environment)
     refresh_global_settings_context()
     if PREFECT_API_URL.value() is not None:

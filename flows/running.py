@@ -19,7 +19,6 @@ from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.order import LEDGER, Aside, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
-from ..tasks.runs.charged_files import hash_ahead
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
     RunDirectory,
@@ -55,7 +54,6 @@ from .order import (
     call_here,
     described,
     finish,
-    has_measured_much,
     record,
     run_in_process,
     with_warnings,
@@ -108,10 +106,7 @@ def parts_of(
 
 
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
-    """Start or continue the run of these settings in a directory; nothing is measured yet.
-
-    What a run that goes on is held against is begun to be hashed.
-    """
+    """Start or continue the run of these settings in a directory; nothing is measured yet."""
     run = RunDirectory(Path(run_directory).resolve())
     refuse_odd_name(run)
     _refuse_dead_scheduler(settings.run)
@@ -129,8 +124,6 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
         except OSError as error:
             raise explained(error, str(run.root), settings.run) from None
         _mend(run)
-    if has_measured_much(run):
-        hash_ahead(run)
     return run
 
 

@@ -54,9 +54,7 @@ class Tracker:
             if (run.root / task.path).exists():
                 self._remaining.found.add(name)
                 if not task.reused:
-                    self._remaining.costs.observe(
-                        task.stage, task.step, task.size, task.seconds, task.cpu
-                    )
+                    self._remaining.costs.observe(task.step, task.size, task.seconds)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         self._began: Began | None = Began(
             time.time(), chosen_runner(runner), runner.workers, cores or 1
@@ -139,8 +137,7 @@ class Tracker:
         self._began = None
         if self._known is not None:
             self._ended.append(task)
-        cpu = None if artifact.work is None else work.cpu
-        self._remaining.ended(name, ended, artifact.seconds, cpu=cpu, reused=artifact.reused)
+        self._remaining.ended(name, ended, artifact.seconds, reused=artifact.reused)
 
     def _sizes_of(self, calls: Sequence[tuple[str, tuple[Any, ...], Sequence[str]]]) -> list[float]:
         """Sizes of a stage's calls, those of each step among each other; 1 while not known."""

@@ -34,19 +34,11 @@ class Remaining:
     _begun: dict[str, Planned] = field(default_factory=dict)
     _started: dict[str, float] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
-    _unsized: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     _pending: dict[str, Planned] = field(default_factory=dict)
 
     def plan(self, tasks: Iterable[Planned]) -> None:
-        """All tasks of the run, in the order in which they will be submitted, are known.
-
-        What has ended before is told the sizes that are known now.
-        """
+        """All tasks of the run, in the order in which they will be submitted, are known."""
         self._plan = tuple(tasks)
-        for task in self._plan:
-            seen = self._unsized.pop(task.name, None)
-            if seen is not None:
-                self.costs.observe(task.stage, task.step, task.size, *seen)
 
     def begin(self, wave: Sequence[Planned], at: float) -> None:
         """The tasks of a wave have been submitted."""
@@ -55,25 +47,16 @@ class Remaining:
                 self._begun[task.name] = self._pending[task.name] = task
         self._start(at)
 
-    def ended(
-        self,
-        name: str,
-        at: float,
-        seconds: float,
-        *,
-        cpu: float | None = None,
-        reused: bool = False,
-    ) -> None:
-        """A task of a begun wave has ended, after so many seconds, `cpu` of a processor's."""
+    def ended(self, name: str, at: float, seconds: float, *, reused: bool = False) -> None:
+        """A task of a begun wave has ended, after so many seconds."""
         task = self._begun[name]
         self._done.add(name)
         self._started.pop(name, None)
         self._pending.pop(name, None)
         if not reused:
-            if self._plan is None:
-                self._unsized[name] = seconds, cpu
-            else:
-                self.costs.observe(task.stage, task.step, task.size, seconds, cpu)
+            # Before all tasks are known, sizes are not.
+            if self._plan is not None:
+                self.costs.observe(task.step, task.size, seconds)
             if name in self.found:
                 # Such a step does its work again whatever it finds.
                 again = {one for one in self.found if one.startswith(f"{task.step} ")}
@@ -105,7 +88,7 @@ class Remaining:
         again = (rate := self.costs.rates.get(task.step)) is not None and rate.again
         if task.name in self.found and not again:
             return REUSED
-        return self.costs.seconds(task.stage, task.step, task.size)
+        return self.costs.seconds(task.step, task.size)
 
     def _is_over(self, task: Planned, at: float) -> bool:
         """Whether a task aside must have ended: nobody waits for it, so that it does not tell."""

@@ -299,6 +299,14 @@ def is_blank_key(keys: pa.Array) -> np.ndarray:
     return _plain(keys).is_null().to_numpy(zero_copy_only=False)
 
 
+def trimmed_texts(keys: pa.Array) -> pa.Array:
+    """Identifiers as texts without surrounding blanks; null where blank."""
+    if pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_decode()
+    texts = pc.utf8_trim_whitespace(keys.cast(pa.large_string()))
+    return pc.if_else(pc.equal(texts, ""), None, texts)
+
+
 def canonical_keys(keys: pa.Array) -> pa.Array:
     """Identifiers such that equal ones are equal whatever else the column holds: `007` as `7`.
 
@@ -326,8 +334,7 @@ def _plain(keys: pa.Array) -> pa.Array:
         keys = pc.if_else(is_exact, keys, None).cast(pa.int64())
     if pa.types.is_integer(keys.type) and not pa.types.is_uint64(keys.type):
         return keys.cast(pa.int64())
-    texts = pc.utf8_trim_whitespace(keys.cast(pa.large_string()))
-    return pc.if_else(pc.equal(texts, ""), None, texts)
+    return trimmed_texts(keys)
 
 
 def _like_a_neighbour(ascending: np.ndarray) -> np.ndarray:

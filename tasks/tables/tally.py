@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import pandas as pd
+
 from ...validation.expectations import run_suites
 from ...validation.outcome import Outcome
 from ...validation.rules import Rule, Value
@@ -38,6 +40,15 @@ class RuleTally:
         if count and example:
             self._examples.setdefault(rule, example)
         return not count
+
+    def add_areas(self, rule: Rule, rows: pd.DataFrame, is_wrong: pd.Series, what: str) -> bool:
+        """Add those of public areas, rows of level, area, parent, that break a rule, and what the
+        first of them is or has as an example; whether there are none."""
+        example = ""
+        if is_wrong.any():
+            level, area, _ = rows[is_wrong].iloc[0]
+            example = f", but {area} of level {level} {what}"
+        return self.add(rule, is_wrong.sum(), example)
 
     def see(self, rule: Rule, values: Iterable[Value]) -> None:
         """Add values of a rule's column, None where there is none of the kind that it is about."""

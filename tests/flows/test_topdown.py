@@ -134,7 +134,6 @@ def test_much_that_was_made_before_is_found_without_tasks(
     assert [call for call in begun if call[0] in ("measure", "estimate")] == [
         ("estimate", "units", "Block")
     ]
-    assert "charge ledger" not in [name for name, *_ in begun]
     assert ("write microdata", "persons") in [call[:2] for call in begun]
     stages, before = (one.read_manifest()["stages"] for one in (run, finished))
     assert list(stages) == list(before)

@@ -8,13 +8,13 @@ schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
     found = reconstruct(system, lower, upper, seed=0, effort=Effort())
     found.histograms(system.n_cells), found.status, found.certain, found.solution_variability()
 
-    likely = reconstruct_likeliest(system, published, costs)    # costs(figure) -> RowCosts
+    histograms = likeliest_of_blocks(system, published, costs)    # costs(figure) -> RowCosts
     perturbation_costs(figure, chance, reach)
 
 Blocks are independent, so that pieces of them may be rebuilt in other processes and `joined`.
 
-    shares = agreement((exact, binned) of the truth, (exact, binned) of the rebuilt records)
-    guesses = reidentify((exact, binned) known, (exact, binned) released, feature, truth)
+    share = agreement(keys of the truth, keys of the rebuilt records)
+    guesses = reidentify(known keys, released keys, released feature, truth)
     mode, proportional = guessed(block, truth, counts, areas, leave_one_out=True)
     guesses.rates(group).precision, guesses.rates_by_group({"nonmodal": ~is_modal(...)})
 

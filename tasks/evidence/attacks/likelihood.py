@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ...solvers.highs import LinearProgram, solve
-from .reconstruction import BlockStatus, Effort, Reconstruction, joined
+from .reconstruction import Effort
 from .systems import UNBOUNDED, TableSystem, tighten
 
 Figure = tuple[float, ...]
@@ -134,44 +134,25 @@ def _program(
     return program, np.concatenate([np.zeros(n_cells), *(cost.costs for cost in of_rows)])
 
 
-def reconstruct_likeliest(
+def likeliest_of_blocks(
     system: TableSystem,
     published: np.ndarray,
     costs: Callable[[Figure], RowCosts | None],
     *,
     effort: Effort | None = None,
-) -> Reconstruction:
-    """The likeliest histogram of every block, from `published` numbers `(blocks, rows, numbers)`.
+) -> list[np.ndarray | None]:
+    """The likeliest histogram of every block, from `published` numbers `(blocks, rows, numbers)`;
+    None where none was found in time.
 
-    `costs(figure)` prices the totals of a row by its numbers. What is found is OPEN: another
-    histogram may be as likely, and nothing is proven of the distance to it; UNSOLVED where none was
-    found.
+    `costs(figure)` prices the totals of a row by its numbers. Another histogram may be as likely.
     """
     effort = effort or Effort()
     costs = lru_cache(maxsize=None)(costs)
-    parts = []
+    found = []
     for block, is_in_time in effort.in_time(range(len(published))):
-        if not is_in_time:
-            parts.append(_found(None, system))
-            continue
-        told = [costs(tuple(figure)) for figure in published[block].tolist()]
-        parts.append(_found(likeliest(system, told, effort=effort), system))
-    return joined(parts)
-
-
-def _found(histogram: np.ndarray | None, system: TableSystem) -> Reconstruction:
-    """A block of which a likely histogram was found, or none."""
-    status = BlockStatus.OPEN
-    if histogram is None:
-        status, histogram = BlockStatus.UNSOLVED, np.zeros(system.n_cells, np.int64)
-    cells = np.flatnonzero(histogram)
-    return Reconstruction(
-        block=np.zeros(len(cells), np.int64),
-        cell=cells,
-        count=histogram[cells],
-        persons=np.array([histogram.sum()]),
-        status=np.array([status], dtype=np.int8),
-        distance_found=np.zeros(1),
-        distance_bound=np.full(1, np.inf),
-        certain=np.zeros(1, dtype=np.int64),
-    )
+        if is_in_time:
+            told = [costs(tuple(figure)) for figure in published[block].tolist()]
+            found.append(likeliest(system, told, effort=effort))
+        else:
+            found.append(None)
+    return found

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..methods.accuracy import ALL
-from .agreement import agreement
 from .reconstruction import BlockStatus, Effort, Reconstruction, joined, reconstruct
 from .reidentification import (
     Guesses,
+    agreement,
     composition,
     guessed,
     is_modal,
@@ -63,7 +63,7 @@ def graded(release: Release, pieces: Sequence[Rebuilt]) -> Iterator[Row]:
     for group, inside in _by_size(persons):
         own, other = inside[at], inside[rebuilt_at]
         if own.any():
-            (share,) = agreement([key[own]], [rebuilt_key[other]], seed=seed)
+            share = agreement(key[own], rebuilt_key[other], seed=seed)
             yield level, f"{NAME}: agreement", group, share
     inhabited = persons > 0
     for group, inside in _by_size(persons):
@@ -113,8 +113,8 @@ def _who_is_who(
     n_known = int(known.max()) + 1
     key, feature = at * n_known + known[kind], learned[kind]
     guesses = reidentify(
-        [key],
-        [rebuilt_at * n_known + known[rebuilt_kind]],
+        key,
+        rebuilt_at * n_known + known[rebuilt_kind],
         learned[rebuilt_kind],
         feature,
         seed=release.comparison.seed,

@@ -176,6 +176,7 @@ class _Rebuilding:
     def __init__(self, system: TableSystem, draws: np.random.Generator, effort: Effort) -> None:
         self.system, self.draws, self.effort = system, draws, effort
         self.known: dict[tuple, _Solved] = {}
+        self.columns = sparse.csc_array(system.matrix)
         self.rises, self.gaps = system.matrix.maximum(0), (-system.matrix).maximum(0)
 
     def block(
@@ -194,7 +195,7 @@ class _Rebuilding:
         needed, allowed = row_lower - matrix @ lower, row_upper - matrix @ lower
         least, most = self.gaps @ (lower - upper), self.rises @ (upper - lower)
         binding = (needed > least) | (allowed < most)
-        number = components(*indices[:2], binding, free)
+        number = components(matrix, binding, free)
         found = bound = 0.0
         histogram, certain = lower.copy(), int(lower.sum())
         for component in range(int(number.max()) + 1):
@@ -226,7 +227,9 @@ class _Rebuilding:
         allowed: np.ndarray,
     ) -> _Solved:
         """Solutions of a component above the lower bounds of its cells."""
-        part, own_rows = self._part(members, binding)
+        part = sparse.csr_array(self.columns[:, members])
+        own_rows = np.flatnonzero(binding & (np.diff(part.indptr) > 0))
+        part = part[own_rows]
         lower, upper = needed[own_rows], allowed[own_rows]
         parts = (part.indptr, part.indices, part.data, lower, upper, widths)
         signature = tuple(values.astype(np.int64).tobytes() for values in parts)
@@ -235,25 +238,6 @@ class _Rebuilding:
             solved = self._solve(part, lower, upper, widths)
             self.known[signature] = solved
         return solved
-
-    def _part(
-        self, members: np.ndarray, binding: np.ndarray
-    ) -> tuple[sparse.csr_array, np.ndarray]:
-        """The binding rows of a component over its cells, and which rows of the system they are."""
-        _, _, _, cell_start, rows, entries = self.system.indices
-        lengths = cell_start[members + 1] - cell_start[members]
-        column = np.repeat(np.arange(len(members)), lengths)
-        shift = np.repeat(
-            cell_start[members] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths
-        )
-        place = np.arange(len(column)) + shift
-        row = rows[place]
-        kept = binding[row]
-        own_rows, row = np.unique(row[kept], return_inverse=True)
-        where = (row, column[kept])
-        part = sparse.csr_array((entries[place[kept]], where), shape=(len(own_rows), len(members)))
-        part.sort_indices()
-        return part, own_rows
 
     def _solve(
         self, part: sparse.csr_array, lower: np.ndarray, upper: np.ndarray, widths: np.ndarray

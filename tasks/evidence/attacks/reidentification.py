@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .agreement import matched
-
 
 @dataclass(frozen=True)
 class Rates:
@@ -53,9 +51,44 @@ class Guesses:
         return {name: self.rates(group) for name, group in groups.items()}
 
 
+def matched(left: np.ndarray, right: np.ndarray, *, seed: int = 0) -> np.ndarray:
+    """A record on the right for every one on the left with an equal key `(records,)`, where one is
+    left, none of them twice: as many as the rarer side has of each key; -1 for none.
+
+    A key is one integer that has all that must agree, the block among it. Which of several records
+    with one key are taken, and by whom, `seed` decides.
+    """
+    draws = np.random.default_rng(seed)
+    ranks = []
+    orders = []
+    for keys in (left, right):
+        order = np.lexsort((draws.random(len(keys)), keys))
+        of_key = keys[order]
+        starts = np.flatnonzero(np.r_[True, of_key[1:] != of_key[:-1]]) if len(keys) else keys[:0]
+        lengths = np.diff(np.r_[starts, len(keys)])
+        ranks.append(np.arange(len(keys)) - np.repeat(starts, lengths))
+        orders.append(order)
+    keys = np.unique(np.concatenate([left, right]), return_inverse=True)[1]
+    codes = keys[: len(left)][orders[0]], keys[len(left) :][orders[1]]
+    width = max(len(left), len(right)) + 1
+    first, second = (code * width + rank for code, rank in zip(codes, ranks, strict=True))
+    _, here, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    partner = np.full(len(left), -1)
+    partner[orders[0][here]] = orders[1][there]
+    return partner
+
+
+def agreement(truth: np.ndarray, found: np.ndarray, *, seed: int = 0) -> float:
+    """Share of the true records that agree with a rebuilt one by their keys; 0 if there are none.
+
+    With keys of block, sex, age, race and ethnicity, this is the agreement of [Reconstruction2025].
+    """
+    return int((matched(truth, found, seed=seed) >= 0).sum()) / max(len(truth), 1)
+
+
 def reidentify(
-    known: Sequence[np.ndarray],
-    released: Sequence[np.ndarray],
+    known: np.ndarray,
+    released: np.ndarray,
     released_feature: np.ndarray,
     truth: np.ndarray,
     *,
@@ -63,14 +96,13 @@ def reidentify(
 ) -> Guesses:
     """What an attacker who knows the keys of some people learns from the records of a release.
 
-    `known` and `released` have the keys of every pass (block, sex and age, exact and then binned),
-    `truth` the feature of the people attacked.
+    `known` and `released` are the keys (block, sex and age) of people and of records, `truth` the
+    feature of the people attacked.
     """
-    matching = matched(known, released, seed=seed)
-    has_partner, right = matching.is_matched, np.zeros(len(truth), dtype=bool)
-    partner = matching.partner[has_partner]
-    right[has_partner] = np.asarray(released_feature)[partner] == np.asarray(truth)[has_partner]
-    return Guesses(matching.is_matched, right.astype(float))
+    partner = matched(known, released, seed=seed)
+    has_partner, right = partner >= 0, np.zeros(len(truth))
+    right[has_partner] = released_feature[partner[has_partner]] == truth[has_partner]
+    return Guesses(has_partner, right)
 
 
 def composition(area: np.ndarray, feature: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

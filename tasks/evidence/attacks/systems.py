@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numba import njit
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 Indices = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -222,43 +223,12 @@ def enumerate_solutions(
     return found[:n_found], True
 
 
-@njit(nogil=True, cache=True)
-def components(
-    row_start: np.ndarray,
-    row_cells: np.ndarray,
-    binding: np.ndarray,
-    free: np.ndarray,
-) -> np.ndarray:
+def components(matrix: sparse.csr_array, binding: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Number of the component of every cell, by the binding rows that tie free cells; else -1."""
-    n_cells = len(free)
-    parent = np.arange(n_cells)
-    for row in range(len(binding)):
-        if not binding[row]:
-            continue
-        first = -1
-        for place in range(row_start[row], row_start[row + 1]):
-            cell = row_cells[place]
-            if not free[cell]:
-                continue
-            while parent[cell] != cell:
-                parent[cell] = parent[parent[cell]]
-                cell = parent[cell]
-            if first < 0:
-                first = cell
-            elif cell != first:
-                low, high = min(first, cell), max(first, cell)
-                parent[high] = low
-                first = low
-    number = np.full(n_cells, -1)
-    n_components = 0
-    for cell in range(n_cells):
-        if not free[cell]:
-            continue
-        root = cell
-        while parent[root] != root:
-            root = parent[root]
-        if number[root] < 0:
-            number[root] = n_components
-            n_components += 1
-        number[cell] = number[root]
+    n_free = int(free.sum())
+    row, cell = matrix[binding][:, free].nonzero()
+    shape = (n_free + int(binding.sum()),) * 2
+    ties = sparse.csr_array((np.ones(len(row)), (n_free + row, cell)), shape=shape)
+    number = np.full(len(free), -1)
+    number[free] = connected_components(ties, directed=False)[1][:n_free]
     return number

@@ -7,13 +7,13 @@ attack that took any of the possible people would make such methods look stronge
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from ..settings import CellKeys, Method, Rounding
-from .likelihood import Figure, RowCosts, perturbation_costs, reconstruct_likeliest
+from .likelihood import Figure, RowCosts, likeliest_of_blocks, perturbation_costs
 from .reconstruction import BlockStatus, Effort, Reconstruction
 from .release import Release
 from .systems import UNBOUNDED
@@ -72,11 +72,11 @@ def most_likely(
     # No count is published as -1, which stands for what is withheld.
     values = np.nan_to_num(release.values()[chosen], nan=-1.0)
     told = np.stack([values, lower[chosen], upper[chosen]], axis=2)
-    likely = reconstruct_likeliest(
+    likely = likeliest_of_blocks(
         release.system, told, lambda figure: _costs(figure, chance), effort=effort
     )
-    solved = likely.status != BlockStatus.UNSOLVED
-    return _replaced(found, chosen, solved, likely)
+    solved = {int(at): own for at, own in zip(chosen, likely, strict=True) if own is not None}
+    return _replaced(found, solved)
 
 
 def _costs(figure: Figure, chance: tuple[Chance, int] | None) -> RowCosts | None:
@@ -93,17 +93,16 @@ def _costs(figure: Figure, chance: tuple[Chance, int] | None) -> RowCosts | None
     return RowCosts(int(low), (low + np.arange(n_counts) - value) ** 2 / n_counts**2)
 
 
-def _replaced(
-    found: Reconstruction, chosen: np.ndarray, solved: np.ndarray, likely: Reconstruction
-) -> Reconstruction:
-    """A reconstruction with the people of some areas, by number, from another; what is proven of
-    them stays.
+def _replaced(found: Reconstruction, likely: Mapping[int, np.ndarray]) -> Reconstruction:
+    """A reconstruction with other histograms of some areas, by number; what is proven of them
+    stays.
     """
-    is_new = np.zeros(found.n_blocks, dtype=bool)
-    is_new[chosen[solved]] = True
-    old, new = ~is_new[found.block], solved[likely.block]
-    block = np.concatenate([found.block[old], chosen[likely.block[new]]])
-    count = np.concatenate([found.count[old], likely.count[new]])
+    kept = ~np.isin(found.block, list(likely))
+    cells = [np.flatnonzero(histogram) for histogram in likely.values()]
+    counts = [own[at] for own, at in zip(likely.values(), cells, strict=True)]
+    areas = np.repeat(np.array([*likely], dtype=np.int64), [len(at) for at in cells])
+    block = np.concatenate([found.block[kept], areas])
+    cell = np.concatenate([found.cell[kept], *cells])
+    count = np.concatenate([found.count[kept], *counts])
     persons = np.bincount(block, count, minlength=found.n_blocks).astype(np.int64)
-    cell = np.concatenate([found.cell[old], likely.cell[new]])
     return replace(found, block=block, cell=cell, count=count, persons=persons)

@@ -108,11 +108,11 @@ def _network(
         level = depths[place]
         n = hierarchy.n_regions[level]
         if place == len(depths) - 1:
-            tail = np.repeat(_ancestors(hierarchy, level, depth), n_sizes)
+            tail = np.repeat(hierarchy.ancestors(level, depth), n_sizes)
         else:
             tail = np.arange(node_start[place], node_start[place] + n * n_sizes)
         if place:
-            parent = _ancestors(hierarchy, level, depths[place - 1])
+            parent = hierarchy.ancestors(level, depths[place - 1])
             head = (node_start[place - 1] + parent[:, None] * n_sizes + size).reshape(-1)
         else:
             head = np.full(n * n_sizes, sink)
@@ -132,31 +132,20 @@ def _network(
     return _Network(tail, head, weight, target, supply, first, order % len(tail))
 
 
-def _ancestors(hierarchy: RegionHierarchy, depth: int, above: int) -> np.ndarray:
-    """Position at level `above` of what every region of level `depth` lies in."""
-    position = np.arange(hierarchy.n_regions[depth])
-    for level in hierarchy.levels[depth:above:-1]:
-        position = level.parent[position]
-    return position
-
-
-@njit(cache=True, nogil=True)
 def _least_cost_flow(network: _Network) -> np.ndarray:
     """Send the supplies along arcs at least cost: the flow of every arc."""
-    n = network.supply.size
-    price = np.zeros(n, np.int64)
+    price = np.zeros_like(network.supply)
     flow = np.maximum(network.target, 0)
-    excess = np.empty(n, np.int64)
+    excess = _excess(network, flow)
+    # At most, a node's arcs share its excess.
+    shared = 2 * network.weight.max() * np.abs(excess) // np.diff(network.first)
     tolerance = 1
-    _find_excess(network, flow, excess)
-    while tolerance < _shared_cost(network, excess):
+    while tolerance < shared.max():
         tolerance *= FACTOR
-    queue = np.empty(n + 1, np.int64)
-    waits = np.zeros(n, np.bool_)
     while True:
-        _discharge(network, flow, price, excess, queue, waits, tolerance)
-        _take_what_is_wanted(network, flow, price)
-        _find_excess(network, flow, excess)
+        _discharge(network, flow, price, excess, tolerance)
+        flow = _with_what_is_wanted(network, flow, price)
+        excess = _excess(network, flow)
         if tolerance == 1:
             break
         tolerance //= FACTOR
@@ -164,37 +153,22 @@ def _least_cost_flow(network: _Network) -> np.ndarray:
     return flow
 
 
-@njit(cache=True, nogil=True)
-def _shared_cost(network: _Network, excess: np.ndarray) -> int:
-    """The largest marginal cost of a node's excess that all of its arcs share."""
-    largest = 0
-    heaviest = 2 * network.weight.max()
-    for i in range(excess.size):
-        n_arcs = network.first[i + 1] - network.first[i]
-        largest = max(largest, heaviest * abs(excess[i]) // n_arcs)
-    return largest
-
-
-@njit(cache=True, nogil=True)
-def _find_excess(network: _Network, flow: np.ndarray, excess: np.ndarray) -> None:
+def _excess(network: _Network, flow: np.ndarray) -> np.ndarray:
     """What comes to each node and does not leave it."""
-    excess[:] = network.supply
-    for arc in range(flow.size):
-        excess[network.tail[arc]] -= flow[arc]
-        excess[network.head[arc]] += flow[arc]
+    excess = network.supply.copy()
+    np.subtract.at(excess, network.tail, flow)
+    np.add.at(excess, network.head, flow)
+    return excess
 
 
-@njit(cache=True, nogil=True)
-def _take_what_is_wanted(network: _Network, flow: np.ndarray, price: np.ndarray) -> None:
-    """Change flows, as little as that takes, to some that no single move improves."""
-    for arc in range(flow.size):
-        gain = price[network.tail[arc]] - price[network.head[arc]]
-        weight, target = network.weight[arc], network.target[arc]
-        # The largest x whose last unit costs no more than it gains, w (2 (x - a) - 1) <= gain, and
-        # the largest whose last unit costs less.
-        most = target + (gain + weight) // (2 * weight)
-        least = target + (gain + weight - 1) // (2 * weight)
-        flow[arc] = max(min(max(flow[arc], least), most), 0)
+def _with_what_is_wanted(network: _Network, flow: np.ndarray, price: np.ndarray) -> np.ndarray:
+    """Flows changed, as little as that takes, to some that no single move improves."""
+    gain, weight = price[network.tail] - price[network.head], network.weight
+    # The largest x whose last unit costs no more than it gains, w (2 (x - a) - 1) <= gain, and
+    # the largest whose last unit costs less.
+    most = network.target + (gain + weight) // (2 * weight)
+    least = network.target + (gain + weight - 1) // (2 * weight)
+    return np.maximum(np.minimum(np.maximum(flow, least), most), 0)
 
 
 @njit(cache=True, nogil=True)
@@ -309,12 +283,11 @@ def _discharge(
     flow: np.ndarray,
     price: np.ndarray,
     excess: np.ndarray,
-    queue: np.ndarray,
-    waits: np.ndarray,
     tolerance: int,
 ) -> None:
     """Push every excess along moves that save, raising prices where none does."""
     n = network.supply.size
+    queue, waits = np.empty(n + 1, np.int64), np.zeros(n, np.bool_)
     start, stop = 0, 0
     for i in range(n):
         waits[i] = excess[i] > 0

@@ -58,7 +58,7 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
     tally.add(named, int((~is_named).sum()))
     rows = rows[is_named]
     repeated = rows.duplicated(["level", "region"])
-    tally.add(once, int(repeated.sum()), _example(rows, repeated, "has more"))
+    tally.add_areas(once, rows, repeated, "has more")
     odd = [name for name in rows["level"].unique() if not is_file_name(name)]
     tally.add(plain, len(odd))
     tally.see(plain, rows["level"].unique().tolist())
@@ -75,12 +75,10 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
         level = max(n_known, key=n_known.__getitem__)
         own = rest.pop(level)
         lost = ~own["parent"].isin(above)
-        what = f"has a parent that is not in {order[-1]}"
-        tally.add(chain, int(lost.sum()), _example(own, lost, what))
+        tally.add_areas(chain, own, lost, f"has a parent that is not in {order[-1]}")
         parents, here = set(own["parent"]), rows[rows["level"] == order[-1]]
         ends = ~here["region"].isin(parents)
-        what = f"has no regions of {level} below it"
-        tally.add(depths, int(ends.sum()), _example(here, ends, what))
+        tally.add_areas(depths, here, ends, f"has no regions of {level} below it")
         if not tally.is_clean:
             return None
         order.append(level)
@@ -161,10 +159,3 @@ def _sorted(rows: pd.DataFrame, order: Sequence[str]) -> RegionHierarchy:
 
 def _text(value: str | None) -> str:
     return value or ""
-
-
-def _example(rows: pd.DataFrame, wrong: pd.Series, what: str) -> str:
-    if not wrong.any():
-        return ""
-    first = rows[wrong].iloc[0]
-    return f", but {first['region']} of level {first['level']} {what}"

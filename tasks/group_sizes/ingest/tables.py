@@ -12,7 +12,7 @@ from scipy import sparse
 
 from ....validation.group_sizes.input_rules import NUMBERS_RULES, record_rules, size_rules
 from ...census.histograms import block_histogram
-from ...tables.columns import CodedColumn, KeyIndex
+from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
@@ -108,11 +108,11 @@ def count_records(
     file = InputFile("records", path, name, RECORDS_LAYOUT)
     persons, units, places, amounts = [], [], [], []
     for batch in read_batches(file, Selection(("person", "unit", "region"), with_others=True)):
-        persons.append(_keys(batch["person"]))
-        units.append(_keys(batch["unit"]))
+        persons.append(trimmed_texts(batch["person"]))
+        units.append(trimmed_texts(batch["unit"]))
         places.append(index.positions_by_value(batch["region"]))
         if "quantity" in batch:
-            blank = pc.is_null(_keys(batch["quantity"])).to_numpy(zero_copy_only=False)
+            blank = pc.is_null(trimmed_texts(batch["quantity"])).to_numpy(zero_copy_only=False)
             amounts.append(np.where(blank, 1, _numbers(batch, "quantity", RECORDS_LAYOUT)))
         else:
             amounts.append(np.ones(len(places[-1]), dtype=np.int64))
@@ -170,14 +170,6 @@ def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) ->
     ordered = np.empty(len(regions), dtype=np.int64)
     ordered[position] = groups
     return ordered
-
-
-def _keys(column: pa.Array) -> pa.Array:
-    """Identifiers as texts without surrounding blanks; null where blank."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
-    return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
 def _numbers(batch: Batch, name: str, layout: TableLayout) -> np.ndarray:

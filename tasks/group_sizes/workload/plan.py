@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...noise.draws import Noise
@@ -186,7 +186,7 @@ def make_plan(
         epsilon,
         *sizes,
         groups,
-        tuple(_weighted(level, weight) for level, weight in zip(levels, weights, strict=True)),
+        tuple(replace(level, weight=weight) for level, weight in zip(levels, weights, strict=True)),
         rho,
         is_top_coded,
         exact_level,
@@ -234,10 +234,6 @@ def _merged_shares(
     for first, share in zip(same_as, shares, strict=True):
         merged[first] += share
     return tuple(merged)
-
-
-def _weighted(level: LevelPlan, weight: int) -> LevelPlan:
-    return LevelPlan(**vars(level) | {"weight": weight})
 
 
 def _refuse_overflow(plan: Plan, variance: Fraction) -> None:

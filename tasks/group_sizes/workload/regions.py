@@ -67,6 +67,13 @@ class RegionHierarchy:
             offsets.append(offsets[-1][self.children(depth)])
         return tuple(reversed(offsets))
 
+    def ancestors(self, depth: int, above: int) -> np.ndarray:
+        """Position at level `above` of what every region of level `depth` lies in."""
+        position = np.arange(len(self.levels[depth]))
+        for level in self.levels[depth:above:-1]:
+            position = level.parent[position]
+        return position
+
     def restricted(self, depths: Sequence[int]) -> RegionHierarchy:
         """The hierarchy of some of the levels, ascending positions, of which the first is a root.
 
@@ -78,10 +85,8 @@ class RegionHierarchy:
         """
         kept = [self.levels[depths[0]]]
         for above, depth in zip(depths, depths[1:], strict=False):
-            parent = self.levels[depth].parent
-            for level in self.levels[depth - 1 : above : -1]:
-                parent = level.parent[parent]
-            kept.append(RegionLevel(self.levels[depth].name, self.levels[depth].region, parent))
+            level, parent = self.levels[depth], self.ancestors(depth, above)
+            kept.append(RegionLevel(level.name, level.region, parent))
         kept[0] = RegionLevel(kept[0].name, kept[0].region, np.array([-1]))
         return RegionHierarchy(tuple(kept))
 

@@ -24,9 +24,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-INSERTION_SORT_LENGTH = 24
-"""Segments up to this length are sorted in place, without the calls of a general sort."""
-
 
 def chebyshev_projection(
     values: np.ndarray, offsets: np.ndarray, totals: np.ndarray, *, smallest_first: bool = True
@@ -81,27 +78,21 @@ def _project_segments(
     chebyshev: bool,
     result: np.ndarray,
 ) -> None:
-    longest = 0
-    for p in range(totals.size):
-        longest = max(longest, offsets[p + 1] - offsets[p])
-    order = np.empty(longest, dtype=np.int64)
     for p in range(totals.size):
         x = values[offsets[p] : offsets[p + 1]]
         y = result[offsets[p] : offsets[p + 1]]
         if totals[p] == 0:
             y[:] = 0
         elif chebyshev:
-            _project_chebyshev(x, totals[p], smallest_first, order[: x.size], y)
+            _project_chebyshev(x, totals[p], smallest_first, y)
         else:
-            _sort(x, smallest_first, order[: x.size])
-            level = _water_level(x, totals[p], smallest_first, order[: x.size])
-            _fill_to_level(x, totals[p], level, order[: x.size], y)
+            order = _sorted(x, smallest_first)
+            level = _water_level(x, totals[p], smallest_first, order)
+            _fill_to_level(x, totals[p], level, order, y)
 
 
 @njit(nogil=True, cache=True)
-def _project_chebyshev(
-    x: np.ndarray, total: int, smallest_first: bool, order: np.ndarray, y: np.ndarray
-) -> None:
+def _project_chebyshev(x: np.ndarray, total: int, smallest_first: bool, y: np.ndarray) -> None:
     """Lines 2 to 12 of Algorithm 2; `level` is its t."""
     missing = total - x.sum()
     step = -(-missing // x.size)
@@ -117,7 +108,7 @@ def _project_chebyshev(
     room = 0
     for i in range(x.size):
         room += y[i] - max(0, x[i] - level)
-    _sort(x, smallest_first, order)
+    order = _sorted(x, smallest_first)
     if room < excess:
         _fill_to_level(x, total, _water_level(x, total, smallest_first, order), order, y)
     else:
@@ -165,15 +156,6 @@ def _water_level(x: np.ndarray, total: int, smallest_first: bool, order: np.ndar
 
 
 @njit(nogil=True, cache=True)
-def _sort(x: np.ndarray, smallest_first: bool, order: np.ndarray) -> None:
+def _sorted(x: np.ndarray, smallest_first: bool) -> np.ndarray:
     """Indices of x in ascending or descending order, equal values in the order they stand."""
-    if x.size > INSERTION_SORT_LENGTH:
-        keys = x if smallest_first else -x
-        order[:] = np.argsort(keys, kind="mergesort")
-        return
-    for i in range(x.size):
-        j = i
-        while j > 0 and (x[order[j - 1]] > x[i] if smallest_first else x[order[j - 1]] < x[i]):
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = i
+    return np.argsort(x if smallest_first else -x, kind="mergesort")

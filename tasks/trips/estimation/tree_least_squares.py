@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,7 @@ class MeasuredLevel:
 
     Family j has the nodes `offsets[j]` to `offsets[j + 1]`, whose parent stands at `parent[j]`
     in the level above; `parent` ascends. `values` (n,) are the noisy counts, all of `variance`;
-    a root that is exact has variance 0, one that was not measured infinite variance.
+    a root that is exact has variance 0.
     """
 
     values: np.ndarray
@@ -44,59 +43,20 @@ def tree_least_squares(levels: Sequence[MeasuredLevel]) -> list[np.ndarray]:
     """Estimates of the nodes of every level, root first, each `(n,)` float64."""
     estimates = [level.values.astype(np.float64) for level in levels]
     variances = [np.full(level.values.size, level.variance) for level in levels]
-    sums, sum_variances = [], []
+    sums = []
     for above in range(len(levels) - 2, -1, -1):
-        below = levels[above + 1]
-        total, variance = _family_sums(below.offsets, estimates[above + 1], variances[above + 1])
-        sums.append(total)
-        sum_variances.append(variance)
-        _combine(below.parent, total, variance, estimates[above], variances[above])
-    for above, (total, variance) in enumerate(
-        zip(reversed(sums), reversed(sum_variances), strict=True)
-    ):
-        below = levels[above + 1]
-        surplus = (estimates[above][below.parent] - total) / variance
-        _share_out(below.offsets, surplus, estimates[above + 1], variances[above + 1])
+        parent, n_children = levels[above + 1].parent, np.diff(levels[above + 1].offsets)
+        family = np.repeat(np.arange(parent.size), n_children)
+        total, variance = (
+            np.bincount(family, of_level[above + 1], minlength=parent.size)
+            for of_level in (estimates, variances)
+        )
+        sums.append((total, variance))
+        weight = variances[above][parent] / (variances[above][parent] + variance)
+        estimates[above][parent] += weight * (total - estimates[above][parent])
+        variances[above][parent] = weight * variance
+    for above, (total, variance) in enumerate(reversed(sums)):
+        parent, n_children = levels[above + 1].parent, np.diff(levels[above + 1].offsets)
+        surplus = (estimates[above][parent] - total) / variance
+        estimates[above + 1] += variances[above + 1] * np.repeat(surplus, n_children)
     return estimates
-
-
-@njit(nogil=True, cache=True)
-def _family_sums(
-    offsets: np.ndarray, estimates: np.ndarray, variances: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    n = offsets.size - 1
-    totals, sums = np.zeros(n), np.zeros(n)
-    for j in range(n):
-        for i in range(offsets[j], offsets[j + 1]):
-            totals[j] += estimates[i]
-            sums[j] += variances[i]
-    return totals, sums
-
-
-@njit(nogil=True, cache=True)
-def _combine(
-    parent: np.ndarray,
-    totals: np.ndarray,
-    total_variances: np.ndarray,
-    estimates: np.ndarray,
-    variances: np.ndarray,
-) -> None:
-    for j in range(parent.size):
-        u = parent[j]
-        if variances[u] == 0:
-            continue
-        if np.isinf(variances[u]):
-            weight = 1.0
-        else:
-            weight = variances[u] / (variances[u] + total_variances[j])
-        estimates[u] += weight * (totals[j] - estimates[u])
-        variances[u] = weight * total_variances[j]
-
-
-@njit(nogil=True, cache=True)
-def _share_out(
-    offsets: np.ndarray, surplus: np.ndarray, estimates: np.ndarray, variances: np.ndarray
-) -> None:
-    for j in range(offsets.size - 1):
-        for i in range(offsets[j], offsets[j + 1]):
-            estimates[i] += variances[i] * surplus[j]

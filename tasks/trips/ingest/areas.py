@@ -101,10 +101,10 @@ def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: RuleTally) -
     named, once, one_parent = rules
     evidence.add(named, ((rows["level"] == "") | (rows["area"] == "")).sum())
     twin = rows.duplicated(list(COLUMNS))
-    evidence.add(once, twin.sum(), _example(rows, twin, "stands again"))
+    evidence.add_areas(once, rows, twin, "stands again")
     rows = rows[~twin]
     torn = rows.duplicated(["level", "area"])
-    evidence.add(one_parent, torn.sum(), _example(rows, torn, "has two"))
+    evidence.add_areas(one_parent, rows, torn, "has two")
     return rows[~torn]
 
 
@@ -117,10 +117,8 @@ def _check_links(
     for (_, above), (_, below) in zip(levels, levels[1:], strict=False):
         lost[below.index[~below["parent"].isin(set(above["area"]))]] = True
         ends[above.index[~above["area"].isin(set(below["parent"]))]] = True
-    are_known = evidence.add(known, lost.sum(), _example(rows, lost, "names another"))
-    return evidence.add(depths, ends.sum(), _example(rows, ends, "has no areas below it")) and (
-        are_known
-    )
+    are_known = evidence.add_areas(known, rows, lost, "names another")
+    return evidence.add_areas(depths, rows, ends, "has no areas below it") and are_known
 
 
 def _chain(rows: pd.DataFrame) -> list[str] | None:
@@ -154,13 +152,6 @@ def _chain(rows: pd.DataFrame) -> list[str] | None:
         order += below
         below = [level for level in names if above[level] == order[-1]]
     return order if len(order) == len(names) else None
-
-
-def _example(rows: pd.DataFrame, wrong: pd.Series, what: str) -> str:
-    if not wrong.any():
-        return ""
-    first = rows[wrong].iloc[0]
-    return f", but {first['area']} of level {first['level']} {what}"
 
 
 def _texts(column: pa.Array) -> np.ndarray:

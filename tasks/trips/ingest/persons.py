@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ....validation.trips.input_rules import contribution_rules, person_rule
 from ...noise.randomness import RandomSource, random_words
+from ...tables.columns import trimmed_texts
 from ...tables.tally import RuleTally
 from ..workload.truth import TrueLevel, summed
 
@@ -84,10 +84,8 @@ class PeopleSoFar:
         evidence: RuleTally,
     ) -> None:
         """Add a batch: the persons of all rows, and keys and counts of the usable ones."""
-        if pa.types.is_dictionary(persons.type):
-            persons = persons.dictionary_decode()
-        texts = pc.utf8_trim_whitespace(persons.cast(pa.large_string()))
-        is_blank = pc.fill_null(pc.equal(texts, ""), True).to_numpy(zero_copy_only=False)
+        texts = trimmed_texts(persons)
+        is_blank = texts.is_null().to_numpy(zero_copy_only=False)
         evidence.add(person_rule(self.table, self.column), int(is_blank.sum()))
         is_named = ~is_blank[usable]
         self._persons.append(texts.filter(pa.array(usable & ~is_blank)))

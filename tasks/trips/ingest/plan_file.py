@@ -42,6 +42,4 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
 def read_plan(run: RunDirectory, tree: Tree) -> Plan:
     """The plan of a run on its tree."""
     kept = read_values(plan_file(run), _Kept)
-    return Plan(
-        kept.mechanism, tree, kept.guarantee, kept.budget, kept.histogram, kept.measures_all
-    )
+    return Plan(tree=tree, **vars(kept))

@@ -325,7 +325,7 @@ def test_an_altered_measurement_stops_a_run_that_has_measured(run: RunDirectory,
 
 
 @pytest.mark.parametrize("is_altered", [False, True])
-def test_what_was_hashed_ahead_is_not_read_again_unless_it_was_altered(
+def test_what_was_hashed_is_not_read_again_unless_it_was_altered(
     run: RunDirectory, settings, monkeypatch, is_altered: bool
 ) -> None:
     charged(run, settings)
@@ -333,9 +333,8 @@ def test_what_was_hashed_ahead_is_not_read_again_unless_it_was_altered(
     for path in files:
         measured(run, settings, path)
     entered(run)
-    charged_files_of_runs.hash_ahead(run)
-    for thread in charged_files_of_runs._ahead:
-        thread.join()
+    charged_files_of_runs.refuse_altered(run)
+    charged_files_of_runs.digests_of(files)
     read = []
     monkeypatch.setattr(
         charged_files_of_runs,

@@ -55,21 +55,15 @@ def test_a_task_that_is_late_has_something_left() -> None:
     assert remaining.left(50.0) == pytest.approx(5.0, abs=0.3)
 
 
-def test_threads_of_a_task_do_not_make_the_machine_fast() -> None:
-    costs = Costs({"a": Rate(0.0, 10.0)})
-    costs.observe("stage a", "a", 2e6, 10.0, 20.0)
-    assert costs.seconds("stage b", "a", 1e6) == pytest.approx(10.0)
-
-
 def test_a_step_that_the_table_lacks_costs_what_tasks_cost() -> None:
     costs = Costs({"a": Rate(0.0, 10.0)})
-    costs.observe("stage a", "a", 1e6, 8.0)
-    costs.observe("stage a", "a", 1e6, 12.0)
-    assert costs.seconds("new", "new", 5.0) == pytest.approx(10.0)
-    costs.observe("new", "new", 5.0, 3.0)
-    assert costs.seconds("new", "new", 5.0) == pytest.approx(3.0)
-    assert costs.seconds("new", "new", 10.0) == pytest.approx(6.0)
-    assert costs.seconds("stage a", "a", 1e6) == pytest.approx(10.0)
+    costs.observe("a", 1e6, 8.0)
+    costs.observe("a", 1e6, 12.0)
+    assert costs.seconds("new", 5.0) == pytest.approx(10.0)
+    costs.observe("new", 5.0, 3.0)
+    assert costs.seconds("new", 5.0) == pytest.approx(3.0)
+    assert costs.seconds("new", 10.0) == pytest.approx(6.0)
+    assert costs.seconds("a", 1e6) == pytest.approx(10.0)
 
 
 def test_what_an_earlier_attempt_left_costs_next_to_nothing() -> None:
@@ -148,7 +142,7 @@ def told_and_good(tasks: list[Task], workers: int, costs: Costs) -> tuple[float,
                     remaining.plan(plan)
             else:
                 t = tasks[which]
-                remaining.ended(t.name, at, t.seconds, cpu=t.cpu)
+                remaining.ended(t.name, at, t.seconds)
         left = remaining.left(now)
         told += left is not None
         good += left is not None and abs(left - (end - now)) <= 0.2 * (end - now)

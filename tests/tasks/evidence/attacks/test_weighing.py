@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from spineflow.tasks.evidence.attacks.agreement import agreement
 from spineflow.tasks.evidence.attacks.reconstruction import Effort, reconstruct
+from spineflow.tasks.evidence.attacks.reidentification import agreement
 from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, system_of_tables
 from spineflow.tasks.evidence.attacks.weighing import chance_of, most_likely
 from spineflow.tasks.evidence.methods import rounding
@@ -69,7 +69,7 @@ def test_the_likeliest_people_agree_better_than_any_possible_ones(
     likely = most_likely(release, lower, upper, found, Effort(solver_nodes=20))
     truth = np.repeat(np.arange(people.size), people.ravel())
     agreed = [
-        agreement([truth], [np.repeat(part.block * 30 + part.cell, part.count)])[0]
+        agreement(truth, np.repeat(part.block * 30 + part.cell, part.count))
         for part in (found, likely)
     ]
     assert agreed[1] > agreed[0] + 0.05

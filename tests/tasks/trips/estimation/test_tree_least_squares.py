@@ -47,7 +47,7 @@ def dense(levels: list[MeasuredLevel]) -> list[np.ndarray]:
     return np.split(design @ solution, starts[1:-1])
 
 
-@pytest.mark.parametrize("root_variance", [0.0, 2.0, np.inf])
+@pytest.mark.parametrize("root_variance", [0.0, 2.0, 1e9])
 @pytest.mark.parametrize("seed", range(8))
 def test_two_passes_solve_the_weighted_problem(root_variance: float, seed: int) -> None:
     levels = random_tree(np.random.default_rng(seed), root_variance=root_variance)
