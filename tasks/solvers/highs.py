@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import highspy
 import numpy as np
@@ -166,14 +167,15 @@ class LinearProgram:
         column: np.ndarray,
         value: np.ndarray | float,
         lower: np.ndarray,
-        upper: np.ndarray,
+        upper: np.ndarray | None = None,
     ) -> None:
-        """Add `len(lower)` rows; `row` counts from 0 within the block."""
+        """Add `len(lower)` rows; `row` counts from 0 within the block. Without `upper`, sums are
+        held to `lower`."""
         self._rows.append(np.asarray(row) + self.n_rows)
         self._columns.append(np.asarray(column))
         self._values.append(np.broadcast_to(np.asarray(value, dtype=np.float64), np.shape(row)))
         self._lower.append(np.asarray(lower, dtype=np.float64))
-        self._upper.append(np.asarray(upper, dtype=np.float64))
+        self._upper.append(np.asarray(lower if upper is None else upper, dtype=np.float64))
         self.n_rows += len(lower)
 
     def matrix(self) -> sparse.csr_array:
@@ -189,3 +191,14 @@ class LinearProgram:
         if not self._lower:
             return np.zeros(0), np.zeros(0)
         return np.concatenate(self._lower), np.concatenate(self._upper)
+
+    def solve(
+        self,
+        cost: np.ndarray,
+        lower: np.ndarray | float = 0.0,
+        upper: np.ndarray | float = np.inf,
+        **options: Any,
+    ) -> HighsResult:
+        """Minimise cost'x, x between the bounds of the columns; `options` are those of `solve`."""
+        of_columns = (np.full(self.n_columns, bound, float) for bound in (lower, upper))
+        return solve(cost, self.matrix(), *self.bounds(), *of_columns, **options)

@@ -237,11 +237,7 @@ class _Pass:
         labelled = self._labelled()
         if labelled is None:
             one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
-            x, record = one.solve(is_polished=True)
-            if x is not None and not one.is_exact(x):
-                tau, x = one.secondary(x)
-                record = replace(record, tau=tau)
-            return x, record
+            return one.solve_exactly()
         solution = labelled_least_squares.solve(labelled)
         is_near = max(solution.primal, solution.dual) <= labelled_least_squares.TOLERANCE
         return np.maximum(solution.x, 0.0), PassRecord(
