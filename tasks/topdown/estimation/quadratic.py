@@ -18,6 +18,7 @@ from .inverse_covariance import (
     covariance_distance,
     covariance_slope,
 )
+from .problem import is_refined
 
 
 class Quadratic(NamedTuple):
@@ -88,20 +89,6 @@ def bounds_of(numbers: np.ndarray) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def _refines(fine: np.ndarray, coarse: np.ndarray, first: int, scratch: np.ndarray) -> bool:
-    """Whether cells that share a row of `fine`, from number `first` on, share one of `coarse`."""
-    for j in range(scratch.size):
-        scratch[j] = -1
-    for j in range(fine.size):
-        row = fine[j] - first
-        if scratch[row] < 0:
-            scratch[row] = coarse[j]
-        elif scratch[row] != coarse[j]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
 def factored(
     labels: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -123,7 +110,7 @@ def factored(
         if size[q] == k:
             continue
         for s in range(n_coarse):
-            if _refines(labels[chosen[s]], labels[q], first[chosen[s]], scratch):
+            if is_refined(labels[q], labels[chosen[s]]):
                 home[q] = s
                 break
         if home[q] < 0:

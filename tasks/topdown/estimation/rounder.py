@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
 from ...census.queries import MarginalQuery
 from ...solvers.highs import LinearProgram, SolveStatus
@@ -217,21 +217,6 @@ def on_grid(target: np.ndarray) -> np.ndarray:
     )
 
 
-@njit(cache=True, nogil=True)
-def _is_nested(labels: np.ndarray) -> bool:
-    """Whether each labelling `(n_levels, k)` refines the one before it."""
-    n_levels, k = labels.shape
-    for level in range(1, n_levels):
-        coarser = np.full(labels[level].max() + 1 if k else 0, -1, dtype=np.int64)
-        for j in range(k):
-            row = labels[level, j]
-            if coarser[row] < 0:
-                coarser[row] = labels[level - 1, j]
-            elif coarser[row] != labels[level - 1, j]:
-                return False
-    return True
-
-
 def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
     """Solve a pass as a network flow; None if it is not one."""
     network = as_network(rounding)
@@ -275,7 +260,7 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
 
     levels.sort(key=lambda level: level.n_used)
     labels = np.array([level.label for level in levels], dtype=np.int64)
-    if not _is_nested(labels):
+    if not all(is_refined(coarse, fine) for coarse, fine in pairwise(labels)):
         return None
     level_starts = np.cumsum([0, *(c * level.width for level in levels)])
     low = np.zeros(level_starts[-1], dtype=np.int64)
