@@ -248,8 +248,8 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
     moves, looks = 0, 2 * cells.size
     if giving.size == 0 or taking.size == 0:
         return moves, looks
-    cost = _costs(_slopes(state.error, a, b, 1), state.asked, giving)
-    slopes = _slopes(state.error, a, b, -1)
+    ahead, slopes = _slopes(state.error, a, b, 1), _slopes(state.error, a, b, -1)
+    cost = _costs(ahead, state.asked, giving)
     back = _costs(slopes, state.asked, taking)
     cheapest = np.argsort(back, kind="mergesort")
     relief = np.empty(state.asked.shape[1], dtype=np.int64)
@@ -259,7 +259,7 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
         given = giving[place]
         for q in range(relief.size):
             row = state.asked[given, q]
-            relief[q] = -_step(state.error, a, b, row) - slopes[row]
+            relief[q] = -ahead[row] - slopes[row]
         most_relief = relief.sum()
         least, best = -_move(state, a, b, given, -1), -1
         # What shares rows with the given cell comes back for less, by their relief at most.
@@ -280,7 +280,7 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
         _move(state, a, b, taking[best], 1)
         taking[best] = given
         moves += 1
-        slopes = _slopes(state.error, a, b, -1)
+        ahead, slopes = _slopes(state.error, a, b, 1), _slopes(state.error, a, b, -1)
         back = _costs(slopes, state.asked, taking)
         cheapest = np.argsort(back, kind="mergesort")
         looks += taking.size
@@ -308,15 +308,6 @@ def _slopes(error: np.ndarray, a: int, b: int, sign: int) -> np.ndarray:
     if b >= 0:
         slopes += np.abs(error[b] + step) - np.abs(error[b])
     return slopes
-
-
-@njit(cache=True, nogil=True)
-def _step(error: np.ndarray, a: int, b: int, row: int) -> int:
-    """What a row costs if a one that it counts goes from a to b."""
-    cost = abs(error[a, row] - UNIT) - abs(error[a, row])
-    if b >= 0:
-        cost += abs(error[b, row] + UNIT) - abs(error[b, row])
-    return cost
 
 
 @njit(cache=True, nogil=True)
