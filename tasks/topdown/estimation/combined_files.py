@@ -27,8 +27,14 @@ def write_combined(
     path: Path, geocode: np.ndarray, sums: GroupedEstimates, *, is_private: bool = True
 ) -> None:
     """Write the estimates of geounits from their children, `geocode` (n_geounits,)."""
-    parts = []
+    is_empty = np.ones(len(geocode), dtype=bool)
     for group in sums.groups:
+        is_empty[group.rows] = False
+    groups, rows = [*sums.groups], np.flatnonzero(is_empty)
+    if rows.size:
+        groups.append(Group(rows, rows[:0], LinearEstimates.zero(rows.size, 0, 1, 1)))
+    parts = []
+    for group in groups:
         diffuse = _lists(group.estimates.diffuse)
         is_zero = ~group.estimates.diffuse.any(axis=(1, 2, 3))
         columns = (
@@ -37,17 +43,6 @@ def write_combined(
             _lists(group.estimates.mean),
             _lists(group.estimates.variance),
             pc.if_else(pa.array(is_zero), pa.scalar([], diffuse.type), diffuse),
-        )
-        parts.append(pa.table(columns, names=_COLUMNS))
-    is_empty = np.ones(len(geocode), dtype=bool)
-    for group in sums.groups:
-        is_empty[group.rows] = False
-    if is_empty.any():
-        nothing = _lists(np.zeros((int(is_empty.sum()), 0)))
-        columns = (
-            pa.array(geocode[is_empty], pa.string()),
-            _lists(sums.type_is_possible[is_empty]),
-            *[nothing] * 3,
         )
         parts.append(pa.table(columns, names=_COLUMNS))
     table = pa.concat_tables(parts)
