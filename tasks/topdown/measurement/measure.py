@@ -65,6 +65,12 @@ class ConfidentialShard:
             level.plb_share_code[part],
         )
 
+    @property
+    def is_measured(self) -> np.ndarray:
+        """(n,) whether a geounit has a share."""
+        has_share = np.array([share > 0 for share in self.plb_shares], dtype=bool)
+        return has_share[np.asarray(self.plb_share_code)]
+
     def part(self, rows: np.ndarray) -> ConfidentialShard:
         """Some of the geounits."""
         return replace(
@@ -111,6 +117,14 @@ def part_of(geolevel: str, query: str) -> str:
     return f"{geolevel}/{query}"
 
 
+def queries_of_shard(
+    shard: ConfidentialShard, budget: Budget, schema: Schema
+) -> dict[MarginalQuery, Fraction]:
+    """The queries that are measured at a shard's geolevel, with their shares."""
+    shares = budget.query_shares[shard.geolevel]
+    return {marginal_query(schema, name): share for name, share in shares.items() if share > 0}
+
+
 def noisy_answers(
     shard: ConfidentialShard, budget: Budget, schema: Schema, draws: NoiseDraws
 ) -> Iterator[list[NoisyAnswers]]:
@@ -119,18 +133,14 @@ def noisy_answers(
     An infinite budget gives exact answers, with variance 0 and plb `inf`. Raises OverflowError if
     an answer does not fit 64 bits.
     """
-    shares = budget.query_shares[shard.geolevel]
-    queries = {marginal_query(schema, name): share for name, share in shares.items() if share > 0}
+    queries = queries_of_shard(shard, budget, schema)
     n_answers = sum(query.n_rows for query in queries)
     if not n_answers:
         return
-    code = np.asarray(shard.plb_share_code)
-    is_measured = np.array([share > 0 for share in shard.plb_shares], dtype=bool)[code]
-    measured = np.flatnonzero(is_measured)
+    measured = np.flatnonzero(shard.is_measured)
     step = max(1, ANSWERS_PER_ROW_GROUP // n_answers)
     for start in range(0, measured.size, step):
-        rows = measured[start : start + step]
-        part = shard.part(rows)
+        part = shard.part(measured[start : start + step])
         yield [
             _measure_query(part, query, share, budget, draws) for query, share in queries.items()
         ]
