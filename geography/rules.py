@@ -141,10 +141,6 @@ class SpineRules:
         """The column of the geography frame that tells a category."""
         return self.columns.get(category, category)
 
-    def categories_of(self, kind: str) -> tuple[str, ...]:
-        """Categories in force for a spine of this kind."""
-        return DEFAULT_CATEGORIES[kind] if self.categories is None else self.categories
-
 
 def select_aian_areas(ranges: Iterable[AianRange], areas: Iterable[str]) -> tuple[AianRange, ...]:
     """Ranges with `on_spine` set for the named types of area and unset for all others.
