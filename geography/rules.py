@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -13,9 +12,6 @@ KINDS = ("conventional", "aian", "optimized", "dhc")
 """conventional: the tabulation spine; aian: with an AIAN branch; optimized: also with optimised
 block groups (and tract groups, if the geolevels have them); dhc: the spine of the demographic
 and housing characteristics product."""
-
-CUTS = ("even", "production")
-"""How items of one parent and one combination of entities are cut into groups: see `cut_groups`."""
 
 GEOLEVEL_ORDER = {
     "conventional": ("US", "State", "County", "Tract", "Block_Group", "Block"),
@@ -71,11 +67,6 @@ class AianRange:
     """Whether areas of this type form the AIAN branch of the spine."""
 
     def __post_init__(self) -> None:
-        for code in (self.low, self.high):
-            if re.fullmatch("[0-9]{4}", code) is None:
-                raise GeographyRefused(
-                    f"AIAN range '{self.area}' has the bound '{code}'; give four digits"
-                )
         if self.low > self.high:
             raise GeographyRefused(
                 f"AIAN range '{self.area}' runs from {self.low} down to {self.high}; swap them"
@@ -118,15 +109,6 @@ class SpineRules:
     """Whether Algorithm 3 of [Spines2024] runs."""
 
     def __post_init__(self) -> None:
-        if not self.fanout_cutoff >= 0:
-            raise GeographyRefused(
-                f"fanout_cutoff is {self.fanout_cutoff}; it must be 0 or more, "
-                "since a group must hold at least one member"
-            )
-        if self.cut not in CUTS:
-            raise GeographyRefused(f"cut '{self.cut}' is unknown; choose from {', '.join(CUTS)}")
-        if self.bypass_cutoff is not None and self.bypass_cutoff < 0:
-            raise GeographyRefused(f"bypass_cutoff is {self.bypass_cutoff}; it must be 0 or more")
         ordered = sorted(self.aian_ranges, key=lambda aian_range: aian_range.low)
         for first, second in zip(ordered, ordered[1:], strict=False):
             if second.low <= first.high:
