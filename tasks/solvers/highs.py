@@ -31,9 +31,6 @@ _STATUS = {
     highspy.HighsModelStatus.kSolutionLimit: SolveStatus.LIMIT,
 }
 
-_DEFAULT_GAP = 1e-4
-"""HiGHS's own."""
-
 _local = threading.local()
 
 
@@ -42,8 +39,7 @@ class HighsResult:
     """`x` is the optimal solution where there is one, else None.
 
     Of an integer program that met a limit, `incumbent` is the best solution found, if any, and no
-    solution has an objective below `bound`. `duals` are the prices of the rows, of a linear program
-    that was solved.
+    solution has an objective below `bound`.
     """
 
     status: SolveStatus
@@ -52,7 +48,6 @@ class HighsResult:
     iterations: int
     incumbent: np.ndarray | None = None
     bound: float = -np.inf
-    duals: np.ndarray | None = None
 
 
 def _solver() -> highspy.Highs:
@@ -83,13 +78,12 @@ def solve(
     integral: np.ndarray | None = None,
     iteration_limit: int | None = None,
     node_limit: int | None = None,
-    gap: float | None = None,
     time_limit: float = np.inf,
 ) -> HighsResult:
     """Minimise cost'x + x' diag(diagonal) x / 2 subject to bounds on rows and columns.
 
     `integral` marks integer columns (linear objectives only); `node_limit` ends their search after
-    so many nodes, and `gap` once a solution is within that share of its objective of the bound.
+    so many nodes.
     Infinite bounds are `np.inf`. A `time_limit` in seconds makes the status depend on the machine:
     for baselines alone.
     """
@@ -115,16 +109,14 @@ def solve(
     solver.setOptionValue("simplex_iteration_limit", limit)
     solver.setOptionValue("qp_iteration_limit", limit)
     solver.setOptionValue("mip_max_nodes", 2**31 - 1 if node_limit is None else node_limit)
-    solver.setOptionValue("mip_rel_gap", _DEFAULT_GAP if gap is None else gap)
     # HiGHS counts the time of all its runs together.
     solver.setOptionValue("time_limit", solver.getRunTime() + time_limit)
     solver.run()
     status = _STATUS.get(solver.getModelStatus(), SolveStatus.FAILED)
     info = solver.getInfo()
-    x = duals = None
+    x = None
     if status is SolveStatus.OPTIMAL:
         x = np.array(solver.getSolution().col_value, dtype=np.float64)
-        duals = np.array(solver.getSolution().row_dual, dtype=np.float64)
     iterations = max(info.simplex_iteration_count, info.qp_iteration_count, 0)
     incumbent, bound = x, -np.inf
     if integral is not None:
@@ -132,7 +124,7 @@ def solve(
         if info.primal_solution_status == highspy.kSolutionStatusFeasible:
             incumbent = np.array(solver.getSolution().col_value, dtype=np.float64)
     value = float(info.objective_function_value)
-    return HighsResult(status, x, value, int(iterations), incumbent, bound, duals)
+    return HighsResult(status, x, value, int(iterations), incumbent, bound)
 
 
 def _with_diagonal(lp: highspy.HighsLp, diagonal: np.ndarray) -> highspy.HighsModel:
