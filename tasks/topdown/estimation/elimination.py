@@ -27,25 +27,17 @@ FEW = 4
 
 
 @njit(cache=True, nogil=True)
-def has_own_pins(constraints: Constraints) -> bool:
-    """Whether pins hold for single children."""
-    return (
-        constraints.pin_rows.shape[0] > 0
-        and constraints.targets.shape[0] == constraints.lower.shape[0]
-    )
-
-
-@njit(cache=True, nogil=True)
 def n_own_pins(constraints: Constraints) -> int:
-    """Number of rows of every child that are pins."""
-    return constraints.targets.shape[1] if has_own_pins(constraints) else 0
+    """Number of rows of every child that are pins; 0 where pins hold for groups of children."""
+    n_children = constraints.lower.shape[0]
+    return constraints.targets.shape[1] if constraints.targets.shape[0] == n_children else 0
 
 
 @njit(cache=True, nogil=True)
 def shared_sums(constraints: Constraints) -> np.ndarray:
     """What each shared row must add up to: the parent's cells, then the pins of groups."""
     n_parent = constraints.parent.size if constraints.has_parent else 0
-    n_pins = 0 if has_own_pins(constraints) else constraints.targets.size
+    n_pins = 0 if n_own_pins(constraints) > 0 else constraints.targets.size
     sums = np.empty(n_parent + n_pins)
     for j in range(n_parent):
         sums[j] = constraints.parent[j]
@@ -61,7 +53,7 @@ def shared_sums(constraints: Constraints) -> np.ndarray:
 def shared_rows(constraints: Constraints, i: int, cells: np.ndarray) -> np.ndarray:
     """Shared rows that hold each of child i's `cells` (f,), shape (n_labels, f)."""
     n_parent = constraints.parent.size if constraints.has_parent else 0
-    n_labels = 0 if has_own_pins(constraints) else constraints.pin_rows.shape[0]
+    n_labels = 0 if n_own_pins(constraints) > 0 else constraints.pin_rows.shape[0]
     first = int(constraints.has_parent)
     rows = np.empty((first + n_labels, cells.size), dtype=np.int64)
     if constraints.has_parent:

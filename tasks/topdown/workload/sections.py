@@ -348,10 +348,7 @@ class TopdownSections(ProductSettings):
         asked = asked if queries is None else list(queries)
         chosen = passes.get(geolevel, passes.get("other"))
         if chosen is None:
-            default = default_passes(asked)
-            chosen = GeolevelPasses(
-                least_squares=default["least_squares"], rounder=default["rounder"]
-            )
+            chosen = GeolevelPasses.model_validate(default_passes(asked))
 
         def spelt_out(names: Sequence[str]) -> tuple[str, ...]:
             found: list[str] = []
