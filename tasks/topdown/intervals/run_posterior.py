@@ -11,12 +11,12 @@ import numpy as np
 from scipy import sparse
 
 from ....geography.levels import Spine
-from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
-from ...census.queries import MarginalQuery, marginal_query
+from ...answers.noisy import read_measurements
+from ...census.queries import MarginalQuery
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ..estimation.estimate import ShardInput
+from ..estimation.estimate import ShardInput, by_query
 from ..estimation.full_information import measured_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
@@ -280,8 +280,8 @@ class _Unread:
 
     def answers(self) -> dict[str, QueryMeasurement]:
         """Read, and each weighed by the exact variance of its noise."""
-        found = {}
-        for name, answers in read_measurements(self.path, self.geocode).items():
-            query = marginal_query(self.schema, name.removesuffix(DPQUERY_SUFFIX))
-            found[query.name] = QueryMeasurement(query, answers.values, 1.0 / answers.variance)
-        return found
+        found = by_query(read_measurements(self.path, self.geocode), self.schema)
+        return {
+            query.name: QueryMeasurement(query, answers.values, 1.0 / answers.variance)
+            for query, answers in found
+        }
