@@ -27,7 +27,6 @@ machine finds the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +53,7 @@ def exchanged(
     target : (c, k) on the rounder's grid, of which each x is the floor or one more. kept, asked :
     row of every cell (k,) in each labelling whose answers stay, and in each asked query.
     """
-    search = _Search.of(problem, target, kept, asked)
+    search = _Search(problem, target, kept, asked)
     asks_for_cells = any(int(label.max(initial=-1)) + 1 == target.shape[1] for label in asked)
     if problem.parent_counts is None and not asks_for_cells:
         found, moves = search.run(search.spread(x))
@@ -82,45 +81,24 @@ class _State(NamedTuple):
     upper: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
 class _Search:
-    """The search with what stays the same in it.
+    """The search with what stays the same in it; see `exchanged`."""
 
-    labels, asked : row of every cell in each asked query, and the same as in `_State`.
-    order, class_starts : cells (k,) class by class, and where each class begins, of those that
-        the kept labellings do not tell apart.
-    """
-
-    problem: SiblingProblem
-    target: np.ndarray
-    labels: Sequence[np.ndarray]
-    asked: np.ndarray
-    classes: np.ndarray
-    order: np.ndarray
-    class_starts: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         problem: SiblingProblem,
         target: np.ndarray,
         kept: Sequence[np.ndarray],
         asked: Sequence[np.ndarray],
-    ) -> _Search:
-        """See `exchanged`."""
+    ) -> None:
+        self.problem, self.target, self.labels = problem, target, asked
         k = problem.cells.size
         starts = np.cumsum([0, *(int(label.max(initial=-1)) + 1 for label in asked)])
         columns = [label + start for label, start in zip(asked, starts, strict=False)]
+        self.asked = np.ascontiguousarray(np.array(columns, dtype=np.int64).T)
+        # Moves stay within the classes of cells that the kept labellings do not tell apart.
         linear = [rows.labels() for rows in problem.rows]
-        classes = joint_classes([np.zeros(k, dtype=np.int64), *kept, *linear])
-        return cls(
-            problem,
-            target,
-            asked,
-            np.ascontiguousarray(np.array(columns, dtype=np.int64).T),
-            classes,
-            *_by_class(classes),
-        )
+        self.classes = joint_classes([np.zeros(k, dtype=np.int64), *kept, *linear])
 
     def _errors(self, x: np.ndarray) -> np.ndarray:
         """Answers of x less those of the target, (c, R), in units."""
@@ -146,13 +124,8 @@ class _Search:
             problem.lower.astype(np.int64),
             problem.upper.astype(np.int64),
         )
-        moves = _exchange(
-            state,
-            self.order,
-            self.class_starts,
-            problem.parent_counts is not None,
-            LOOKS * ones.size,
-        )
+        has_parent = problem.parent_counts is not None
+        moves = _exchange(state, *_by_class(self.classes), has_parent, LOOKS * ones.size)
         return base.astype(np.int64) + ones, moves
 
     def spread(self, x: np.ndarray) -> np.ndarray:
