@@ -62,7 +62,6 @@ class ShardInput:
     shard: Shard
     schema: Schema
     geocode: np.ndarray
-    type_of_cell: np.ndarray
     constraints: ShardConstraints
     measured: Mapping[str, QueryMeasurement]
     demanded: Mapping[str, DemandedMeasurement]
@@ -115,7 +114,6 @@ class ShardInput:
             shard,
             schema,
             geocode,
-            held.type_of_cell,
             held,
             measured or {},
             demanded,
@@ -147,7 +145,7 @@ class ShardInput:
         rows, cells, counts = [], [], []
         for family in families:
             children = self.geocode[family.start : family.stop]
-            problem = _problem(family, children, self.constraints, self.type_of_cell)
+            problem = _problem(family, children, self.constraints)
             estimate, solves = estimate_children(
                 family.parent, problem, self._measurements_of(family), passes, weights(family)
             )
@@ -194,9 +192,9 @@ def _problem(
     family: Family,
     geocode: np.ndarray,
     constraints: ShardConstraints,
-    type_of_cell: np.ndarray,
 ) -> SiblingProblem:
     """What the children of a parent must satisfy."""
+    type_of_cell = constraints.type_of_cell
     order = np.lexsort((family.support, type_of_cell[family.support]))
     support = family.support[order].astype(np.int64)
     group, totals = constraints.totals(family.start, family.stop)

@@ -212,7 +212,7 @@ def measured_queries(settings: TopdownSettings, universe: str) -> list[MarginalQ
 
 def _own_estimates(given: ShardInput) -> GroupedEstimates:
     """Estimates of the shard's geounits from their subtrees."""
-    algebra = algebra_of(given.settings, given.universe, given.type_of_cell)
+    algebra = algebra_of(given.settings, given.universe, given.constraints.type_of_cell)
     below = None
     shards = shards_below(given.run, given.universe, given.spine, given.shard)
     if shards:

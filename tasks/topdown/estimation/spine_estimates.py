@@ -287,7 +287,8 @@ def subtree_estimates(
 def _unknown(algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
     """The groups of geounits below which nothing is measured."""
     for rows, cells in _patterns(algebra, type_is_possible):
-        estimates = LinearEstimates.unknown(rows.size, cells.size, *_sizes(algebra))
+        estimates = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
+        estimates.diffuse[:] = np.eye(cells.size)
         yield Group(rows, cells, estimates)
 
 

@@ -142,9 +142,8 @@ class RunLevels:
             levels.append(level)
             bounds.append(bound)
         first = _without_answers(run, settings, universe, spine, shards[0])
-        return cls.of_bounds(
-            settings, universe, spine, tuple(bounds), first.type_of_cell, tuple(levels), asked
-        )
+        types = first.constraints.type_of_cell
+        return cls.of_bounds(settings, universe, spine, tuple(bounds), types, tuple(levels), asked)
 
     @classmethod
     def of_bounds(
