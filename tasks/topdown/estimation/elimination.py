@@ -185,24 +185,6 @@ def step_of_child(
 
 
 @njit(cache=True, nogil=True)
-def taken(values: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """The values (f,) of some `cells` (f,), of those of all (k,)."""
-    chosen = np.empty(cells.size)
-    for a in range(cells.size):
-        chosen[a] = values[cells[a]]
-    return chosen
-
-
-@njit(cache=True, nogil=True)
-def with_diagonal(values: np.ndarray) -> np.ndarray:
-    """The diagonal matrix (n, n) of some values (n,)."""
-    matrix = np.zeros((values.size, values.size))
-    for r in range(values.size):
-        matrix[r, r] = values[r]
-    return matrix
-
-
-@njit(cache=True, nogil=True)
 def add_child(schur: np.ndarray, inverse: np.ndarray, rows: np.ndarray) -> None:
     """Add a child's part E inverse E' to the matrix of the shared rows."""
     # E has one 1 a column and label: each entry of the inverse goes to one place for each pair.

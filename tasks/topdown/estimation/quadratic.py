@@ -9,7 +9,6 @@ from numba import njit
 
 from .dense_matrices import (
     SMALL,
-    block_of,
     definite_inverse,
 )
 from .inverse_covariance import (
@@ -232,7 +231,7 @@ def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> 
     diagonal (f,) is D, coarse (r, r) is C, rows (n_coarse, f) the rows of A that hold each cell.
     """
     r = coarse.shape[0]
-    matrix = block_of(coarse, 0, r, 0, r)
+    matrix = coarse.copy()
     trace, least = 0.0, diagonal[0]
     for a in range(r):
         trace += coarse[a, a]
