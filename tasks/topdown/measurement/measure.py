@@ -25,7 +25,6 @@ from ...census.schema import Schema
 from ...ledger.charging import FileDraw, single_draw
 from ...noise.draws import Noise, NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
-from ...runs.writing import Recording
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
@@ -91,25 +90,6 @@ class ConfidentialShard:
             noise = Noise(budget.mechanism, budget.noise_parameter(share, query_share))
             spent = str(budget.spent(share, query_share))
             yield np.flatnonzero(code == share_code), noise, spent
-
-
-def measure_shard(
-    path: Path,
-    shard: ConfidentialShard,
-    budget: Budget,
-    schema: Schema,
-    draws: NoiseDraws,
-    *,
-    is_private: bool = True,
-    recording: Recording | None = None,
-) -> Path:
-    """Measure a shard and publish `path`; if the file stands, it is kept and nothing is drawn.
-
-    `recording` sees to it that the file is recorded before others can read it. Memory is bounded by
-    `ANSWERS_PER_ROW_GROUP` beside the histograms.
-    """
-    answers = noisy_answers(shard, budget, schema, draws)
-    return write_measurements(path, answers, is_private=is_private, recording=recording)
 
 
 def part_of(geolevel: str, query: str) -> str:
@@ -191,20 +171,17 @@ def _add_answers(
 def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:
     """Measure and publish one shard, from the system's randomness unless the settings fix a seed.
 
-    Raises as `single_draw`.
+    If the file stands, it is kept and nothing is drawn. Memory is bounded by
+    `ANSWERS_PER_ROW_GROUP` beside the histograms. Raises as `single_draw`.
     """
     path = run.dpqueries(universe, shard.geolevel, shard.name)
     spine = read_spine(spine_folder(run, universe))
     schema = settings.schema_of(universe)
     with drawing_of(run, settings, universe, shard, path) as drawing:
-        measure_shard(
-            path,
-            ConfidentialShard.read(run, universe, spine, shard, schema.n_cells),
-            settings.budget_of(universe),
-            schema,
-            drawing.noise,
-            is_private=settings.is_private,
-            recording=drawing.recording,
+        confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
+        answers = noisy_answers(confidential, settings.budget_of(universe), schema, drawing.noise)
+        write_measurements(
+            path, answers, is_private=settings.is_private, recording=drawing.recording
         )
 
 
