@@ -85,12 +85,11 @@ class PassRecord:
 
 @dataclass(frozen=True)
 class LeastSquaresResult:
-    """`x` of shape `(c, k)`, non-negative reals; `success` is False if a pass had no solution.
+    """`x` of shape `(c, k)`, non-negative reals; None if a pass had no solution.
 
     is_wide : of the last pass; see `PassProblem.is_wide`.
     """
 
-    success: bool
     x: np.ndarray | None
     passes: tuple[PassRecord, ...] = ()
     is_wide: bool = False
@@ -129,24 +128,15 @@ def solve_passes(
     weights = None if problem.rows else weights
     records: list[PassRecord] = []
     pins = Pins()
-    solution: np.ndarray | None = np.zeros((problem.n_children, problem.cells.size))
     measured = [[measurements[name] for name in names if name in measurements] for names in passes]
     measured = [asked for asked in measured if asked]
+    if not measured:
+        return LeastSquaresResult(np.zeros((problem.n_children, problem.cells.size)))
+    *early, last = measured
     queries: list[MarginalQuery] = []
-    is_wide = False
-    for number, asked in enumerate(measured):
+    for asked in early:
         labels = [rows_on_support(m.query, problem.cells) for m in asked]
         queries += [m.query for m in asked]
-        is_last = number == len(measured) - 1
-        if is_last:
-            covariance = None if weights is None else weights.inverse_covariance(problem.cells)
-            pass_problem = PassProblem.build(problem, asked, labels, pins, covariance)
-            solution, record = pass_problem.solve()
-            is_wide = pass_problem.is_wide
-            records.append(record)
-            if solution is None:
-                return LeastSquaresResult(False, None, tuple(records))
-            continue
         further = [rows.labels() for rows in problem.rows]
         classes = joint_classes([problem.type_of_cell, *labels, *pins.labels, *further])
         first = np.unique(classes, return_index=True)[1]
@@ -160,12 +150,16 @@ def solve_passes(
         ).solve_exactly()
         records.append(record)
         if x is None:
-            return LeastSquaresResult(False, None, tuple(records))
+            return LeastSquaresResult(None, tuple(records))
         pins = Pins(
             (*pins.labels, *labels),
             (*pins.targets, *(sum_rows(x, label) for label in coarse_labels)),
         ).finest()
-    return LeastSquaresResult(True, solution, tuple(records), is_wide)
+    labels = [rows_on_support(m.query, problem.cells) for m in last]
+    covariance = None if weights is None else weights.inverse_covariance(problem.cells)
+    of_cells = PassProblem.build(problem, last, labels, pins, covariance)
+    x, record = of_cells.solve()
+    return LeastSquaresResult(x, (*records, record), of_cells.is_wide)
 
 
 def profiles(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
