@@ -220,10 +220,7 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
             for i in range(c):
                 total += own[i, j]
             excess[j] = abs(constraints.parent[j] - total)
-        reach = 0.0
-        for i in range(c):
-            reach += 1.0 / quadratic.scale[i]
-        noise = np.median(excess) / np.sqrt(reach)
+        noise = np.median(excess) / np.sqrt(_sum_of(1.0 / quadratic.scale))
     else:
         below = np.empty(c * k)
         n = 0
@@ -379,9 +376,7 @@ def approach(
     `iterations` at most.
     """
     c, k = start.shape
-    inverse_scale = np.empty(c)
-    for i in range(c):
-        inverse_scale[i] = 1.0 / quadratic.scale[i]
+    inverse_scale = 1.0 / quadratic.scale
     rows = quadratic.coarse_rows
     if quadratic.covariance.within.shape[0] > 0:
         within, across = _mean_covariance(quadratic)
@@ -396,9 +391,7 @@ def approach(
         linear = _linear_terms_by_covariance(quadratic, within, across)
     else:
         mean, coarse = _mean_matrix(quadratic)
-        diagonal = np.empty(k)
-        for j in range(k):
-            diagonal[j] = mean + penalty[j]
+        diagonal = mean + penalty
         # Two products by the answers then cost less than one by a (k, k) matrix.
         is_thin = 2 * coarse.shape[0] <= k
         if is_thin:

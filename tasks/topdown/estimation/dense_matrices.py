@@ -39,22 +39,12 @@ def definite_inverse(matrix: np.ndarray) -> np.ndarray:
     beside = matrix[:h, h:].copy()
     reach = np.dot(first, beside)
     second = matrix[h:, h:].copy()
-    taken = np.dot(beside.T, reach)
-    for i in range(n - h):
-        for j in range(n - h):
-            second[i, j] -= taken[i, j]
-    second = definite_inverse(second)
+    second = definite_inverse(second - np.dot(beside.T, reach))
     across = np.dot(reach, second)
-    given = np.dot(across, reach.T)
-    for i in range(h):
-        for j in range(h):
-            matrix[i, j] = first[i, j] + given[i, j]
-        for j in range(n - h):
-            matrix[i, h + j] = -across[i, j]
-            matrix[h + j, i] = -across[i, j]
-    for i in range(n - h):
-        for j in range(n - h):
-            matrix[h + i, h + j] = second[i, j]
+    matrix[:h, :h] = first + np.dot(across, reach.T)
+    matrix[:h, h:] = -across
+    matrix[h:, :h] = -across.T
+    matrix[h:, h:] = second
     return matrix
 
 

@@ -307,20 +307,12 @@ def inverse_of_child(
     covariance = quadratic.covariance
     f = cells.size
     if covariance.within.shape[0] > 0:
-        classes, levels = np.empty(f, dtype=np.int64), np.empty(f, dtype=np.int64)
-        for a in range(f):
-            classes[a] = covariance.class_of_cell[cells[a]]
-            levels[a] = covariance.level_of_cell[cells[a]]
+        classes, levels = covariance.class_of_cell[cells], covariance.level_of_cell[cells]
         return blocks_inverse(covariance.within[i], covariance.across[i], classes, levels, extra)
     profile, scale = quadratic.profile[i], quadratic.scale[i]
-    diagonal = np.empty(f)
+    diagonal = quadratic.diagonal[profile] + extra / scale
     rows = np.empty((quadratic.coarse_rows.shape[0], f), dtype=np.int64)
-    for a in range(f):
-        diagonal[a] = quadratic.diagonal[profile] + extra[a] / scale
-        for s in range(rows.shape[0]):
+    for s in range(rows.shape[0]):
+        for a in range(f):
             rows[s, a] = quadratic.coarse_rows[s, cells[a]]
-    inverse = inverse_of_sum(diagonal, quadratic.coarse[profile], rows)
-    for a in range(f):
-        for d in range(f):
-            inverse[a, d] /= scale
-    return inverse
+    return inverse_of_sum(diagonal, quadratic.coarse[profile], rows) / scale
