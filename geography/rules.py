@@ -8,11 +8,6 @@ from fractions import Fraction
 
 from .errors import GeographyRefused
 
-KINDS = ("conventional", "aian", "optimized", "dhc")
-"""conventional: the tabulation spine; aian: with an AIAN branch; optimized: also with optimised
-block groups (and tract groups, if the geolevels have them); dhc: the spine of the demographic
-and housing characteristics product."""
-
 GEOLEVEL_ORDER = {
     "conventional": ("US", "State", "County", "Tract", "Block_Group", "Block"),
     "aian": ("US", "State", "County", "Tract", "Block_Group", "Block"),
@@ -28,7 +23,11 @@ GEOLEVEL_ORDER = {
         "Block",
     ),
 }
-"""Geolevels a spine of each kind can have, root first; a spine may leave some out."""
+"""Geolevels a spine of each kind can have, root first; a spine may leave some out.
+
+conventional: the tabulation spine; aian: with an AIAN branch; optimized: also with optimised
+block groups (and tract groups, if the geolevels have them); dhc: the spine of the demographic
+and housing characteristics product."""
 
 GEOLEVELS = (
     "US",
@@ -140,12 +139,10 @@ def select_aian_areas(ranges: Iterable[AianRange], areas: Iterable[str]) -> tupl
 def validated_shares(geolevel_shares: Mapping[str, Fraction], kind: str) -> dict[str, Fraction]:
     """The shares of the geolevels, root first, after checking them against the kind of spine.
 
-    Raises GeographyRefused for an unknown kind, a geolevel this kind does not have, a wrong
-    order, a missing block geolevel, a share that is not an exact fraction, a geolevel without a
-    positive share, and shares that do not add to exactly 1.
+    Raises GeographyRefused for a geolevel this kind does not have, a wrong order, a missing block
+    geolevel, a share that is not an exact fraction, a geolevel without a positive share, and shares
+    that do not add to exactly 1.
     """
-    if kind not in KINDS:
-        raise GeographyRefused(f"spine kind '{kind}' is unknown; choose from {', '.join(KINDS)}")
     order = GEOLEVEL_ORDER[kind]
     names = tuple(geolevel_shares)
     for name in names:

@@ -265,7 +265,6 @@ def test_refused_geographies(geography, shares, rules):
 
 
 def test_refused_settings(geography, shares, rules):
-    refuse("spine kind 'best' is unknown", geography, shares, rules, kind="best")
     for share in (Fraction(0), Fraction(-1, 20)):
         refuse(
             "geolevel 'County' has the share .*; every geolevel of a spine needs a positive share",
