@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ...runs.stamps import stamp, stamped, write_parquet
 from .linear_estimates import LinearEstimates
 from .query_algebra import QueryAlgebra
-from .spine_estimates import Group, GroupedEstimates
+from .spine_estimates import Group, GroupedEstimates, patterns
 
 _COLUMNS = ("geocode", "can_have", "mean", "variance", "diffuse")
 
@@ -69,12 +69,8 @@ def read_combined(
         raise ValueError("the combined measurements of a geounit are missing, or stand twice")
     type_is_possible = _rows(table["can_have"])
     groups = []
-    combinations, code = np.unique(type_is_possible, axis=0, return_inverse=True)
-    for number, combination in enumerate(combinations):
-        rows = np.flatnonzero(code.reshape(-1) == number)
-        part, cells = table.take(pa.array(rows)), algebra.cells_of(combination)
-        if not cells.size:
-            continue
+    for rows, cells in patterns(algebra, type_is_possible):
+        part = table.take(pa.array(rows))
         shape = (rows.size, len(algebra.components), cells.size, cells.size)
         diffuse = np.zeros(shape)
         has_diffuse = np.flatnonzero(pc.list_value_length(part["diffuse"]).to_numpy())
