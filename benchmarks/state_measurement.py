@@ -59,11 +59,12 @@ def generated_histograms(n_geounits: int, n_cells: int) -> sparse.csr_array:
 
 def main() -> None:
     """Print seconds, peak memory and bytes; see the module's docstring."""
+    from spineflow.tasks.answers.noisy import write_measurements
     from spineflow.tasks.census.cef_2020 import PERSONS
     from spineflow.tasks.noise.draws import UnchargedNoise
     from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
     from spineflow.tasks.noise.randomness import SystemRandom
-    from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, measure_shard
+    from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, noisy_answers
     from spineflow.tasks.topdown.workload.budget import Budget
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -94,12 +95,9 @@ def main() -> None:
         with ThreadPoolExecutor(workers) as executor:
             paths = list(
                 executor.map(
-                    lambda item: measure_shard(
+                    lambda item: write_measurements(
                         folder / f"{item[0]}.parquet",
-                        item[1],
-                        budget,
-                        PERSONS,
-                        UnchargedNoise(SystemRandom()),
+                        noisy_answers(item[1], budget, PERSONS, UnchargedNoise(SystemRandom())),
                     ),
                     enumerate(shards),
                 )

@@ -68,7 +68,7 @@ def show_levels(design: DesignedLevels) -> None:
     table = Table("level", "margin wanted", "now", "designed")
     for target in design.targets:
         wanted = "" if target.wanted is None else f"{target.wanted:.6g}"
-        table.add_row(target.name, wanted, f"{target.now:.4g}", f"{target.designed:.4g}")
+        table.add_row(target.level, wanted, f"{target.now:.4g}", f"{target.designed:.4g}")
     console.print(table)
     shares = Table("level", "share now", "designed")
     for level, share in design.shares.items():

@@ -7,7 +7,7 @@ unique within a state, so an entity is a state and a code; AIAN areas are number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import pandas as pd
 
 from .errors import GeographyRefused
 from .hierarchy import BlockCodes, block_codes, text_column
-from .rules import OUTSIDE_AIAN, SpineRules
+from .rules import DEFAULT_CATEGORIES, OUTSIDE_AIAN, SpineRules
 
 OUTSIDE_CODES = ("9999", "99999")
 OUTSIDE_MCD_CODES = (*OUTSIDE_CODES, "00000")
@@ -88,7 +88,7 @@ def off_spine_categories(
         ),
     }
     categories = []
-    for name in rules.categories_of(kind):
+    for name in DEFAULT_CATEGORIES[kind] if rules.categories is None else rules.categories:
         if name == GROUP_QUARTERS:
             if group_quarters is not None:
                 categories.append(group_quarters_category(group_quarters, len(geography)))
@@ -125,7 +125,7 @@ def group_quarters_category(group_quarters: np.ndarray, n_blocks: int) -> Catego
         or "outside"
         for value in distinct.tolist()
     ]
-    return _category(GROUP_QUARTERS, entity, label)
+    return _category(GROUP_QUARTERS, entity, label, has_outside=bool((distinct == 0).any()))
 
 
 def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
@@ -156,7 +156,7 @@ def aian_category(geography: pd.DataFrame, rules: SpineRules) -> Category:
     area, values = _aian_area(geography, rules)
     distinct, entity = np.unique(area, return_inverse=True)
     label = ["outside" if code < 0 else str(values[code]) for code in distinct.tolist()]
-    return _category("aian", entity, label)
+    return _category("aian", entity, label, has_outside=bool((distinct < 0).any()))
 
 
 def _is_mcd_block(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> np.ndarray:
@@ -168,13 +168,13 @@ def _mcd_category(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules)
     within = _is_mcd_block(geography, codes, rules)
     prefix = codes.state * 1000 + codes.county_fips
     column = text_column(geography, rules.column_of("mcd"))
-    return _coded_category("mcd", column, prefix, 5, within, OUTSIDE_MCD_CODES)
+    return coded_category("mcd", column, prefix, within, OUTSIDE_MCD_CODES, "{:05d}{}".format)
 
 
 def _place_category(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> Category:
     within = ~_is_mcd_block(geography, codes, rules)
     column = text_column(geography, rules.column_of("place"))
-    return _coded_category("place", column, codes.state, 2, within, OUTSIDE_CODES)
+    return coded_category("place", column, codes.state, within, OUTSIDE_CODES, "{:02d}{}".format)
 
 
 def _column_category(
@@ -185,10 +185,8 @@ def _column_category(
             f"the category '{name}' needs a column; name it in school_district_column or take "
             "the category out"
         )
-    within = np.ones(len(geography), dtype=bool)
-    return _coded_category(
-        name, text_column(geography, column), codes.state, 2, within, OUTSIDE_CODES
-    )
+    within, values = np.ones(len(geography), dtype=bool), text_column(geography, column)
+    return coded_category(name, values, codes.state, within, OUTSIDE_CODES, "{:02d}{}".format)
 
 
 def _block_group_category(codes: BlockCodes) -> Category:
@@ -197,33 +195,31 @@ def _block_group_category(codes: BlockCodes) -> Category:
     return _category("block_group", codes.block_group, label)
 
 
-def _coded_category(
+def coded_category(
     name: str,
     values: pd.Series,
     prefix: np.ndarray,
-    prefix_digits: int,
     within: np.ndarray,
     outside_codes: tuple[str, ...],
+    label_of: Callable[[int, str], str],
 ) -> Category:
-    """Entities by a prefix of the geocode and a code, for the blocks of `within`."""
+    """Entities by a prefix, 0 or more, and a code, for the blocks of `within`; `label_of` both is
+    an entity's label."""
     code, distinct_values = pd.factorize(values)
     in_entity = within & ~np.isin(code, np.flatnonzero(distinct_values.isin(outside_codes)))
     width = len(distinct_values)
     key = np.where(in_entity, prefix * width + code, -1)
     distinct, entity = np.unique(key, return_inverse=True)
     label = [
-        "outside"
-        if value < 0
-        else f"{value // width:0{prefix_digits}d}{distinct_values[value % width]}"
+        "outside" if value < 0 else label_of(value // width, distinct_values[value % width])
         for value in distinct.tolist()
     ]
-    return _category(name, entity, label)
+    return _category(name, entity, label, has_outside=bool((distinct < 0).any()))
 
 
-def _category(name: str, entity: np.ndarray, label: list[str]) -> Category:
-    return Category(
-        name=name,
-        entity=entity.astype(np.int32),
-        label=np.array(label, dtype=object),
-        outside=label.index("outside") if "outside" in label else -1,
-    )
+def _category(
+    name: str, entity: np.ndarray, label: list[str], *, has_outside: bool = False
+) -> Category:
+    """A category whose first entity is the one outside all others, if it has that."""
+    labels = np.array(label, dtype=object)
+    return Category(name, entity.astype(np.int32), labels, 0 if has_outside else -1)

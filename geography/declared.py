@@ -18,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
 from .bypass import bypass
-from .categories import Category, combine
+from .categories import Category, coded_category, combine
 from .errors import GeographyRefused
 from .hierarchy import first_rows, nest, ranks_within, text_column
 from .levels import Spine, nested_geolevels, shares_add_to_one
@@ -88,10 +89,7 @@ def area_paths(areas: pd.DataFrame, geolevels: Sequence[str]) -> np.ndarray:
 
     Raises GeographyRefused for a column that is absent or has gaps.
     """
-    path, *further = (_encoded_column(areas, name) for name in geolevels[1:])
-    for text in further:
-        path = path + "." + text
-    return path
+    return _joined_codes(areas, geolevels[1:])
 
 
 def declared_units(areas: pd.DataFrame, geolevels: Sequence[str]) -> dict[str, Units]:
@@ -184,28 +182,26 @@ def _groups(areas: pd.DataFrame, above: np.ndarray, rules: DeclaredRules) -> np.
 def declared_categories(areas: pd.DataFrame, rules: DeclaredRules) -> tuple[Category, ...]:
     """The off-spine entity categories that the rules name; see `geography.categories`."""
     units = declared_units(areas, rules.geolevels)
-    found = []
-    for category in rules.categories:
-        if category.column not in areas.columns:
-            text_column(areas, category.column)
-        values = areas[category.column].fillna("").astype("str")
-        code, distinct = pd.factorize(values)
-        is_outside = np.isin(code, np.flatnonzero(distinct.isin(category.outside)))
-        within = np.zeros(len(areas), dtype=np.int64)
-        paths = np.array([""], dtype=object)
-        if category.within is not None:
-            within, paths = units[category.within].number, units[category.within].path
-        width = len(distinct)
-        key = np.where(is_outside, -1, within * width + code)
-        keys, entity = np.unique(key, return_inverse=True)
-        label = [
-            "outside" if value < 0 else f"{paths[value // width]} {distinct[value % width]}".strip()
-            for value in keys.tolist()
-        ]
-        outside = 0 if keys.size and keys[0] < 0 else -1
-        labels = np.array(label, dtype=object)
-        found.append(Category(category.name, entity.astype(np.int32), labels, outside))
-    return tuple(found)
+    return tuple(_declared_category(areas, units, category) for category in rules.categories)
+
+
+def _declared_category(
+    areas: pd.DataFrame, units: Mapping[str, Units], category: ColumnCategory
+) -> Category:
+    if category.column not in areas.columns:
+        text_column(areas, category.column)
+    values = areas[category.column].fillna("").astype("str")
+    prefix = Units(np.zeros(len(areas), dtype=np.int64), np.array([""], dtype=object))
+    if category.within is not None:
+        prefix = units[category.within]
+    return coded_category(
+        category.name,
+        values,
+        prefix.number,
+        np.ones(len(areas), dtype=bool),
+        category.outside,
+        lambda number, code: f"{prefix.path[number]} {code}".strip(),
+    )
 
 
 def _pieces(
@@ -226,11 +222,7 @@ def _pieces(
                 "or leave the geolevel out"
             )
         upto = columns.index(name) + 1
-        parts = [_encoded_column(areas, column) for column in columns[done:upto]]
-        piece = parts[0]
-        for part in parts[1:]:
-            piece = piece + "." + part
-        pieces[name], done = piece, upto
+        pieces[name], done = _joined_codes(areas, columns[done:upto]), upto
     return pieces
 
 
@@ -261,6 +253,10 @@ def _running(parent: np.ndarray) -> np.ndarray:
     return np.array([f"g{i:0{width}d}" for i in rank.tolist()], dtype=object)
 
 
-def _encoded_column(areas: pd.DataFrame, name: str) -> np.ndarray:
-    code, distinct = pd.factorize(text_column(areas, name))
-    return np.array([encoded(value) for value in distinct], dtype=object)[code]
+def _joined_codes(areas: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
+    """(n_areas,) object array: the encoded codes of some columns, joined by points."""
+    columns = []
+    for name in names:
+        code, distinct = pd.factorize(text_column(areas, name))
+        columns.append(np.array([encoded(value) for value in distinct], dtype=object)[code])
+    return reduce(lambda path, text: path + "." + text, columns)

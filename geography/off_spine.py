@@ -50,7 +50,8 @@ def off_spine_distances(spine: Spine, category: Category) -> np.ndarray:
     An entity that no block of the spine belongs to has distance 0; one whose extent equals a
     geounit's has distance 1.
     """
-    return distances(spine, block_entries(category.entity[spine.block_row]), len(category))
+    entries = blocks_in_several_entities(category.entity[spine.block_row, None])
+    return distances(spine, entries, len(category))
 
 
 def distances(spine: Spine, entries: Entries, n_entities: int) -> np.ndarray:
@@ -64,13 +65,8 @@ def distances(spine: Spine, entries: Entries, n_entities: int) -> np.ndarray:
     return distance
 
 
-def block_entries(entity: np.ndarray) -> Entries:
-    """Entries of blocks that each belong to one entity, `entity` (n_blocks,)."""
-    return blocks_in_several_entities(entity.reshape(-1, 1))
-
-
 def blocks_in_several_entities(entities: np.ndarray) -> Entries:
-    """Entries of blocks that each belong to several entities, `entities` (n_blocks, n)."""
+    """Entries of blocks that each belong to one or several entities, `entities` (n_blocks, n)."""
     n_blocks, n = entities.shape
     return Entries(
         offsets=np.arange(0, n_blocks * n + 1, n, dtype=np.int64),

@@ -76,7 +76,7 @@ def cut_groups(
         parent: (n_items,) int64 parent of each item.
         combination: (n_items,) int64; equal numbers mean equal combinations.
         fanout_cutoff: see `SpineRules.fanout_cutoff`.
-        cut: one of `CUTS`.
+        cut: "even" or "production".
 
     Returns:
         (n_items,) int64 group of each item: the position of the group's first item.

@@ -168,7 +168,7 @@ def _bound_rows(
 
 def _is_possible(entries: Sequence[_Entry], sizes: Mapping[str, int]) -> bool:
     """Whether counts meet all rows, with a record of every universe of the run."""
-    from ..solvers.highs import LinearProgram, SolveStatus, solve  # Slow to load, rarely needed.
+    from ..solvers.highs import LinearProgram, SolveStatus  # Slow to load, rarely needed.
 
     rows = [row for entry in entries for row in entry.rows]
     columns: list[np.ndarray] = []
@@ -194,7 +194,4 @@ def _is_possible(entries: Sequence[_Entry], sizes: Mapping[str, int]) -> bool:
             )
         elif low > 0 or high < 0:
             return False
-    result = solve(
-        np.zeros(n), program.matrix(), *program.bounds(), np.zeros(n), np.full(n, np.inf)
-    )
-    return result.status is not SolveStatus.INFEASIBLE
+    return program.solve(np.zeros(n)).status is not SolveStatus.INFEASIBLE

@@ -24,8 +24,11 @@ def distribution_of(noise: Noise) -> IntegerDistribution:
     return IntegerDistribution(1 / (2 * noise.parameter), power=2)
 
 
-def loss_for_margin(noise: Noise, loss: Fraction, target: int) -> Fraction:
-    """The smallest loss, to four significant digits, whose noise stays within a margin.
+def loss_for_margin(
+    noise: Noise, loss: Fraction, target: int, unit: Fraction | None = None
+) -> Fraction:
+    """The smallest loss, in whole units or else to four significant digits, whose noise stays
+    within a margin.
 
     Sigma^2 and scale are in proportion to one over the loss (rho or epsilon), so that `noise` at
     `loss` tells those at any other. The margin holds with a probability of 95 % at least, by exact
@@ -46,10 +49,10 @@ def loss_for_margin(noise: Noise, loss: Fraction, target: int) -> Fraction:
     high = _rounded_up(loss * _enough(noise, Fraction(max(2 * target, 1), 2)))
     while not meets(high):
         high *= 2
-    while meets(high / 2):
+    while high > (unit or 0) and meets(high / 2):
         high /= 2
-    unit = Fraction(10) ** (_exponent(high) - DIGITS)
-    first, last = int(high / 2 / unit), -(-high // unit)
+    unit = unit or Fraction(10) ** (_exponent(high) - DIGITS)
+    first, last = max(int(high / 2 / unit), 1), -(-high // unit)
     found = bisect_left(range(first, last), True, key=lambda n: meets(n * unit)) + first
     return found * unit
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import highspy
 import numpy as np
@@ -30,9 +31,6 @@ _STATUS = {
     highspy.HighsModelStatus.kSolutionLimit: SolveStatus.LIMIT,
 }
 
-_DEFAULT_GAP = 1e-4
-"""HiGHS's own."""
-
 _local = threading.local()
 
 
@@ -41,8 +39,7 @@ class HighsResult:
     """`x` is the optimal solution where there is one, else None.
 
     Of an integer program that met a limit, `incumbent` is the best solution found, if any, and no
-    solution has an objective below `bound`. `duals` are the prices of the rows, of a linear program
-    that was solved.
+    solution has an objective below `bound`.
     """
 
     status: SolveStatus
@@ -51,7 +48,6 @@ class HighsResult:
     iterations: int
     incumbent: np.ndarray | None = None
     bound: float = -np.inf
-    duals: np.ndarray | None = None
 
 
 def _solver() -> highspy.Highs:
@@ -82,13 +78,12 @@ def solve(
     integral: np.ndarray | None = None,
     iteration_limit: int | None = None,
     node_limit: int | None = None,
-    gap: float | None = None,
     time_limit: float = np.inf,
 ) -> HighsResult:
     """Minimise cost'x + x' diag(diagonal) x / 2 subject to bounds on rows and columns.
 
     `integral` marks integer columns (linear objectives only); `node_limit` ends their search after
-    so many nodes, and `gap` once a solution is within that share of its objective of the bound.
+    so many nodes.
     Infinite bounds are `np.inf`. A `time_limit` in seconds makes the status depend on the machine:
     for baselines alone.
     """
@@ -114,16 +109,14 @@ def solve(
     solver.setOptionValue("simplex_iteration_limit", limit)
     solver.setOptionValue("qp_iteration_limit", limit)
     solver.setOptionValue("mip_max_nodes", 2**31 - 1 if node_limit is None else node_limit)
-    solver.setOptionValue("mip_rel_gap", _DEFAULT_GAP if gap is None else gap)
     # HiGHS counts the time of all its runs together.
     solver.setOptionValue("time_limit", solver.getRunTime() + time_limit)
     solver.run()
     status = _STATUS.get(solver.getModelStatus(), SolveStatus.FAILED)
     info = solver.getInfo()
-    x = duals = None
+    x = None
     if status is SolveStatus.OPTIMAL:
         x = np.array(solver.getSolution().col_value, dtype=np.float64)
-        duals = np.array(solver.getSolution().row_dual, dtype=np.float64)
     iterations = max(info.simplex_iteration_count, info.qp_iteration_count, 0)
     incumbent, bound = x, -np.inf
     if integral is not None:
@@ -131,7 +124,7 @@ def solve(
         if info.primal_solution_status == highspy.kSolutionStatusFeasible:
             incumbent = np.array(solver.getSolution().col_value, dtype=np.float64)
     value = float(info.objective_function_value)
-    return HighsResult(status, x, value, int(iterations), incumbent, bound, duals)
+    return HighsResult(status, x, value, int(iterations), incumbent, bound)
 
 
 def _with_diagonal(lp: highspy.HighsLp, diagonal: np.ndarray) -> highspy.HighsModel:
@@ -166,14 +159,15 @@ class LinearProgram:
         column: np.ndarray,
         value: np.ndarray | float,
         lower: np.ndarray,
-        upper: np.ndarray,
+        upper: np.ndarray | None = None,
     ) -> None:
-        """Add `len(lower)` rows; `row` counts from 0 within the block."""
+        """Add `len(lower)` rows; `row` counts from 0 within the block. Without `upper`, sums are
+        held to `lower`."""
         self._rows.append(np.asarray(row) + self.n_rows)
         self._columns.append(np.asarray(column))
         self._values.append(np.broadcast_to(np.asarray(value, dtype=np.float64), np.shape(row)))
         self._lower.append(np.asarray(lower, dtype=np.float64))
-        self._upper.append(np.asarray(upper, dtype=np.float64))
+        self._upper.append(np.asarray(lower if upper is None else upper, dtype=np.float64))
         self.n_rows += len(lower)
 
     def matrix(self) -> sparse.csr_array:
@@ -189,3 +183,14 @@ class LinearProgram:
         if not self._lower:
             return np.zeros(0), np.zeros(0)
         return np.concatenate(self._lower), np.concatenate(self._upper)
+
+    def solve(
+        self,
+        cost: np.ndarray,
+        lower: np.ndarray | float = 0.0,
+        upper: np.ndarray | float = np.inf,
+        **options: Any,
+    ) -> HighsResult:
+        """Minimise cost'x, x between the bounds of the columns; `options` are those of `solve`."""
+        of_columns = (np.full(self.n_columns, bound, float) for bound in (lower, upper))
+        return solve(cost, self.matrix(), *self.bounds(), *of_columns, **options)

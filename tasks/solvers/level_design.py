@@ -160,7 +160,7 @@ class LevelErrors:
 class TargetMargins:
     """95 % margins of a target's counts: wanted, with the shares of now, and designed."""
 
-    name: str
+    level: str
     wanted: float | None
     now: float
     designed: float
@@ -211,15 +211,7 @@ class DesignedLevels:
                 }
                 for level, share in self.shares.items()
             },
-            "targets": [
-                {
-                    "level": target.name,
-                    "wanted": target.wanted,
-                    "now": target.now,
-                    "designed": target.designed,
-                }
-                for target in self.targets
-            ],
+            "targets": [vars(target) for target in self.targets],
             "is_bound": self.errors.tree is None,
             "gap": self.gap,
             "certificate": self.certificate,

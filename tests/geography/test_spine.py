@@ -265,7 +265,6 @@ def test_refused_geographies(geography, shares, rules):
 
 
 def test_refused_settings(geography, shares, rules):
-    refuse("spine kind 'best' is unknown", geography, shares, rules, kind="best")
     for share in (Fraction(0), Fraction(-1, 20)):
         refuse(
             "geolevel 'County' has the share .*; every geolevel of a spine needs a positive share",
@@ -290,18 +289,9 @@ def test_refused_settings(geography, shares, rules):
     refuse("facilities have the shape", geography, shares, rules, group_quarters=np.zeros((3, 7)))
 
 
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"fanout_cutoff": -1}, "fanout_cutoff is -1; it must be 0 or more"),
-        ({"fanout_cutoff": float("nan")}, "fanout_cutoff is nan"),
-        ({"bypass_cutoff": -1}, "bypass_cutoff is -1"),
-        ({"categories": ("place", "place")}, "named twice"),
-    ],
-)
-def test_refused_rules(settings, match):
-    with pytest.raises(GeographyRefused, match=match):
-        SpineRules(**settings)
+def test_refused_rules():
+    with pytest.raises(GeographyRefused, match="named twice"):
+        SpineRules(categories=("place", "place"))
 
 
 def test_refused_aian_ranges():
@@ -309,7 +299,5 @@ def test_refused_aian_ranges():
     second = AianRange(low="4800", high="4999", area="joint use", on_spine=True)
     with pytest.raises(GeographyRefused, match="overlap at 4800"):
         SpineRules(aian_ranges=(first, second))
-    with pytest.raises(GeographyRefused, match="give four digits"):
-        AianRange(low="1", high="4989", area="reservation", on_spine=True)
     with pytest.raises(GeographyRefused, match="runs from 4989 down to 0001"):
         AianRange(low="4989", high="0001", area="reservation", on_spine=True)

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import sparse
 
-from ...solvers.highs import LinearProgram, solve
+from ...solvers.highs import LinearProgram
 from .reconstruction import Effort
 from .systems import UNBOUNDED, TableSystem, tighten
 
@@ -81,14 +81,11 @@ def likeliest(
     of_rows = [costs[row] for row in priced]
     program, objective = _program(matrix, priced, of_rows, row_lower, row_upper)
     n_weights = program.n_columns - len(used)
-    bounds = program.bounds()
     most = np.where(upper[used] >= UNBOUNDED // 2, np.inf, upper[used].astype(float))
-    result = solve(
+    result = program.solve(
         objective,
-        program.matrix(),
-        *bounds,
-        column_lower=np.concatenate([lower[used].astype(float), np.zeros(n_weights)]),
-        column_upper=np.concatenate([most, np.ones(n_weights)]),
+        np.concatenate([lower[used].astype(float), np.zeros(n_weights)]),
+        np.concatenate([most, np.ones(n_weights)]),
         integral=np.arange(program.n_columns) < len(used),
         node_limit=effort.solver_nodes,
         time_limit=effort.seconds,
@@ -122,15 +119,13 @@ def _program(
         [np.zeros(0), *(cost.lowest + np.arange(len(cost.costs)) for cost in of_rows)]
     )
     own = sparse.coo_array(matrix[priced])
-    zeros, ones = np.zeros(len(priced)), np.ones(len(priced))
     program.add_rows(
         np.concatenate([own.coords[0], row]),
         np.concatenate([own.coords[1], weights]),
         np.concatenate([own.data, -totals]),
-        zeros,
-        zeros,
+        np.zeros(len(priced)),
     )
-    program.add_rows(row, weights, 1.0, ones, ones)
+    program.add_rows(row, weights, 1.0, np.ones(len(priced)))
     return program, np.concatenate([np.zeros(n_cells), *(cost.costs for cost in of_rows)])
 
 

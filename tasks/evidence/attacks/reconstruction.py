@@ -359,14 +359,9 @@ def farthest_solution(
     integral = np.concatenate(
         [np.ones(n_cells, bool), np.zeros(n_inside, bool), np.ones(n_inside, bool)]
     )
-    row_lower, row_upper = program.bounds()
-    result = solve(
+    result = program.solve(
         cost,
-        program.matrix(),
-        row_lower,
-        row_upper,
-        np.zeros(program.n_columns),
-        np.concatenate([_finite(widths), x, ones]),
+        upper=np.concatenate([_finite(widths), x, ones]),
         integral=integral,
         node_limit=effort.solver_nodes,
         time_limit=effort.seconds,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runs.errors import SolveFailed
-from ...solvers.highs import LinearProgram, SolveStatus, solve
+from ...solvers.highs import LinearProgram, SolveStatus
 from ..workload.regions import RegionHierarchy
 
 TIME_LIMIT = 1800.0
@@ -89,15 +89,12 @@ def _consistent(
             np.concatenate([parents.reshape(-1), children.reshape(-1)]),
             np.repeat([1.0, -1.0], [parents.size, children.size]),
             np.zeros(parents.size),
-            np.zeros(parents.size),
         )
     return program, column
 
 
 def _fix_sum(program: LinearProgram, columns: np.ndarray, total: int) -> None:
-    program.add_rows(
-        np.zeros(len(columns), dtype=np.int64), columns, 1.0, np.array([total]), np.array([total])
-    )
+    program.add_rows(np.zeros(len(columns), dtype=np.int64), columns, 1.0, np.array([total]))
 
 
 def _solve(
@@ -109,17 +106,7 @@ def _solve(
 ) -> np.ndarray:
     target = np.concatenate([level.reshape(-1) for level in noisy]).astype(np.float64)
     weight = np.repeat(np.array(weights, dtype=np.float64), [level.size for level in noisy])
-    lower, upper = program.bounds()
-    result = solve(
-        -2 * weight * target,
-        program.matrix(),
-        lower,
-        upper,
-        np.zeros(program.n_columns),
-        np.full(program.n_columns, np.inf),
-        diagonal=2 * weight,
-        time_limit=time_limit,
-    )
+    result = program.solve(-2 * weight * target, diagonal=2 * weight, time_limit=time_limit)
     if result.status is not SolveStatus.OPTIMAL or result.x is None:
         raise SolveFailed(
             f"The relaxed program of the mechanism {name} did not end at an optimum within "

@@ -41,9 +41,7 @@ from .elimination import (
     shared_sums,
     softness_of_rows,
     step_of_child,
-    taken,
     type_of_cell,
-    with_diagonal,
 )
 from .quadratic import (
     Constraints,
@@ -345,7 +343,7 @@ def _iterate(
             entries += n_free[i] * n_free[i]
         is_kept = entries <= MOST_ENTRIES
         if is_new:
-            factor = with_diagonal(shared_give)
+            factor = np.diag(shared_give)
         for r in range(n_shared):
             right[r] = shared_give[r] * y[r] - sums[r]
             total[r] = -sums[r]
@@ -363,7 +361,7 @@ def _iterate(
                         return iteration, False, primal, dual, gap
             for i in range(c):
                 free = cells[i, : n_free[i]]
-                here = taken(x[i], free)
+                here = x[i][free]
                 miss, soft = _misses(
                     constraints,
                     multipliers,
@@ -382,7 +380,7 @@ def _iterate(
                         systems[i] = system
                 else:
                     system = systems[i]
-                force = taken(slope[i], free)
+                force = slope[i][free]
                 rows = shared_rows(constraints, i, free)
                 if sweep == 0:
                     if n_shared > 0:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .dense_matrices import block_of
 from .inverse_covariance import (
     blocks_inverse,
     number_of_levels,
@@ -103,39 +102,6 @@ def _sum_of(values: np.ndarray) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def median_of(values: np.ndarray, n: int) -> float:
-    """Median of the first `n` values, one at least, which are put into another order."""
-    half = n // 2
-    first, last = 0, n - 1
-    while first < last:
-        pivot = values[(first + last) // 2]
-        a, b = first, last
-        while a <= b:
-            while values[a] < pivot:
-                a += 1
-            while values[b] > pivot:
-                b -= 1
-            if a <= b:
-                held = values[a]
-                values[a] = values[b]
-                values[b] = held
-                a += 1
-                b -= 1
-        if half <= b:
-            last = b
-        elif half >= a:
-            first = a
-        else:
-            break
-    if n % 2 == 1:
-        return values[half]
-    below = values[0]
-    for a in range(1, half):
-        below = max(below, values[a])
-    return (below + values[half]) / 2
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     """Mean noisy answer of every cell (c, k) by queries that tell all cells apart, and the weight
     of it; zero where there are none."""
@@ -188,19 +154,8 @@ def _first_point_by_covariance(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean_covariance(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
     """The children's mean matrix, less their scales, as W and G of `InverseCovariance`."""
-    total = _sum_of(quadratic.scale)
-    n = quadratic.covariance.within.shape[1]
-    within, across = np.zeros((n, n)), np.zeros((n, n))
-    for i in range(quadratic.scale.size):
-        for u in range(n):
-            for v in range(n):
-                within[u, v] += quadratic.covariance.within[i, u, v]
-                across[u, v] += quadratic.covariance.across[i, u, v]
-    for u in range(n):
-        for v in range(n):
-            within[u, v] /= total
-            across[u, v] /= total
-    return within, across
+    total, covariance = _sum_of(quadratic.scale), quadratic.covariance
+    return covariance.within.sum(axis=0) / total, covariance.across.sum(axis=0) / total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -265,10 +220,7 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
             for i in range(c):
                 total += own[i, j]
             excess[j] = abs(constraints.parent[j] - total)
-        reach = 0.0
-        for i in range(c):
-            reach += 1.0 / quadratic.scale[i]
-        noise = median_of(excess, k) / np.sqrt(reach)
+        noise = np.median(excess) / np.sqrt(_sum_of(1.0 / quadratic.scale))
     else:
         below = np.empty(c * k)
         n = 0
@@ -277,7 +229,7 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
                 if own[i, j] < 0.0:
                     below[n] = -own[i, j]
                     n += 1
-        noise = median_of(below, n) if n > 0 else 0.0
+        noise = np.median(below[:n]) if n > 0 else 0.0
     # Half of all normal errors are within 0.6745 standard deviations; a median does not mind the
     # few cells that are far off for other reasons.
     noise /= 0.6745
@@ -377,7 +329,7 @@ def _meet_pins(
     """Move the cells of every group of children to its pins, in proportion to 1 / scale."""
     group = constraints.group_of_child
     targets = constraints.targets
-    residual = block_of(targets, 0, targets.shape[0], 0, targets.shape[1])
+    residual = targets.copy()
     reach = np.zeros(residual.shape[0])
     for i in range(x.shape[0]):
         reach[group[i]] += inverse_scale[i]
@@ -424,9 +376,7 @@ def approach(
     `iterations` at most.
     """
     c, k = start.shape
-    inverse_scale = np.empty(c)
-    for i in range(c):
-        inverse_scale[i] = 1.0 / quadratic.scale[i]
+    inverse_scale = 1.0 / quadratic.scale
     rows = quadratic.coarse_rows
     if quadratic.covariance.within.shape[0] > 0:
         within, across = _mean_covariance(quadratic)
@@ -441,9 +391,7 @@ def approach(
         linear = _linear_terms_by_covariance(quadratic, within, across)
     else:
         mean, coarse = _mean_matrix(quadratic)
-        diagonal = np.empty(k)
-        for j in range(k):
-            diagonal[j] = mean + penalty[j]
+        diagonal = mean + penalty
         # Two products by the answers then cost less than one by a (k, k) matrix.
         is_thin = 2 * coarse.shape[0] <= k
         if is_thin:
@@ -460,7 +408,7 @@ def approach(
     # Pins by several labels say some things twice, such as the total of all cells.
     gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
     moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
-    z, u = block_of(start, 0, c, 0, k), np.zeros((c, k))
+    z, u = start.copy(), np.zeros((c, k))
     right = np.empty((c, k))
     was_zero = np.zeros((c, k), dtype=np.bool_)
     for iteration in range(iterations):

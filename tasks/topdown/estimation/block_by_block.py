@@ -44,7 +44,7 @@ def _blocks(given: ShardInput) -> Iterator[Family]:
     possible = possible_cells(given.settings, given.universe)
     for i, geocode in enumerate(given.geocode):
         type_is_possible = given.constraints.upper[i] > 0
-        support = possible[type_is_possible[given.type_of_cell[possible]]]
+        support = possible[type_is_possible[given.constraints.type_of_cell[possible]]]
         yield Family(geocode, i, i + 1, support, None)
 
 

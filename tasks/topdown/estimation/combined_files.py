@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ...runs.stamps import stamp, stamped, write_parquet
 from .linear_estimates import LinearEstimates
 from .query_algebra import QueryAlgebra
-from .spine_estimates import Group, GroupedEstimates
+from .spine_estimates import Group, GroupedEstimates, patterns
 
 _COLUMNS = ("geocode", "can_have", "mean", "variance", "diffuse")
 
@@ -27,8 +27,14 @@ def write_combined(
     path: Path, geocode: np.ndarray, sums: GroupedEstimates, *, is_private: bool = True
 ) -> None:
     """Write the estimates of geounits from their children, `geocode` (n_geounits,)."""
-    parts = []
+    is_empty = np.ones(len(geocode), dtype=bool)
     for group in sums.groups:
+        is_empty[group.rows] = False
+    groups, rows = [*sums.groups], np.flatnonzero(is_empty)
+    if rows.size:
+        groups.append(Group(rows, rows[:0], LinearEstimates.zero(rows.size, 0, 1, 1)))
+    parts = []
+    for group in groups:
         diffuse = _lists(group.estimates.diffuse)
         is_zero = ~group.estimates.diffuse.any(axis=(1, 2, 3))
         columns = (
@@ -37,17 +43,6 @@ def write_combined(
             _lists(group.estimates.mean),
             _lists(group.estimates.variance),
             pc.if_else(pa.array(is_zero), pa.scalar([], diffuse.type), diffuse),
-        )
-        parts.append(pa.table(columns, names=_COLUMNS))
-    is_empty = np.ones(len(geocode), dtype=bool)
-    for group in sums.groups:
-        is_empty[group.rows] = False
-    if is_empty.any():
-        nothing = _lists(np.zeros((int(is_empty.sum()), 0)))
-        columns = (
-            pa.array(geocode[is_empty], pa.string()),
-            _lists(sums.type_is_possible[is_empty]),
-            *[nothing] * 3,
         )
         parts.append(pa.table(columns, names=_COLUMNS))
     table = pa.concat_tables(parts)
@@ -74,12 +69,8 @@ def read_combined(
         raise ValueError("the combined measurements of a geounit are missing, or stand twice")
     type_is_possible = _rows(table["can_have"])
     groups = []
-    combinations, code = np.unique(type_is_possible, axis=0, return_inverse=True)
-    for number, combination in enumerate(combinations):
-        rows = np.flatnonzero(code.reshape(-1) == number)
-        part, cells = table.take(pa.array(rows)), algebra.cells_of(combination)
-        if not cells.size:
-            continue
+    for rows, cells in patterns(algebra, type_is_possible):
+        part = table.take(pa.array(rows))
         shape = (rows.size, len(algebra.components), cells.size, cells.size)
         diffuse = np.zeros(shape)
         has_diffuse = np.flatnonzero(pc.list_value_length(part["diffuse"]).to_numpy())

@@ -1,8 +1,8 @@
 """Dense symmetric matrices as compiled code inverts and factorises them.
 
-Kernels of this folder write loops where NumPy has an expression or an assignment of slices: numba
-compiles each of those as functions of its own, again in every kernel that calls theirs, and the
-kernels take a minute to compile as it is.
+Kernels of this folder write loops where NumPy has an expression of elements or an assignment of
+slices: numba compiles each of those as functions of its own, again in every kernel that calls
+theirs, and the kernels take a minute to compile as it is. Copies, sorting and medians are NumPy's.
 """
 
 from __future__ import annotations
@@ -12,18 +12,6 @@ from numba import njit
 
 SMALL = 32
 """Matrices up to this size are inverted by a loop, larger ones in halves."""
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def block_of(
-    matrix: np.ndarray, first_row: int, last_row: int, first_column: int, last_column: int
-) -> np.ndarray:
-    """Copy of the rows and columns from the first up to the last, which is left out."""
-    block = np.empty((last_row - first_row, last_column - first_column))
-    for i in range(block.shape[0]):
-        for j in range(block.shape[1]):
-            block[i, j] = matrix[first_row + i, first_column + j]
-    return block
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -47,26 +35,16 @@ def definite_inverse(matrix: np.ndarray) -> np.ndarray:
                         matrix[i, j] -= factor * matrix[p, j]
         return matrix
     h = n // 2
-    first = definite_inverse(block_of(matrix, 0, h, 0, h))
-    beside = block_of(matrix, 0, h, h, n)
+    first = definite_inverse(matrix[:h, :h].copy())
+    beside = matrix[:h, h:].copy()
     reach = np.dot(first, beside)
-    second = block_of(matrix, h, n, h, n)
-    taken = np.dot(beside.T, reach)
-    for i in range(n - h):
-        for j in range(n - h):
-            second[i, j] -= taken[i, j]
-    second = definite_inverse(second)
+    second = matrix[h:, h:].copy()
+    second = definite_inverse(second - np.dot(beside.T, reach))
     across = np.dot(reach, second)
-    given = np.dot(across, reach.T)
-    for i in range(h):
-        for j in range(h):
-            matrix[i, j] = first[i, j] + given[i, j]
-        for j in range(n - h):
-            matrix[i, h + j] = -across[i, j]
-            matrix[h + j, i] = -across[i, j]
-    for i in range(n - h):
-        for j in range(n - h):
-            matrix[h + i, h + j] = second[i, j]
+    matrix[:h, :h] = first + np.dot(across, reach.T)
+    matrix[:h, h:] = -across
+    matrix[h:, :h] = -across.T
+    matrix[h:, h:] = second
     return matrix
 
 

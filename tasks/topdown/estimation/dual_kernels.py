@@ -412,11 +412,8 @@ def _times_all(
     start, row, weight = rows.start, rows.row, rows.weight
     place, starts, ease = rows.place, movable.starts, movable.ease
     r, c = place.shape
-    dense, sums = np.zeros((r, c)), np.zeros((r, c))
-    for q in range(r):
-        for i in range(c):
-            if place[q, i] >= 0:
-                dense[q, i] = y[place[q, i]]
+    dense, sums = np.empty((r, c)), np.zeros((r, c))
+    spread(rows, y, dense)
     slope, pull = np.empty(c), np.empty(c)
     for j in range(start.size - 1):
         if starts[j] == starts[j + 1]:

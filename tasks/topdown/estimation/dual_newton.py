@@ -98,16 +98,14 @@ class DualProblem:
 class DualSolution:
     """Cells x (c, k) and their certificate.
 
-    iterations : Newton's steps. primal : largest distance of a row from what it must hold, in
-    records. dual : largest violation of stationarity, relative to the largest slope. gap : bound
-    on the suboptimality, in units of the objective.
+    iterations : Newton's steps. dual : largest violation of stationarity, relative to the largest
+    slope. gap : bound on the suboptimality, in units of the objective.
     """
 
     x: np.ndarray
     objective: float
     iterations: int
     converged: bool
-    primal: float
     dual: float
     gap: float
 
@@ -122,12 +120,12 @@ def solve(problem: DualProblem) -> DualSolution:
     if problem.parent is not None:
         parent = problem.parent.astype(np.float64)
         size = max(size, float(parent.max(initial=1.0)))
-    centre, iterations, converged, primal, dual, gap = _rounds(
+    centre, iterations, converged, dual, gap = _rounds(
         problem.rows, parent, problem.allowed, fill, ease, _largest_slope(problem), size
     )
     objective = _objective(problem, centre)
     x = np.ascontiguousarray(centre.T)
-    return DualSolution(x, objective, iterations, converged, primal, dual, gap)
+    return DualSolution(x, objective, iterations, converged, dual, gap)
 
 
 def _objective(problem: DualProblem, x: np.ndarray) -> float:
@@ -187,7 +185,7 @@ def _rounds(
     ease: np.ndarray,
     slope_size: float,
     size: float,
-) -> tuple[np.ndarray, int, bool, float, float, float]:
+) -> tuple[np.ndarray, int, bool, float, float]:
     """All rounds, from the centre `fill` (k, c): the last centre, and what `DualSolution` tells of
     it. `slope_size` and `size` are the largest slope and count."""
     n = rows.target.size
@@ -199,7 +197,7 @@ def _rounds(
     still = max(STILL, 1e-14 * size)
     iterations, converged = 0, False
     gamma, least_gamma, accuracy = FIRST_GAMMA, LEAST_GAMMA, LOOSE
-    primal = dual = gap = np.inf
+    dual = gap = np.inf
     for _ in range(ROUNDS):
         target = rows.target + np.where(is_held, SOFTNESS * held, 0.0)
         one = _Round(rows, parent, allowed, centre, ease / gamma, target, give, slack, 1.0 / gamma)
@@ -219,7 +217,6 @@ def _rounds(
         slope = moved / one.ease.ravel()
         miss = np.where(is_held, SOFTNESS * np.abs(y - held), 0.0)
         off_slack = np.abs(at.slack - slack)
-        primal = max(largest_of(miss), remainder)
         dual = max(largest_of(slope), largest_of(off_slack) * gamma) / slope_size
         gap = pairwise_sum(slope * x) + pairwise_sum(np.abs(y) * miss)
         gap += pairwise_sum(off_slack * gamma * np.abs(at.slack))
@@ -240,7 +237,7 @@ def _rounds(
             gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
         elif steps <= EASY_STEPS:
             gamma = max(least_gamma, gamma / GAMMA_STEP)
-    return centre, iterations, converged, primal, dual, gap
+    return centre, iterations, converged, dual, gap
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

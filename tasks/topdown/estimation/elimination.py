@@ -27,41 +27,25 @@ FEW = 4
 
 
 @njit(cache=True, nogil=True)
-def has_own_pins(constraints: Constraints) -> bool:
-    """Whether pins hold for single children."""
-    return (
-        constraints.pin_rows.shape[0] > 0
-        and constraints.targets.shape[0] == constraints.lower.shape[0]
-    )
-
-
-@njit(cache=True, nogil=True)
 def n_own_pins(constraints: Constraints) -> int:
-    """Number of rows of every child that are pins."""
-    return constraints.targets.shape[1] if has_own_pins(constraints) else 0
+    """Number of rows of every child that are pins; 0 where pins hold for groups of children."""
+    n_children = constraints.lower.shape[0]
+    return constraints.targets.shape[1] if constraints.targets.shape[0] == n_children else 0
 
 
 @njit(cache=True, nogil=True)
 def shared_sums(constraints: Constraints) -> np.ndarray:
     """What each shared row must add up to: the parent's cells, then the pins of groups."""
     n_parent = constraints.parent.size if constraints.has_parent else 0
-    n_pins = 0 if has_own_pins(constraints) else constraints.targets.size
-    sums = np.empty(n_parent + n_pins)
-    for j in range(n_parent):
-        sums[j] = constraints.parent[j]
-    if n_pins > 0:
-        width = constraints.targets.shape[1]
-        for g in range(constraints.targets.shape[0]):
-            for r in range(width):
-                sums[n_parent + g * width + r] = constraints.targets[g, r]
-    return sums
+    n_pins = 0 if n_own_pins(constraints) > 0 else constraints.targets.size
+    return np.append(constraints.parent[:n_parent], constraints.targets.ravel()[:n_pins])
 
 
 @njit(cache=True, nogil=True)
 def shared_rows(constraints: Constraints, i: int, cells: np.ndarray) -> np.ndarray:
     """Shared rows that hold each of child i's `cells` (f,), shape (n_labels, f)."""
     n_parent = constraints.parent.size if constraints.has_parent else 0
-    n_labels = 0 if has_own_pins(constraints) else constraints.pin_rows.shape[0]
+    n_labels = 0 if n_own_pins(constraints) > 0 else constraints.pin_rows.shape[0]
     first = int(constraints.has_parent)
     rows = np.empty((first + n_labels, cells.size), dtype=np.int64)
     if constraints.has_parent:
@@ -77,12 +61,8 @@ def shared_rows(constraints: Constraints, i: int, cells: np.ndarray) -> np.ndarr
 @njit(cache=True, nogil=True)
 def type_of_cell(constraints: Constraints) -> np.ndarray:
     """Type of every cell, (k,)."""
-    starts = constraints.type_starts
-    types = np.empty(constraints.allowed.shape[1], dtype=np.int64)
-    for t in range(starts.size - 1):
-        for j in range(starts[t], starts[t + 1]):
-            types[j] = t
-    return types
+    every = np.arange(constraints.allowed.shape[1])
+    return np.searchsorted(constraints.type_starts, every, side="right") - 1
 
 
 @njit(cache=True, nogil=True)
@@ -149,10 +129,7 @@ def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System
     # K^-1 less what the rows take: with few rows, loops are faster than the calls of BLAS.
     if n_rows > FEW:
         response = np.dot(reach.T, compliance)
-        taken = np.dot(response, reach)
-        for a in range(f):
-            for d in range(f):
-                inverse[a, d] -= taken[a, d]
+        inverse -= np.dot(response, reach)
         return inverse, response, compliance
     response = np.zeros((f, n_rows))
     for a in range(f):
@@ -172,13 +149,8 @@ def step_of_child(
     inverse, response, compliance = system
     f, n_rows = response.shape
     if f > SMALL or n_rows > FEW:
-        step, by_rows = np.dot(inverse, force), np.dot(response, miss)
-        multiplier, by_softness = np.dot(response.T, force), np.dot(compliance, miss)
-        for a in range(f):
-            step[a] += by_rows[a]
-        for r in range(n_rows):
-            multiplier[r] -= by_softness[r]
-        return step, multiplier
+        step = np.dot(inverse, force) + np.dot(response, miss)
+        return step, np.dot(response.T, force) - np.dot(compliance, miss)
     step, multiplier = np.zeros(f), np.zeros(n_rows)
     for a in range(f):
         for d in range(f):
@@ -190,24 +162,6 @@ def step_of_child(
         for s in range(n_rows):
             multiplier[r] -= compliance[r, s] * miss[s]
     return step, multiplier
-
-
-@njit(cache=True, nogil=True)
-def taken(values: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """The values (f,) of some `cells` (f,), of those of all (k,)."""
-    chosen = np.empty(cells.size)
-    for a in range(cells.size):
-        chosen[a] = values[cells[a]]
-    return chosen
-
-
-@njit(cache=True, nogil=True)
-def with_diagonal(values: np.ndarray) -> np.ndarray:
-    """The diagonal matrix (n, n) of some values (n,)."""
-    matrix = np.zeros((values.size, values.size))
-    for r in range(values.size):
-        matrix[r, r] = values[r]
-    return matrix
 
 
 @njit(cache=True, nogil=True)

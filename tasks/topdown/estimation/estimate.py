@@ -6,19 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 from scipy import sparse
 
 from ....geography.levels import Spine
 from ...answers.demanded import DemandedAnswers, read_demanded
 from ...answers.estimates import write_estimates
-from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
+from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, read_measurements
 from ...census.census import Universe
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
+from ...runs.stamps import write_parquet
 from ..measurement.demand import demanded_rows
 from ..measurement.public_answers import held_invariants, read_implied_types, shard_units
 from ..paths import (
@@ -39,7 +42,8 @@ from .problem import (
     SiblingProblem,
 )
 from .shard_constraints import ExactTypes, ShardConstraints
-from .solves import write_solves
+
+Answers = TypeVar("Answers")
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,6 @@ class ShardInput:
     shard: Shard
     schema: Schema
     geocode: np.ndarray
-    type_of_cell: np.ndarray
     constraints: ShardConstraints
     measured: Mapping[str, QueryMeasurement]
     demanded: Mapping[str, DemandedMeasurement]
@@ -89,10 +92,16 @@ class ShardInput:
         demanded: Mapping[str, DemandedMeasurement] = {}
         if measured is None and settings.is_on_demand(universe):
             path = demanded_file(run, universe, geolevel, shard.name)
-            measured, demanded = {}, read_demanded_measurements(path, schema, budget, geocode)
+            demanded = {
+                query.name: DemandedMeasurement(query, own, precisions(budget, own), path)
+                for query, own in by_query(read_demanded(path, geocode), schema)
+            }
         elif measured is None:
-            dpqueries = run.dpqueries(universe, geolevel, shard.name)
-            measured = read_query_measurements(dpqueries, schema, budget, geocode)
+            answered = read_measurements(run.dpqueries(universe, geolevel, shard.name), geocode)
+            measured = {
+                query.name: QueryMeasurement(query, own.values, precisions(budget, own))
+                for query, own in by_query(answered, schema)
+            }
         declared = settings.compiled_census.universes[universe]
         if not with_held:
             declared = replace(declared, held=(), agreements=())
@@ -105,9 +114,8 @@ class ShardInput:
             shard,
             schema,
             geocode,
-            held.type_of_cell,
             held,
-            measured,
+            measured or {},
             demanded,
         )
 
@@ -137,7 +145,7 @@ class ShardInput:
         rows, cells, counts = [], [], []
         for family in families:
             children = self.geocode[family.start : family.stop]
-            problem = _problem(family, children, self.constraints, self.type_of_cell)
+            problem = _problem(family, children, self.constraints)
             estimate, solves = estimate_children(
                 family.parent, problem, self._measurements_of(family), passes, weights(family)
             )
@@ -158,7 +166,8 @@ class ShardInput:
         """Write the estimates `(n, n_cells)` of the shard, after the records of its solves."""
         place = (self.universe, self.shard.geolevel, self.shard.name)
         if records:
-            write_solves(solves_file(self.run, *place), records)
+            solves = pa.Table.from_pylist([vars(record) for record in records])
+            write_parquet(solves_file(self.run, *place), solves, compression="zstd")
         write_estimates(
             self.run.estimates(*place),
             self.geocode,
@@ -183,9 +192,9 @@ def _problem(
     family: Family,
     geocode: np.ndarray,
     constraints: ShardConstraints,
-    type_of_cell: np.ndarray,
 ) -> SiblingProblem:
     """What the children of a parent must satisfy."""
+    type_of_cell = constraints.type_of_cell
     order = np.lexsort((family.support, type_of_cell[family.support]))
     support = family.support[order].astype(np.int64)
     group, totals = constraints.totals(family.start, family.stop)
@@ -246,28 +255,24 @@ def passes_of(
     )
 
 
-def read_query_measurements(
-    path: Path, schema: Schema, budget: Budget, geocode: np.ndarray
-) -> dict[str, QueryMeasurement]:
-    """Noisy answers of a shard by query; precisions are those of the noise as it was asked for."""
-    found = {}
-    for name, answers in read_measurements(path, geocode).items():
-        query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
-        precision = precisions(budget, answers.variance, answers.plb)
-        found[query.name] = QueryMeasurement(query, answers.values, precision)
-    return found
+def by_query(
+    answers: Mapping[str, Answers], schema: Schema
+) -> Iterator[tuple[MarginalQuery, Answers]]:
+    """Answers by the query that their name in a file of measurements stands for."""
+    for name, own in answers.items():
+        yield marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX)), own
 
 
-def precisions(budget: Budget, variance: np.ndarray, plb: np.ndarray) -> np.ndarray:
-    """What answers weigh, up to a common factor, from their noise: variances and losses (n,).
+def precisions(budget: Budget, answers: NoisyAnswers | DemandedAnswers) -> np.ndarray:
+    """What answers weigh (n,), up to a common factor, from their noise as it was asked for.
 
     1 / sigma^2 of the discrete Gaussian is the plb itself, and that of the discrete Laplace is
     proportional to its square, so that siblings' precisions keep one common ratio for all
     queries. Without noise all answers weigh the same.
     """
     if budget.infinite:
-        return np.isfinite(variance).astype(np.float64)
-    distinct, code = np.unique(plb.astype(str), return_inverse=True)
+        return np.isfinite(answers.variance).astype(np.float64)
+    distinct, code = np.unique(answers.plb.astype(str), return_inverse=True)
     spent = np.array([float(Fraction(loss)) for loss in distinct])[code]
     return spent**2 if budget.is_pure else spent
 
@@ -299,18 +304,6 @@ class DemandedMeasurement:
                 )
             values[place] = own
         return QueryMeasurement(self.query, values, precision, rows)
-
-
-def read_demanded_measurements(
-    path: Path, schema: Schema, budget: Budget, geocode: np.ndarray
-) -> dict[str, DemandedMeasurement]:
-    """Answers of a shard that were measured on demand, by query."""
-    found = {}
-    for name, answers in read_demanded(path, geocode).items():
-        query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
-        precision = precisions(budget, answers.variance, answers.plb)
-        found[query.name] = DemandedMeasurement(query, answers, precision, path)
-    return found
 
 
 def shards_below(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Shard]:

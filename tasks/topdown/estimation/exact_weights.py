@@ -102,8 +102,10 @@ class Sums:
         return [self.algebra.free_shape[bit] for bit in self._kept]
 
     def covariance(self, of_cells: np.ndarray) -> np.ndarray:
-        """Of the sums (c, 2^kept, n_rows, n_rows), from that of core cells (c, S, n, n)."""
-        return self.summed * (self.core @ of_cells[:, self.codes] @ self.core.T)
+        """Of the sums (c, 2^kept, n_rows, n_rows), from that of core cells (c, S, n, n): a sum's
+        variance is that of as many coordinates as it extends over."""
+        summed = math.prod(self.algebra.free_shape) / math.prod(self._sizes)
+        return summed * (self.core @ of_cells[:, self.codes] @ self.core.T)
 
     @cached_property
     def codes(self) -> list[int]:
@@ -112,11 +114,6 @@ class Sums:
             sum(1 << bit for place, bit in enumerate(self._kept) if code >> place & 1)
             for code in range(1 << len(self._kept))
         ]
-
-    @property
-    def summed(self) -> float:
-        """Number of coordinates over which one sum extends: the factor of its variance."""
-        return math.prod(self.algebra.free_shape) / math.prod(self._sizes)
 
     def possible(self, core_cells: np.ndarray) -> np.ndarray:
         """(c, n_rows) whether a row has a core cell that is possible, from (c, n)."""

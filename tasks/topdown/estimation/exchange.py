@@ -27,7 +27,6 @@ machine finds the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +53,7 @@ def exchanged(
     target : (c, k) on the rounder's grid, of which each x is the floor or one more. kept, asked :
     row of every cell (k,) in each labelling whose answers stay, and in each asked query.
     """
-    search = _Search.of(problem, target, kept, asked)
+    search = _Search(problem, target, kept, asked)
     asks_for_cells = any(int(label.max(initial=-1)) + 1 == target.shape[1] for label in asked)
     if problem.parent_counts is None and not asks_for_cells:
         found, moves = search.run(search.spread(x))
@@ -82,45 +81,24 @@ class _State(NamedTuple):
     upper: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
 class _Search:
-    """The search with what stays the same in it.
+    """The search with what stays the same in it; see `exchanged`."""
 
-    labels, asked : row of every cell in each asked query, and the same as in `_State`.
-    order, class_starts : cells (k,) class by class, and where each class begins, of those that
-        the kept labellings do not tell apart.
-    """
-
-    problem: SiblingProblem
-    target: np.ndarray
-    labels: Sequence[np.ndarray]
-    asked: np.ndarray
-    classes: np.ndarray
-    order: np.ndarray
-    class_starts: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         problem: SiblingProblem,
         target: np.ndarray,
         kept: Sequence[np.ndarray],
         asked: Sequence[np.ndarray],
-    ) -> _Search:
-        """See `exchanged`."""
+    ) -> None:
+        self.problem, self.target, self.labels = problem, target, asked
         k = problem.cells.size
         starts = np.cumsum([0, *(int(label.max(initial=-1)) + 1 for label in asked)])
         columns = [label + start for label, start in zip(asked, starts, strict=False)]
+        self.asked = np.ascontiguousarray(np.array(columns, dtype=np.int64).T)
+        # Moves stay within the classes of cells that the kept labellings do not tell apart.
         linear = [rows.labels() for rows in problem.rows]
-        classes = joint_classes([np.zeros(k, dtype=np.int64), *kept, *linear])
-        return cls(
-            problem,
-            target,
-            asked,
-            np.ascontiguousarray(np.array(columns, dtype=np.int64).T),
-            classes,
-            *_by_class(classes),
-        )
+        self.classes = joint_classes([np.zeros(k, dtype=np.int64), *kept, *linear])
 
     def _errors(self, x: np.ndarray) -> np.ndarray:
         """Answers of x less those of the target, (c, R), in units."""
@@ -146,13 +124,8 @@ class _Search:
             problem.lower.astype(np.int64),
             problem.upper.astype(np.int64),
         )
-        moves = _exchange(
-            state,
-            self.order,
-            self.class_starts,
-            problem.parent_counts is not None,
-            LOOKS * ones.size,
-        )
+        has_parent = problem.parent_counts is not None
+        moves = _exchange(state, *_by_class(self.classes), has_parent, LOOKS * ones.size)
         return base.astype(np.int64) + ones, moves
 
     def spread(self, x: np.ndarray) -> np.ndarray:
@@ -248,8 +221,8 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
     moves, looks = 0, 2 * cells.size
     if giving.size == 0 or taking.size == 0:
         return moves, looks
-    cost = _costs(_slopes(state.error, a, b, 1), state.asked, giving)
-    slopes = _slopes(state.error, a, b, -1)
+    ahead, slopes = _slopes(state.error, a, b, 1), _slopes(state.error, a, b, -1)
+    cost = _costs(ahead, state.asked, giving)
     back = _costs(slopes, state.asked, taking)
     cheapest = np.argsort(back, kind="mergesort")
     relief = np.empty(state.asked.shape[1], dtype=np.int64)
@@ -259,7 +232,7 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
         given = giving[place]
         for q in range(relief.size):
             row = state.asked[given, q]
-            relief[q] = -_step(state.error, a, b, row) - slopes[row]
+            relief[q] = -ahead[row] - slopes[row]
         most_relief = relief.sum()
         least, best = -_move(state, a, b, given, -1), -1
         # What shares rows with the given cell comes back for less, by their relief at most.
@@ -280,7 +253,7 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
         _move(state, a, b, taking[best], 1)
         taking[best] = given
         moves += 1
-        slopes = _slopes(state.error, a, b, -1)
+        ahead, slopes = _slopes(state.error, a, b, 1), _slopes(state.error, a, b, -1)
         back = _costs(slopes, state.asked, taking)
         cheapest = np.argsort(back, kind="mergesort")
         looks += taking.size
@@ -308,15 +281,6 @@ def _slopes(error: np.ndarray, a: int, b: int, sign: int) -> np.ndarray:
     if b >= 0:
         slopes += np.abs(error[b] + step) - np.abs(error[b])
     return slopes
-
-
-@njit(cache=True, nogil=True)
-def _step(error: np.ndarray, a: int, b: int, row: int) -> int:
-    """What a row costs if a one that it counts goes from a to b."""
-    cost = abs(error[a, row] - UNIT) - abs(error[a, row])
-    if b >= 0:
-        cost += abs(error[b, row] + UNIT) - abs(error[b, row])
-    return cost
 
 
 @njit(cache=True, nogil=True)

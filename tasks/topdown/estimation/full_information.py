@@ -81,7 +81,7 @@ def estimate_shard(
     if shards_below(run, universe, spine, shard):
         steps = spine_steps(given)
         own, means = steps[-1].parts, means_down(steps, _parents(given, families))
-        algebra = query_algebra(given)
+        algebra = own.algebra
         informed = informed_answers(given, means)
         given = replace(given, measured=informed)
         passes = passes_of(settings, universe, shard.geolevel, tuple(informed))
@@ -170,16 +170,23 @@ def refuse_large_core(settings: TopdownSettings) -> None:
 
 
 def algebra_of(
-    settings: TopdownSettings, universe: str, *, with_zeros: bool = True
+    settings: TopdownSettings,
+    universe: str,
+    type_of_cell: np.ndarray | None = None,
+    *,
+    with_zeros: bool = True,
 ) -> QueryAlgebra:
-    """Coordinates for all queries of a universe, from its settings alone; without structural zeros
-    where they are left out.
+    """Coordinates for all queries of a universe, the same at every geolevel; without structural
+    zeros where they are left out.
+
+    The types of cells are by default those that its settings alone tell.
     """
-    schema = settings.schema_of(universe)
-    typed = typed_query(settings.compiled_census.universes[universe], schema)
-    types = marginal_query(schema, typed).row_of_cell
-    zeros = structural_zeros(settings, universe)
-    return _algebra(settings, universe, types, zeros if with_zeros else np.zeros_like(zeros))
+    schema, queries = settings.schema_of(universe), measured_queries(settings, universe)
+    if type_of_cell is None:
+        typed = typed_query(settings.compiled_census.universes[universe], schema)
+        type_of_cell = marginal_query(schema, typed).row_of_cell
+    zeros = structural_zeros(settings, universe) & with_zeros
+    return QueryAlgebra.build(schema, queries, type_of_cell, zeros)
 
 
 def measured_algebra(
@@ -188,28 +195,11 @@ def measured_algebra(
     type_of_cell: np.ndarray | None = None,
     asked: Sequence[MarginalQuery] | None = None,
 ) -> QueryAlgebra:
-    """Coordinates of what is measured of a universe and answers to queries see, all by default.
-
-    The types of cells are by default those that its settings alone tell.
+    """Coordinates of what is measured of a universe and answers to queries see, all by default;
+    types as of `algebra_of`.
     """
-    if type_of_cell is None:
-        algebra = algebra_of(settings, universe)
-    else:
-        algebra = _algebra(settings, universe, type_of_cell, structural_zeros(settings, universe))
+    algebra = algebra_of(settings, universe, type_of_cell)
     return algebra.restricted(measured_queries(settings, universe), asked)
-
-
-def query_algebra(given: ShardInput) -> QueryAlgebra:
-    """Coordinates for all queries of the universe, the same at every geolevel."""
-    zeros = structural_zeros(given.settings, given.universe)
-    return _algebra(given.settings, given.universe, given.type_of_cell, zeros)
-
-
-def _algebra(
-    settings: TopdownSettings, universe: str, type_of_cell: np.ndarray, forbidden: np.ndarray
-) -> QueryAlgebra:
-    queries = measured_queries(settings, universe)
-    return QueryAlgebra.build(settings.schema_of(universe), queries, type_of_cell, forbidden)
 
 
 def measured_queries(settings: TopdownSettings, universe: str) -> list[MarginalQuery]:
@@ -222,7 +212,8 @@ def measured_queries(settings: TopdownSettings, universe: str) -> list[MarginalQ
 
 def _own_estimates(given: ShardInput) -> GroupedEstimates:
     """Estimates of the shard's geounits from their subtrees."""
-    algebra, below = query_algebra(given), None
+    algebra = algebra_of(given.settings, given.universe, given.constraints.type_of_cell)
+    below = None
     shards = shards_below(given.run, given.universe, given.spine, given.shard)
     if shards:
         files = [combined_file(given.run, given.universe, s.geolevel, s.name) for s in shards]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...solvers import highs
 from ...solvers.highs import LinearProgram
 from .problem import SiblingProblem
 
@@ -82,21 +81,14 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     )
     if problem.parent_counts is not None:
         counts = np.bincount(problem.type_of_cell, problem.parent_counts, n_types)
-        program.add_rows(np.tile(np.arange(n_types), c), column.ravel(), 1.0, counts, counts)
+        program.add_rows(np.tile(np.arange(n_types), c), column.ravel(), 1.0, counts)
     if grouped is not None:
         group, totals = grouped
         slack = 3 * size + np.arange(2 * n_groups)
         program.add_rows(
-            np.concatenate(
-                [
-                    np.repeat(group, n_types),
-                    np.arange(n_groups),
-                    np.arange(n_groups),
-                ]
-            ),
+            np.concatenate([np.repeat(group, n_types), np.tile(np.arange(n_groups), 2)]),
             np.concatenate([column.ravel(), slack]),
             np.concatenate([np.ones(size), np.repeat([1.0, -1.0], n_groups)]),
-            totals,
             totals,
         )
     cost = np.ones(program.n_columns)
@@ -104,9 +96,7 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     upper = np.full(program.n_columns, np.inf)
     in_support = np.bincount(problem.type_of_cell, minlength=n_types) > 0
     upper[:size] = np.where(np.tile(in_support, c), np.inf, 0.0)
-    result = highs.solve(
-        cost, program.matrix(), *program.bounds(), np.zeros(program.n_columns), upper
-    )
+    result = program.solve(cost, upper=upper)
     if result.x is None or result.objective < 0.5:
         return None
     violation = result.x[size:]

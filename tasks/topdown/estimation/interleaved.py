@@ -38,10 +38,9 @@ from scipy import sparse
 from ...census.queries import MarginalQuery
 from ...solvers.highs import SolveStatus
 from . import labelled_least_squares
-from .labelled_least_squares import LabelledProblem, connected_parts
+from .labelled_least_squares import LabelledProblem, Sums, connected_parts
 from .least_squares import PassProblem, PassRecord, Pins, profiles
 from .problem import (
-    NO_BOUND,
     Measurements,
     QueryMeasurement,
     SiblingProblem,
@@ -70,73 +69,6 @@ class PassOutcome:
     n_classes: int
     least_squares: PassRecord
     rounder: RounderResult
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What a pass holds, on its classes, where it has a form that `labelled_least_squares` takes.
-
-    exact, targets : row of each class (k,), -1 for none, and the exact answers (c, R).
-    bounded, lower, upper : row of each class whose type is only bounded, -1 for none, and (c, T).
-    allowed : (c, k) classes that a child can have records of.
-    """
-
-    exact: np.ndarray
-    targets: np.ndarray
-    bounded: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    allowed: np.ndarray
-
-    @classmethod
-    def of(cls, problem: SiblingProblem, pins: Pins) -> Sums | None:
-        """The sums that a problem and its pins hold; None where they have another form."""
-        if problem.rows:
-            return None
-        c, k = problem.n_children, problem.cells.size
-        label, n_types = problem.type_of_cell, problem.lower.shape[1]
-        is_exact = (problem.lower == problem.upper).all(axis=0)
-        labels, targets = [*pins.labels], [*pins.targets]
-        if is_exact.all():
-            labels.append(label)
-            targets.append(problem.lower.astype(np.float64))
-        grouped = problem.grouped_totals
-        if grouped is not None and grouped[1].size == c:
-            labels.append(np.zeros(k, dtype=np.int64))
-            targets.append(grouped[1][grouped[0], None].astype(np.float64))
-        held = Pins(tuple(labels), tuple(targets)).finest()
-        if len(held.labels) > 1:
-            return None
-        nothing = np.full(k, -1)
-        upper = np.minimum(problem.upper, NO_BOUND)
-        allowed = (upper > 0)[:, label]
-        if held.labels:
-            exact, values = held.labels[0], held.targets[0]
-            allowed &= (values > 0)[:, exact]
-            if is_refined(label, exact):
-                none = np.zeros((c, 0))
-                return cls(exact, values, nothing, none, none, allowed)
-            if is_exact.any() and not is_exact.all():
-                return None
-        elif grouped is not None and grouped[1].size < c and not is_exact.all():
-            return None
-        elif is_exact.any():
-            own = np.flatnonzero(is_exact)
-            position = np.full(n_types, -1)
-            position[own] = np.arange(own.size)
-            exact, values = position[label], problem.lower[:, own].astype(np.float64)
-            allowed &= np.where(exact >= 0, (values > 0)[:, exact], True)
-        else:
-            exact, values = nothing, np.zeros((c, 0))
-        # An upper bound of 0 is said by `allowed`; one above the parent's count says nothing.
-        most = np.full(n_types, NO_BOUND)
-        if problem.parent_counts is not None:
-            most = np.bincount(label, problem.parent_counts, n_types)
-        binds = ((problem.lower > 0) | ((upper > 0) & (upper < most))).any(axis=0)
-        own = np.flatnonzero(binds & ~is_exact)
-        position = np.full(n_types, -1)
-        position[own] = np.arange(own.size)
-        return cls(exact, values, position[label], problem.lower[:, own], upper[:, own], allowed)
 
 
 def solve_interleaved(
@@ -237,11 +169,7 @@ class _Pass:
         labelled = self._labelled()
         if labelled is None:
             one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
-            x, record = one.solve(is_polished=True)
-            if x is not None and not one.is_exact(x):
-                tau, x = one.secondary(x)
-                record = replace(record, tau=tau)
-            return x, record
+            return one.solve_exactly()
         solution = labelled_least_squares.solve(labelled)
         is_near = max(solution.primal, solution.dual) <= labelled_least_squares.TOLERANCE
         return np.maximum(solution.x, 0.0), PassRecord(
@@ -291,12 +219,7 @@ class _Pass:
             np.array(rows, dtype=np.int64).reshape(len(rows), k),
             np.concatenate(row_weights) if row_weights else np.zeros(0),
             self.problem.parent_counts,
-            sums.exact if sums.targets.shape[1] else None,
-            sums.targets if sums.targets.shape[1] else None,
-            sums.bounded if sums.lower.shape[1] else None,
-            sums.lower if sums.lower.shape[1] else None,
-            sums.upper if sums.lower.shape[1] else None,
-            sums.allowed,
+            sums,
         )
 
     def rounded(self, target: np.ndarray, chain: Sequence[np.ndarray]) -> RounderResult:
@@ -312,9 +235,7 @@ class _Pass:
             return _rounded(RoundingPass(self.problem, target, chain, tuple(held)))
         exact = sums.exact
         within = [label for label in chain if not is_refined(label, exact)]
-        part = connected_parts(
-            target.shape[1], [exact, *within, *([sums.bounded] if sums.lower.shape[1] else [])]
-        )
+        part = connected_parts(target.shape[1], [exact, *within, sums.bounded])
         # No exact answer and no query of the chain joins two parts: each is rounded alone, and not
         # at all if its least squares are integers.
         order = np.argsort(part, kind="stable")

@@ -63,28 +63,14 @@ class InverseCovariance(NamedTuple):
 @njit(cache=True, nogil=True, error_model="numpy")
 def number_of_levels(levels: np.ndarray) -> int:
     """One more than the largest level, 0 where there is none."""
-    largest = -1
-    for a in range(levels.size):
-        largest = max(largest, levels[a])
-    return largest + 1
+    return levels.max() + 1 if levels.size else 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def cells_by_level(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(order, starts): positions sorted by level, stably, and where each level's begin."""
-    n_levels = number_of_levels(levels)
-    starts = np.zeros(n_levels + 1, dtype=np.int64)
-    for a in range(levels.size):
-        starts[levels[a] + 1] += 1
-    place = np.empty(n_levels, dtype=np.int64)
-    for level in range(n_levels):
-        starts[level + 1] += starts[level]
-        place[level] = starts[level]
-    order = np.empty(levels.size, dtype=np.int64)
-    for a in range(levels.size):
-        order[place[levels[a]]] = a
-        place[levels[a]] += 1
-    return order, starts
+    order = np.argsort(levels, kind="mergesort")
+    return order, np.searchsorted(levels[order], np.arange(number_of_levels(levels) + 1))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -25,15 +25,92 @@ Both stop by residuals in records, or by a limit of iterations.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg, sparse
 
 from .labelled_kernels import ADAPT_EVERY, ITERATIONS, information, iterate, transported
+from .least_squares import Pins
+from .problem import NO_BOUND, SiblingProblem, is_refined
 
 TOLERANCE = 1e-5
 """Largest distance, in records, between a cell and its copy, and of a copy's last step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What the classes of a pass must meet beside the parent's sums, in the letters above.
+
+    exact, targets : row of A of each class (k,), -1 for none, and h (c, R).
+    bounded, lower, upper : row of G of each class (k,), -1 for none, and l, u (c, T).
+    allowed : (c, k) classes that a child can have records of.
+    """
+
+    exact: np.ndarray
+    targets: np.ndarray
+    bounded: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    allowed: np.ndarray
+
+    @classmethod
+    def of(cls, problem: SiblingProblem, pins: Pins) -> Sums | None:
+        """The sums that a problem and its pins hold; None where they have another form: linear
+        rows, exact answers that do not nest, totals of groups that other answers do not settle."""
+        if problem.rows:
+            return None
+        c, k = problem.n_children, problem.cells.size
+        label, n_types = problem.type_of_cell, problem.lower.shape[1]
+        is_exact = (problem.lower == problem.upper).all(axis=0)
+        labels, targets = [*pins.labels], [*pins.targets]
+        if is_exact.all():
+            labels.append(label)
+            targets.append(problem.lower.astype(np.float64))
+        grouped = problem.grouped_totals
+        if grouped is not None and grouped[1].size == c:
+            labels.append(np.zeros(k, dtype=np.int64))
+            targets.append(grouped[1][grouped[0], None].astype(np.float64))
+        held = Pins(tuple(labels), tuple(targets)).finest()
+        if len(held.labels) > 1:
+            return None
+        nothing = np.full(k, -1)
+        upper = np.minimum(problem.upper, NO_BOUND)
+        allowed = (upper > 0)[:, label]
+        if held.labels:
+            exact, values = held.labels[0], held.targets[0]
+            allowed &= (values > 0)[:, exact]
+            if is_refined(label, exact):
+                none = np.zeros((c, 0))
+                return cls(exact, values, nothing, none, none, allowed)
+            if is_exact.any() and not is_exact.all():
+                return None
+        elif grouped is not None and grouped[1].size < c and not is_exact.all():
+            return None
+        elif is_exact.any():
+            own = np.flatnonzero(is_exact)
+            position = np.full(n_types, -1)
+            position[own] = np.arange(own.size)
+            exact, values = position[label], problem.lower[:, own].astype(np.float64)
+            allowed &= np.where(exact >= 0, (values > 0)[:, exact], True)
+        else:
+            exact, values = nothing, np.zeros((c, 0))
+        # An upper bound of 0 is said by `allowed`; one above the parent's count says nothing.
+        most = np.full(n_types, NO_BOUND)
+        if problem.parent_counts is not None:
+            most = np.bincount(label, problem.parent_counts, n_types)
+        binds = ((problem.lower > 0) | ((upper > 0) & (upper < most))).any(axis=0)
+        own = np.flatnonzero(binds & ~is_exact)
+        position = np.full(n_types, -1)
+        position[own] = np.arange(own.size)
+        return cls(exact, values, position[label], problem.lower[:, own], upper[:, own], allowed)
+
+    def restricted(self, members: np.ndarray) -> Sums:
+        """Those of some classes that share no row with others."""
+        exact, targets = _renumbered(self.exact[members], self.targets)
+        bounded, lower, upper = _renumbered(self.bounded[members], self.lower, self.upper)
+        return Sums(exact, targets, bounded, lower, upper, self.allowed[:, members])
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +121,6 @@ class LabelledProblem:
     rows, weights : (n_labels, k) the columns of U that each class is counted in, -1 for none, and
         (K,) the diagonal of W.
     parent : (k,) X, or None at the root.
-    exact, targets : (k,) row of A of each class, and (c, R) h; None where there are no such.
-    bounded, lower, upper : (k,) row of G of each class, and (c, T) l, u; None where there are none.
-    allowed : (c, k).
     """
 
     scale: np.ndarray
@@ -55,12 +129,7 @@ class LabelledProblem:
     rows: np.ndarray
     weights: np.ndarray
     parent: np.ndarray | None
-    exact: np.ndarray | None
-    targets: np.ndarray | None
-    bounded: np.ndarray | None
-    lower: np.ndarray | None
-    upper: np.ndarray | None
-    allowed: np.ndarray
+    sums: Sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,27 +149,24 @@ class LabelledSolution:
 
 def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSolution:
     """Solve the problem; parts that share no column of U, row of A or of G on their own."""
-    c, k = problem.linear.shape
-    part = _parts(problem)
+    (c, k), sums = problem.linear.shape, problem.sums
+    part = connected_parts(k, [*problem.rows, sums.exact, sums.bounded])
     is_joined = np.zeros(int(part.max(initial=-1)) + 1, dtype=bool)
     is_joined[part[(problem.rows >= 0).any(axis=0)]] = True
-    if problem.bounded is not None:
-        is_joined[part[problem.bounded >= 0]] = True
+    is_joined[part[sums.bounded >= 0]] = True
     is_joined[part[problem.diagonal <= 0.0]] = True
-    if problem.exact is not None:
-        # A class that is alone in its row of A has the row's answer, whatever was measured.
-        is_alone = (np.bincount(part) == 1)[part] & (problem.exact >= 0)
-        is_joined[part[is_alone]] = False
+    # A class that is alone in its row of A has the row's answer, whatever was measured.
+    is_alone = (np.bincount(part) == 1)[part] & (sums.exact >= 0)
+    is_joined[part[is_alone]] = False
     x = np.zeros((c, k))
     iterations, primal, dual = 0, 0.0, 0.0
     separable = np.flatnonzero(~is_joined[part])
     if separable.size:
         order = separable[np.argsort(part[separable], kind="stable")]
         starts = np.flatnonzero(np.r_[True, np.diff(part[order]) != 0])
-        targets, has_exact = np.zeros((c, starts.size)), np.zeros(starts.size, dtype=bool)
-        if problem.exact is not None and problem.targets is not None:
-            row = problem.exact[order[starts]]
-            targets, has_exact = problem.targets[:, row], row >= 0
+        row = sums.exact[order[starts]]
+        targets, has_exact = np.zeros((c, starts.size)), row >= 0
+        targets[:, has_exact] = sums.targets[:, row[has_exact]]
         solved, iterations, primal, dual = transported(
             problem.scale,
             problem.diagonal[order],
@@ -108,8 +174,8 @@ def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSol
             np.append(starts, order.size),
             np.zeros(0) if problem.parent is None else problem.parent[order].astype(np.float64),
             has_exact,
-            targets.astype(np.float64),
-            problem.allowed[:, order],
+            targets,
+            sums.allowed[:, order],
             tolerance,
         )
         x[:, order] = solved
@@ -121,13 +187,6 @@ def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSol
         iterations += solution.iterations
         primal, dual = max(primal, solution.primal), max(dual, solution.dual)
     return LabelledSolution(x, int(iterations), float(primal), float(dual))
-
-
-def _parts(problem: LabelledProblem) -> np.ndarray:
-    """Number `(k,)` of the part of each class: classes of one row of U, A or G share it."""
-    k = problem.diagonal.size
-    labels = [row for row in (*problem.rows, problem.exact, problem.bounded) if row is not None]
-    return connected_parts(k, labels)
 
 
 def connected_parts(k: int, labels: list[np.ndarray]) -> np.ndarray:
@@ -153,9 +212,6 @@ def _restricted(problem: LabelledProblem, members: np.ndarray) -> LabelledProble
     position = np.full(problem.weights.size + 1, -1, dtype=np.int64)
     position[used] = np.arange(used.size)
     rows = position[rows]
-    exact, targets = _renumbered(problem.exact, members, problem.targets)
-    bounded, lower = _renumbered(problem.bounded, members, problem.lower)
-    _, upper = _renumbered(problem.bounded, members, problem.upper)
     return LabelledProblem(
         problem.scale,
         problem.diagonal[members],
@@ -163,32 +219,22 @@ def _restricted(problem: LabelledProblem, members: np.ndarray) -> LabelledProble
         rows[(rows >= 0).any(axis=1)],
         problem.weights[used],
         None if problem.parent is None else problem.parent[members],
-        exact,
-        targets,
-        bounded,
-        lower,
-        upper,
-        problem.allowed[:, members],
+        problem.sums.restricted(members),
     )
 
 
-def _renumbered(
-    label: np.ndarray | None, members: np.ndarray, values: np.ndarray | None
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """A labelling of some classes with its rows numbered anew, and the values (c, n) of these."""
-    if label is None or values is None or (label[members] < 0).all():
-        return None, None
-    own = label[members]
-    used = np.unique(own[own >= 0])
-    number = np.where(own >= 0, np.searchsorted(used, np.maximum(own, 0)), -1)
-    return number, values[:, used]
+def _renumbered(label: np.ndarray, *values: np.ndarray) -> Iterator[np.ndarray]:
+    """A labelling with the rows that it has numbered anew, and the values (c, n) of these."""
+    used = np.unique(label[label >= 0])
+    yield np.where(label >= 0, np.searchsorted(used, label), -1)
+    yield from (of_rows[:, used] for of_rows in values)
 
 
 class _Joined:
     """Classes that rows of U or G join, as the iterations take them."""
 
     def __init__(self, problem: LabelledProblem) -> None:
-        self.problem = problem
+        self.problem, sums = problem, problem.sums
         c, k = problem.linear.shape
         positive = problem.diagonal[problem.diagonal > 0.0]
         usual = float(np.median(positive)) if positive.size else 1.0
@@ -198,23 +244,20 @@ class _Joined:
         self.bounded_metric = usual
         self.rows, self.weights = problem.rows, problem.weights
         self.first_bounded = problem.weights.size
-        self.lower = self.upper = np.zeros((0, c))
-        if problem.bounded is not None and problem.lower is not None and problem.upper is not None:
-            own = np.where(problem.bounded >= 0, problem.bounded + self.first_bounded, -1)
+        if sums.lower.shape[1]:
+            own = np.where(sums.bounded >= 0, sums.bounded + self.first_bounded, -1)
             self.rows = np.vstack([self.rows.reshape(-1, k), own])
-            self.weights = np.append(self.weights, np.ones(problem.lower.shape[1]))
-            self.lower, self.upper = _of_children(problem.lower), _of_children(problem.upper)
+            self.weights = np.append(self.weights, np.ones(sums.lower.shape[1]))
+        self.lower, self.upper = _of_children(sums.lower), _of_children(sums.upper)
         self.rows = np.ascontiguousarray(self.rows.reshape(-1, k).T)
-        self.exact, self.targets = np.full(k, -1), np.zeros((0, c))
-        if problem.exact is not None and problem.targets is not None:
-            self.exact, self.targets = problem.exact, _of_children(problem.targets)
+        self.exact, self.targets = sums.exact, _of_children(sums.targets)
         self.parent = np.zeros(0) if problem.parent is None else problem.parent.astype(np.float64)
 
     def solve(self, tolerance: float) -> LabelledSolution:
         """Iterate, with another penalty where one residual runs ahead of the other."""
         problem = self.problem
         linear = _of_children(problem.linear)
-        most = np.where(np.ascontiguousarray(problem.allowed.T), np.inf, 0.0)
+        most = np.where(np.ascontiguousarray(problem.sums.allowed.T), np.inf, 0.0)
         z = self._start()
         x, u = z.copy(), np.zeros(z.shape)
         zg, ug = np.zeros(self.lower.shape), np.zeros(self.lower.shape)
@@ -269,7 +312,7 @@ class _Joined:
         row = np.bincount(np.maximum(self.exact, 0), self.parent, n_exact)
         share = self.targets / np.maximum(row, 1.0)[:, None]
         start = share[np.maximum(self.exact, 0)] * self.parent[:, None]
-        return np.where(problem.allowed.T, start, 0.0)
+        return np.where(problem.sums.allowed.T, start, 0.0)
 
     def _factored(self, rho: float) -> tuple[np.ndarray, np.ndarray]:
         """Inverse (K, K) of W^-1 + U' P U, and the sums (R,) of the inverse metric by row of A."""

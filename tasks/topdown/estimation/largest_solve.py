@@ -159,19 +159,17 @@ def largest_solve(
     if spine is not None:
         below = cells if records is None else min(cells, records)
         families = [(spine.names[0], cells, len(spine.geolevels[0]))]
-        families += [(name, below, n) for name, n in _largest_families(spine) if n > 1]
+        families += [
+            (level.name, below, n)
+            for level in spine.geolevels[1:]
+            if (n := int(np.bincount(level.parent).max(initial=0))) > 1
+        ]
     sizes = [
         _largest_pass(settings, universe, name, k, n, place == 0)
         for place, (name, k, n) in enumerate(families)
         if budget.query_shares.get(name) or place == 0
     ]
     return max(sizes, key=lambda size: size.n_bytes)
-
-
-def _largest_families(spine: Spine) -> Iterator[tuple[str, int]]:
-    """Every geolevel below the root, and most children that a parent has there."""
-    for level in spine.geolevels[1:]:
-        yield level.name, int(np.bincount(level.parent).max(initial=0))
 
 
 def fewest_cells(settings: TopdownSettings, universe: str) -> int:

@@ -22,8 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from ...census.queries import MarginalQuery
-from ...solvers import highs
-from ...solvers.highs import LinearProgram, SolveStatus
+from ...solvers.highs import HighsResult, LinearProgram, SolveStatus
 from . import active_set, admm, dual_newton
 from .dual_newton import DualProblem
 from .dual_rows import dual_problem
@@ -86,12 +85,11 @@ class PassRecord:
 
 @dataclass(frozen=True)
 class LeastSquaresResult:
-    """`x` of shape `(c, k)`, non-negative reals; `success` is False if a pass had no solution.
+    """`x` of shape `(c, k)`, non-negative reals; None if a pass had no solution.
 
     is_wide : of the last pass; see `PassProblem.is_wide`.
     """
 
-    success: bool
     x: np.ndarray | None
     passes: tuple[PassRecord, ...] = ()
     is_wide: bool = False
@@ -130,47 +128,38 @@ def solve_passes(
     weights = None if problem.rows else weights
     records: list[PassRecord] = []
     pins = Pins()
-    solution: np.ndarray | None = np.zeros((problem.n_children, problem.cells.size))
     measured = [[measurements[name] for name in names if name in measurements] for names in passes]
     measured = [asked for asked in measured if asked]
+    if not measured:
+        return LeastSquaresResult(np.zeros((problem.n_children, problem.cells.size)))
+    *early, last = measured
     queries: list[MarginalQuery] = []
-    is_wide = False
-    for number, asked in enumerate(measured):
+    for asked in early:
         labels = [rows_on_support(m.query, problem.cells) for m in asked]
         queries += [m.query for m in asked]
-        is_last = number == len(measured) - 1
-        if is_last:
-            covariance = None if weights is None else weights.inverse_covariance(problem.cells)
-            pass_problem = PassProblem.build(problem, asked, labels, pins, covariance)
-            solution, record = pass_problem.solve()
-            is_wide = pass_problem.is_wide
-            records.append(record)
-            if solution is None:
-                return LeastSquaresResult(False, None, tuple(records))
-            continue
         further = [rows.labels() for rows in problem.rows]
         classes = joint_classes([problem.type_of_cell, *labels, *pins.labels, *further])
         first = np.unique(classes, return_index=True)[1]
         coarse_labels = [label[first] for label in labels]
-        pass_problem = PassProblem.build(
+        x, record = PassProblem.build(
             problem.coarsened(classes),
             asked,
             coarse_labels,
             Pins(tuple(label[first] for label in pins.labels), pins.targets),
             None if weights is None else weights.inverse_covariance(problem.cells[first], queries),
-        )
-        x, record = pass_problem.solve(is_polished=True)
-        if x is not None and not pass_problem.is_exact(x):
-            tau, x = pass_problem.secondary(x)
-            record = replace(record, tau=tau)
+        ).solve_exactly()
         records.append(record)
         if x is None:
-            return LeastSquaresResult(False, None, tuple(records))
+            return LeastSquaresResult(None, tuple(records))
         pins = Pins(
             (*pins.labels, *labels),
             (*pins.targets, *(sum_rows(x, label) for label in coarse_labels)),
         ).finest()
-    return LeastSquaresResult(True, solution, tuple(records), is_wide)
+    labels = [rows_on_support(m.query, problem.cells) for m in last]
+    covariance = None if weights is None else weights.inverse_covariance(problem.cells)
+    of_cells = PassProblem.build(problem, last, labels, pins, covariance)
+    x, record = of_cells.solve()
+    return LeastSquaresResult(x, (*records, record), of_cells.is_wide)
 
 
 def profiles(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -290,7 +279,7 @@ class PassProblem:
             x, record = self._solve_by_rows()
             if x is not None or not self.problem.rows:
                 return x, record
-            return self._solve_with_rows()
+            return self._solve_by_highs()
         form = self.form
         guess, penalty = admm.first_point(*form)
         guess, iterations = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
@@ -305,22 +294,23 @@ class PassProblem:
             iterations += record.iterations
             if x is not None:
                 return x, replace(record, iterations=iterations)
-        fallback = self.solve_with_highs()
-        iterations += fallback.iterations
-        if fallback.x is None:
-            fallback = self._nearest(guess)
-            iterations += fallback.iterations
-        if fallback.x is None:
-            return None, PassRecord("highs", fallback.status, iterations, np.inf, np.inf, np.inf)
-        c, k = self.shape
-        x = np.maximum(fallback.x[: c * k].reshape(c, k), 0.0)
+        x, record = self._solve_by_highs(guess)
+        iterations += record.iterations
+        if x is None:
+            return None, replace(record, iterations=iterations)
         result = active_set.solve(*form, x, max_iterations=ACTIVE_SET_ITERATIONS)
         iterations += result.iterations
         if self._is_accepted(result):
             return result.x, self._record("highs", iterations, result)
-        return x, PassRecord(
-            "highs", SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan, np.nan
-        )
+        return x, replace(record, iterations=iterations)
+
+    def solve_exactly(self) -> tuple[np.ndarray | None, PassRecord]:
+        """As `solve`, polished, and where that is not exact the minimiser of problem (7.6)."""
+        x, record = self.solve(is_polished=True)
+        if x is not None and not self.is_exact(x):
+            tau, x = self.secondary(x)
+            record = replace(record, tau=tau)
+        return x, record
 
     @cached_property
     def is_wide(self) -> bool:
@@ -353,20 +343,23 @@ class PassProblem:
         constraints = self._constraints
         return dual_problem(self.problem, self.answers, asked, constraints, self.scale)
 
-    def _solve_with_rows(self) -> tuple[np.ndarray | None, PassRecord]:
+    def _solve_by_highs(
+        self, guess: np.ndarray | None = None
+    ) -> tuple[np.ndarray | None, PassRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the
-        L1 norm to what the problem has without its linear rows.
+        L1 norm to `guess` (c, k); without, to what the problem has without its linear rows.
         """
         c, k = self.shape
-        found = self.solve_with_highs(HIGHS_ITERATIONS)
+        found = self.solve_with_highs(HIGHS_ITERATIONS if guess is None else None)
         iterations = found.iterations
         if found.x is None:
-            plain = replace(self, problem=replace(self.problem, rows=()))
-            near, record = plain.solve()
-            iterations += record.iterations
-            if near is None:
-                return None, record
-            found = self._nearest(near)
+            if guess is None:
+                plain = replace(self, problem=replace(self.problem, rows=()))
+                guess, record = plain.solve()
+                iterations += record.iterations
+                if guess is None:
+                    return None, record
+            found = self._nearest(guess)
             iterations += found.iterations
         if found.x is None:
             return None, PassRecord("highs", found.status, iterations, np.inf, np.inf, np.inf)
@@ -376,7 +369,7 @@ class PassProblem:
         )
         return x, record
 
-    def _nearest(self, target: np.ndarray) -> highs.HighsResult:
+    def _nearest(self, target: np.ndarray) -> HighsResult:
         """Minimises the sum of |x - target| subject to every constraint of the pass."""
         c, k = self.shape
         n = c * k
@@ -388,12 +381,9 @@ class PassProblem:
             np.concatenate([every, n + every, 2 * n + every]),
             np.repeat([1.0, -1.0, 1.0], n),
             target.ravel(),
-            target.ravel(),
         )
         self._add_constraints(program, cell)
-        cost = np.repeat([0.0, 1.0, 1.0], n)
-        zero, infinite = np.zeros(3 * n), np.full(3 * n, np.inf)
-        return highs.solve(cost, program.matrix(), *program.bounds(), zero, infinite)
+        return program.solve(np.repeat([0.0, 1.0, 1.0], n))
 
     def _record(self, solver: str, iterations: int, result: active_set.Solution) -> PassRecord:
         gap = result.gap / (1.0 + self.objective(result.x))
@@ -483,21 +473,11 @@ class PassProblem:
             allowed = allowed & (self.targets[self.group_of_child] > EXACT)[:, rows]
         return np.ascontiguousarray(allowed)
 
-    def solve_with_highs(self, iteration_limit: int | None = None) -> highs.HighsResult:
+    def solve_with_highs(self, iteration_limit: int | None = None) -> HighsResult:
         """The same quadratic program with query answers as variables: sparse and diagonal."""
         program, cell, cost, diagonal = self.as_program()
-        lower = np.zeros(program.n_columns)
-        lower[cell.size :] = -np.inf
-        upper = np.full(program.n_columns, np.inf)
-        return highs.solve(
-            cost,
-            program.matrix(),
-            *program.bounds(),
-            lower,
-            upper,
-            diagonal=diagonal,
-            iteration_limit=iteration_limit,
-        )
+        lower = np.where(np.arange(program.n_columns) < cell.size, 0.0, -np.inf)
+        return program.solve(cost, lower, diagonal=diagonal, iteration_limit=iteration_limit)
 
     def as_program(self) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
         """Constraints, columns (c, k) of the cells, linear and diagonal quadratic costs.
@@ -517,7 +497,6 @@ class PassProblem:
             np.concatenate([row.ravel(), np.arange(c * n)]),
             np.concatenate([columns, answer.ravel()]),
             np.concatenate([np.ones(row.size), -np.ones(c * n)]),
-            np.zeros(c * n),
             np.zeros(c * n),
         )
         weight = np.zeros((len(self.weights), n))
@@ -543,7 +522,7 @@ class PassProblem:
             columns = np.concatenate([np.tile(cell[i], k), c * k + cell[i]])
             values = np.concatenate([factor.ravel(), -np.ones(k)])
             target = factor @ self.covariance.centre[i]
-            program.add_rows(row, columns, values, target, target)
+            program.add_rows(row, columns, values, target)
         diagonal, cost = np.zeros(2 * c * k), np.zeros(2 * c * k)
         diagonal[c * k :] = 1.0
         cost[: c * k] = -self.covariance.pull.ravel()
@@ -555,10 +534,9 @@ class PassProblem:
         c = len(cell)
         add_constraints(program, self.problem, cell)
         if self.is_pinned:
-            targets = self.targets.ravel()
             row = np.arange(c)[:, None, None] * self.targets.shape[1] + self.pin_rows[None, :, :]
             columns = np.repeat(cell[:, None, :], len(self.pin_rows), 1)
-            program.add_rows(row.ravel(), columns.ravel(), 1.0, targets, targets)
+            program.add_rows(row.ravel(), columns.ravel(), 1.0, self.targets.ravel())
 
     def secondary(self, x: np.ndarray) -> tuple[float, np.ndarray | None]:
         """Problem (7.6): the smallest tolerance, and a feasible point that attains it.
@@ -583,15 +561,7 @@ class PassProblem:
                 sign * answers,
             )
         self._add_constraints(program, cell)
-        cost = np.zeros(c * k + 1)
-        cost[-1] = 1.0
-        result = highs.solve(
-            cost,
-            program.matrix(),
-            *program.bounds(),
-            np.zeros(c * k + 1),
-            np.full(c * k + 1, np.inf),
-        )
+        result = program.solve(np.append(np.zeros(c * k), 1.0))
         if result.x is None:
             return np.inf, None
         return float(result.x[-1]), np.maximum(result.x[:-1], 0.0).reshape(c, k)

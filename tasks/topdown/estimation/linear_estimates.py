@@ -62,15 +62,6 @@ class LinearEstimates:
         square = (n_geounits, n_components, n_cells, n_cells)
         return cls(zeros((n_geounits, n_cells, n_coordinates)), zeros(square), zeros(square))
 
-    @classmethod
-    def unknown(
-        cls, n_geounits: int, n_cells: int, n_components: int, n_coordinates: int
-    ) -> LinearEstimates:
-        """Of geounits below which nothing is measured."""
-        nothing = cls.zero(n_geounits, n_cells, n_components, n_coordinates)
-        nothing.diffuse[:] = np.eye(n_cells)
-        return nothing
-
     def taken(self, rows: np.ndarray) -> LinearEstimates:
         """Those of some geounits."""
         return LinearEstimates(self.mean[rows], self.variance[rows], self.diffuse[rows])

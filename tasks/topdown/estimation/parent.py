@@ -238,7 +238,7 @@ def _least_squares(
             SolveRecord.of_pass(parent, number, shape, entry, relaxed=attempt > 0)
             for number, entry in enumerate(result.passes, 1)
         ]
-        if result.success and result.x is not None:
+        if result.x is not None:
             return result.x, result.is_wide, records
     raise _infeasible(parent, _conflict(problem))
 

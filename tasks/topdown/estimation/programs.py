@@ -35,16 +35,16 @@ def add_constraints(
     possible = True
     if problem.parent_counts is not None:
         counts = problem.parent_counts - base.sum(axis=0)
-        possible &= _add_sums(program, cell, columns, counts, counts)
+        possible &= _add_sums(program, cell, columns, 1.0, counts, counts)
     if problem.grouped_totals is not None:
         group, totals = problem.grouped_totals
         totals = totals - np.bincount(group, base.sum(axis=1), totals.size)
-        possible &= _add_sums(program, group[child], columns, totals, totals)
+        possible &= _add_sums(program, group[child], columns, 1.0, totals, totals)
     of_type = sum_rows(base, problem.type_of_cell, n_types)
     row = child * n_types + problem.type_of_cell[cell]
     upper = np.where(problem.upper >= NO_BOUND, np.inf, problem.upper)
     possible &= _add_sums(
-        program, row, columns, (problem.lower - of_type).ravel(), (upper - of_type).ravel()
+        program, row, columns, 1.0, (problem.lower - of_type).ravel(), (upper - of_type).ravel()
     )
     for rows in problem.rows:
         possible &= _add_linear(program, rows, column, base)
@@ -55,7 +55,7 @@ def _add_linear(
     program: LinearProgram, rows: LinearRows, column: np.ndarray, base: np.ndarray
 ) -> bool:
     """Bound weighted sums of columns; False if a row without columns excludes 0."""
-    n_groups, n_rows = rows.lower.shape
+    n_rows = rows.lower.shape[1]
     matrix = sparse.coo_array(rows.matrix)
     children = np.flatnonzero(rows.group_of_child >= 0)
     child = np.repeat(children, matrix.nnz)
@@ -68,23 +68,20 @@ def _add_linear(
     upper = np.where(rows.upper.ravel() >= NO_BOUND, np.inf, upper)
     columns = column[child, cell]
     free = columns >= 0
-    used, position = np.unique(row[free], return_inverse=True)
-    empty = np.ones(n_groups * n_rows, dtype=bool)
-    empty[used] = False
-    program.add_rows(position.reshape(-1), columns[free], value[free], lower[used], upper[used])
-    return not np.any(empty & ((lower > 0) | (upper < 0)))
+    return _add_sums(program, row[free], columns[free], value[free], lower, upper)
 
 
 def _add_sums(
     program: LinearProgram,
     row: np.ndarray,
     columns: np.ndarray,
+    value: np.ndarray | float,
     lower: np.ndarray,
     upper: np.ndarray,
 ) -> bool:
-    """Bound the sums of columns by row; False if a row without columns excludes 0."""
+    """Bound weighted sums of columns by row; False if a row without columns excludes 0."""
     used, position = np.unique(row, return_inverse=True)
     empty = np.ones(lower.size, dtype=bool)
     empty[used] = False
-    program.add_rows(position.reshape(-1), columns, 1.0, lower[used], upper[used])
+    program.add_rows(position.reshape(-1), columns, value, lower[used], upper[used])
     return not np.any(empty & ((lower > 0) | (upper < 0)))

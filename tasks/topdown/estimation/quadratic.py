@@ -9,7 +9,6 @@ from numba import njit
 
 from .dense_matrices import (
     SMALL,
-    block_of,
     definite_inverse,
 )
 from .inverse_covariance import (
@@ -18,6 +17,7 @@ from .inverse_covariance import (
     covariance_distance,
     covariance_slope,
 )
+from .problem import is_refined
 
 
 class Quadratic(NamedTuple):
@@ -88,20 +88,6 @@ def bounds_of(numbers: np.ndarray) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def _refines(fine: np.ndarray, coarse: np.ndarray, first: int, scratch: np.ndarray) -> bool:
-    """Whether cells that share a row of `fine`, from number `first` on, share one of `coarse`."""
-    for j in range(scratch.size):
-        scratch[j] = -1
-    for j in range(fine.size):
-        row = fine[j] - first
-        if scratch[row] < 0:
-            scratch[row] = coarse[j]
-        elif scratch[row] != coarse[j]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
 def factored(
     labels: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -123,7 +109,7 @@ def factored(
         if size[q] == k:
             continue
         for s in range(n_coarse):
-            if _refines(labels[chosen[s]], labels[q], first[chosen[s]], scratch):
+            if is_refined(labels[q], labels[chosen[s]]):
                 home[q] = s
                 break
         if home[q] < 0:
@@ -245,7 +231,7 @@ def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> 
     diagonal (f,) is D, coarse (r, r) is C, rows (n_coarse, f) the rows of A that hold each cell.
     """
     r = coarse.shape[0]
-    matrix = block_of(coarse, 0, r, 0, r)
+    matrix = coarse.copy()
     trace, least = 0.0, diagonal[0]
     for a in range(r):
         trace += coarse[a, a]
@@ -321,20 +307,12 @@ def inverse_of_child(
     covariance = quadratic.covariance
     f = cells.size
     if covariance.within.shape[0] > 0:
-        classes, levels = np.empty(f, dtype=np.int64), np.empty(f, dtype=np.int64)
-        for a in range(f):
-            classes[a] = covariance.class_of_cell[cells[a]]
-            levels[a] = covariance.level_of_cell[cells[a]]
+        classes, levels = covariance.class_of_cell[cells], covariance.level_of_cell[cells]
         return blocks_inverse(covariance.within[i], covariance.across[i], classes, levels, extra)
     profile, scale = quadratic.profile[i], quadratic.scale[i]
-    diagonal = np.empty(f)
+    diagonal = quadratic.diagonal[profile] + extra / scale
     rows = np.empty((quadratic.coarse_rows.shape[0], f), dtype=np.int64)
-    for a in range(f):
-        diagonal[a] = quadratic.diagonal[profile] + extra[a] / scale
-        for s in range(rows.shape[0]):
+    for s in range(rows.shape[0]):
+        for a in range(f):
             rows[s, a] = quadratic.coarse_rows[s, cells[a]]
-    inverse = inverse_of_sum(diagonal, quadratic.coarse[profile], rows)
-    for a in range(f):
-        for d in range(f):
-            inverse[a, d] /= scale
-    return inverse
+    return inverse_of_sum(diagonal, quadratic.coarse[profile], rows) / scale

@@ -23,12 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
 from ...census.queries import MarginalQuery
-from ...solvers import highs
 from ...solvers.highs import LinearProgram, SolveStatus
 from . import network_flow
 from .exchange import exchanged
@@ -218,21 +217,6 @@ def on_grid(target: np.ndarray) -> np.ndarray:
     )
 
 
-@njit(cache=True, nogil=True)
-def _is_nested(labels: np.ndarray) -> bool:
-    """Whether each labelling `(n_levels, k)` refines the one before it."""
-    n_levels, k = labels.shape
-    for level in range(1, n_levels):
-        coarser = np.full(labels[level].max() + 1 if k else 0, -1, dtype=np.int64)
-        for j in range(k):
-            row = labels[level, j]
-            if coarser[row] < 0:
-                coarser[row] = labels[level - 1, j]
-            elif coarser[row] != labels[level - 1, j]:
-                return False
-    return True
-
-
 def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
     """Solve a pass as a network flow; None if it is not one."""
     network = as_network(rounding)
@@ -276,7 +260,7 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
 
     levels.sort(key=lambda level: level.n_used)
     labels = np.array([level.label for level in levels], dtype=np.int64)
-    if not _is_nested(labels):
+    if not all(is_refined(coarse, fine) for coarse, fine in pairwise(labels)):
         return None
     level_starts = np.cumsum([0, *(c * level.width for level in levels)])
     low = np.zeros(level_starts[-1], dtype=np.int64)
@@ -361,23 +345,22 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
             np.concatenate([member, pieces.ravel()]),
             np.concatenate([np.ones(member.size), -np.ones(3 * n)]),
             np.zeros(n),
-            np.zeros(n),
         )
         offset += 3 * n
     for label, answers in rounding.held:
         n = answers.shape[1]
         rows, row = np.unique(child * n + label[cell], return_inverse=True)
         fixed = answers.ravel()[rows] - sum_rows(base, label, n).ravel()[rows]
-        program.add_rows(row, np.arange(n_free), 1.0, fixed, fixed)
+        program.add_rows(row, np.arange(n_free), 1.0, fixed)
     if not add_constraints(program, problem, column, base):
         return RounderResult(SolveStatus.INFEASIBLE, None, solver="highs")
-    return _solved(program, cost, np.zeros(program.n_columns), upper, base, free)
+    return _solved(program, cost, 0.0, upper, base, free)
 
 
 def _solved(
     program: LinearProgram,
     cost: np.ndarray,
-    lower: np.ndarray,
+    lower: np.ndarray | float,
     upper: np.ndarray,
     base: np.ndarray,
     free: np.ndarray,
@@ -386,13 +369,10 @@ def _solved(
     x = base.astype(np.int64)
     if program.n_columns == 0:
         return RounderResult(SolveStatus.OPTIMAL, x, solver="highs")
-    matrix = program.matrix()
-    row_lower, row_upper = program.bounds()
-    result = highs.solve(cost, matrix, row_lower, row_upper, lower, upper)
+    result = program.solve(cost, lower, upper)
     n_free = int(free.sum())
     if result.x is not None and np.abs(result.x - np.rint(result.x)).max() > 1e-6:
-        integral = np.ones(program.n_columns, dtype=bool)
-        result = highs.solve(cost, matrix, row_lower, row_upper, lower, upper, integral=integral)
+        result = program.solve(cost, lower, upper, integral=np.ones(program.n_columns, dtype=bool))
     if result.x is None:
         return RounderResult(result.status, None, iterations=result.iterations, solver="highs")
     x[free] += np.rint(result.x[:n_free]).astype(np.int64)
@@ -419,7 +399,6 @@ def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult
         np.tile(every, 4),
         np.arange(4 * n),
         np.concatenate([np.ones(n), -np.ones(2 * n), np.ones(n)]),
-        np.zeros(n),
         np.zeros(n),
     )
     if not add_constraints(program, problem, column, base):

@@ -17,7 +17,7 @@ from scipy import sparse
 from ...answers.noisy import Constraint, read_constraints
 from ...census.agree_declarations import PRESENCE
 from ...census.agreeing_households import AgreeingTypes, agreeing_types
-from ...census.census import BoundedQuery, Held, Invariant, Universe
+from ...census.census import Held, Invariant, Universe
 from ...census.queries import TOTAL, MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ..measurement.constraints import PART, LevelUnits, bound_names, constraint_name
@@ -235,6 +235,10 @@ class _Reading:
             (least >= lower).all()
         )
 
+    def _limit(self, lower: np.ndarray, upper: np.ndarray) -> None:
+        """Hold the numbers of records of the types between further limits, each (n, T)."""
+        self.lower, self.upper = np.maximum(self.lower, lower), np.minimum(self.upper, upper)
+
     def is_of_types(self, held: Held) -> bool:
         """Whether held answers are exact numbers of records of every type."""
         return self.has_own_types and not held.where and held.query == self.typed != TOTAL
@@ -243,8 +247,7 @@ class _Reading:
         """Answers of an earlier release, which every geounit has."""
         own = self.found[constraint_name(held.name), "="]
         if self.is_of_types(held):
-            self.lower = np.maximum(self.lower, own.values)
-            self.upper = np.minimum(self.upper, own.values)
+            self._limit(own.values, own.values)
             self.is_exact = True
         elif held.query == TOTAL and not held.where:
             self.total = own.values[:, 0]
@@ -272,13 +275,17 @@ class _Reading:
             if self._follows_from_types(label, asked.n_rows, lower, upper):
                 return
         if not (self.is_exact and is_refined(label, self.label)):
-            self.rows.append(_Rows(name, _matrix(self.schema, query, inside), group, lower, upper))
+            matrix = asked.matrix.astype(np.float64)
+            if inside is not None:
+                matrix = sparse.csr_array(matrix.multiply(inside[None, :]))
+            self.rows.append(_Rows(name, matrix, group, lower, upper))
 
     def add_bounds(self) -> None:
         """Bounds on whole types; those on some cells of a type are rows."""
         for bounded in self.universe.bounded_queries:
             query, inside = bounded.asked(self.schema), bounded.inside(self.schema)
-            lower, upper = (self.found.get(key) for key in _bound_keys(bounded, self.schema))
+            of_lower, of_upper = bound_names(bounded, self.schema)
+            lower, upper = self.found.get((of_lower, ">=")), self.found.get((of_upper, "<="))
             shape = len(self.every), query.n_rows
             low = np.zeros(shape, dtype=np.int64) if lower is None else lower.values
             high = np.full(shape, NO_BOUND, dtype=np.int64) if upper is None else upper.values
@@ -289,8 +296,8 @@ class _Reading:
                 name = bounded.bounds[0].name
                 self._add_rows(name, query.name, inside, self.every, low, high)
                 continue
-            self.lower[:, aligned] = np.maximum(self.lower[:, aligned], low[:, aligned])
-            self.upper[:, aligned] = np.minimum(self.upper[:, aligned], high[:, aligned])
+            is_aligned = np.isin(np.arange(query.n_rows), aligned)
+            self._limit(np.where(is_aligned, low, 0), np.where(is_aligned, high, NO_BOUND))
 
     def add_agreements(self) -> None:
         """Least and most of answers that agree with an earlier universe."""
@@ -298,7 +305,7 @@ class _Reading:
             low = self.found[constraint_name(agreement.name, "_lb"), ">="].values
             high = self.found[constraint_name(agreement.name, "_ub"), "<="].values
             if self.has_own_types and agreement.query == self.typed:
-                self.lower, self.upper = np.maximum(self.lower, low), np.minimum(self.upper, high)
+                self._limit(low, high)
             else:
                 self._add_rows(agreement.name, agreement.query, None, self.every, low, high)
 
@@ -344,9 +351,8 @@ class _Reading:
         """Exact answers of several rows: of the types' query as bounds, of others as rows."""
         name, query = invariant.name, invariant.query
         if own is not None and self.has_own_types and invariant.query == self.typed:
-            held = _holds(own)
-            self.lower[held] = np.maximum(self.lower[held], own.values[held])
-            self.upper[held] = np.minimum(self.upper[held], own.values[held])
+            held = _holds(own)[:, None]
+            self._limit(np.where(held, own.values, 0), np.where(held, own.values, NO_BOUND))
         elif own is not None:
             whole = np.where(_holds(own), self.every, -1)
             self._add_rows(name, query, None, whole, own.values, own.values)
@@ -395,14 +401,3 @@ def aligned_rows(inside: np.ndarray, query: MarginalQuery) -> np.ndarray | None:
     some = query.rows_of(inside)
     rest = query.rows_of(~inside)
     return some if not np.intersect1d(some, rest).size else None
-
-
-def _matrix(schema: Schema, query: str, inside: np.ndarray | None = None) -> sparse.csr_array:
-    matrix = marginal_query(schema, query).matrix.astype(np.float64)
-    return matrix if inside is None else sparse.csr_array(matrix.multiply(inside[None, :]))
-
-
-def _bound_keys(bounded: BoundedQuery, schema: Schema) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Names and signs of the lower and of the upper bounds."""
-    lower, upper = bound_names(bounded, schema)
-    return (lower, ">="), (upper, "<=")

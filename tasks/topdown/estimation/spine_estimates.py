@@ -55,7 +55,7 @@ class GroupedEstimates:
 
     def sums(self, whole: np.ndarray, type_is_possible: np.ndarray) -> Iterator[Group]:
         """The groups of wholes, one after another; `type_is_possible` (n_wholes, T) is theirs."""
-        for rows, cells in _patterns(self.algebra, type_is_possible):
+        for rows, cells in patterns(self.algebra, type_is_possible):
             sums = LinearEstimates.zero(rows.size, cells.size, *_sizes(self.algebra))
             found = Group(rows, cells, sums)
             for number, chosen, place, where in self.parts_of(found, whole, len(type_is_possible)):
@@ -115,7 +115,7 @@ class GroupedEstimates:
         """Of geounits of which nothing has been entered yet; see `enter`."""
         groups = tuple(
             Group(rows, cells, LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra)))
-            for rows, cells in _patterns(algebra, type_is_possible)
+            for rows, cells in patterns(algebra, type_is_possible)
         )
         return cls(algebra, type_is_possible, groups)
 
@@ -286,8 +286,9 @@ def subtree_estimates(
 
 def _unknown(algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
     """The groups of geounits below which nothing is measured."""
-    for rows, cells in _patterns(algebra, type_is_possible):
-        estimates = LinearEstimates.unknown(rows.size, cells.size, *_sizes(algebra))
+    for rows, cells in patterns(algebra, type_is_possible):
+        estimates = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
+        estimates.diffuse[:] = np.eye(cells.size)
         yield Group(rows, cells, estimates)
 
 
@@ -295,7 +296,7 @@ def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:
     return len(algebra.components), algebra.n_coordinates
 
 
-def _patterns(
+def patterns(
     algebra: QueryAlgebra, type_is_possible: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Rows and core cells of the geounits of each combination of types, rows ascending."""

@@ -10,11 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from ....geography.levels import Spine
-from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
-from ...census.queries import MarginalQuery, marginal_query
+from ...answers.noisy import read_measurements
+from ...census.queries import MarginalQuery
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ..estimation.estimate import ShardInput
+from ..estimation.estimate import ShardInput, by_query
 from ..estimation.full_information import measured_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
@@ -140,9 +140,8 @@ class RunLevels:
             levels.append(level)
             bounds.append(bound)
         first = _without_answers(run, settings, universe, spine, shards[0])
-        return cls.of_bounds(
-            settings, universe, spine, tuple(bounds), first.type_of_cell, tuple(levels), asked
-        )
+        types = first.constraints.type_of_cell
+        return cls.of_bounds(settings, universe, spine, tuple(bounds), types, tuple(levels), asked)
 
     @classmethod
     def of_bounds(
@@ -267,10 +266,10 @@ def _answers_of(given: ShardInput) -> Callable[[], dict[str, QueryMeasurement]]:
     schema, geocode = given.schema, given.geocode
 
     def answers() -> dict[str, QueryMeasurement]:
-        found = {}
-        for name, noisy in read_measurements(path, geocode).items():
-            query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
-            found[query.name] = QueryMeasurement(query, noisy.values, 1.0 / noisy.variance)
-        return found
+        found = by_query(read_measurements(path, geocode), schema)
+        return {
+            query.name: QueryMeasurement(query, noisy.values, 1.0 / noisy.variance)
+            for query, noisy in found
+        }
 
     return answers

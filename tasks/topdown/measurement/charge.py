@@ -15,7 +15,6 @@ from ....validation.topdown.shares import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...ledger.charges import Draw
-from ...ledger.exact_curve import PrivacyCurve
 from ...noise.draws import Noise
 from ...products.levels import MeasuredLevel
 from ...products.product import Charge
@@ -140,15 +139,7 @@ def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
                 for share, n in used
                 if share * query_share
             ]
-    return noise_plan(budget, tuple(levels)).draw(_curve_of(budget, spine))
-
-
-def _curve_of(budget: Budget, spine: Spine) -> PrivacyCurve | None:
-    """The curve of one changed record; None where pairs of paths are more than are compared."""
-    try:
-        return exact_curve(budget, paths_of(spine))
-    except ValueError:
-        return None
+    return noise_plan(budget, tuple(levels)).draw(exact_curve(budget, paths_of(spine)))
 
 
 def check_shares_of_spine(spine: Spine, universe: str) -> None:

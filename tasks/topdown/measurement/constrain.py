@@ -31,18 +31,16 @@ def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> No
 
 
 def checked_spines(
-    settings: TopdownSettings, areas: pd.DataFrame, invariants: pd.DataFrame | None = None
+    settings: TopdownSettings, areas: pd.DataFrame, invariants: pd.DataFrame
 ) -> Iterator[tuple[str, Spine, dict[str, dict[str, LevelUnits]]]]:
     """Build the spine of every universe, with how the units of its invariants lie on it.
 
-    `areas` and `invariants` are the frames of `ingest.public_tables`; one may serve as both. Raises
-    InputRefused for what makes no spine, or one that cannot hold an invariant.
+    `areas` and `invariants` are the frames of `ingest.public_tables`. Raises InputRefused for what
+    makes no spine, or one that cannot hold an invariant.
     """
     census = settings.compiled_census
     for universe in settings.run.universes:
-        spine = spines_of(settings).spine(
-            universe, areas, areas if invariants is None else invariants
-        )
+        spine = spines_of(settings).spine(universe, areas, invariants)
         units = units_of_areas(census, spine, areas)
         yield universe, spine, resolved_invariants(spine, _held(settings, universe), units)
 

@@ -63,11 +63,6 @@ class UnitAnswers:
     path: np.ndarray
 
     @classmethod
-    def of_each_area(cls, answers: np.ndarray) -> UnitAnswers:
-        """From the answers of every area."""
-        return cls(answers, answers[:0], np.empty(0, dtype=object))
-
-    @classmethod
     def of_units(cls, units: Units, totals: Mapping[str, Sequence[int]]) -> UnitAnswers:
         """From the answers of every unit by its path."""
         answers = np.array([totals[path] for path in units.path.tolist()], dtype=np.int64)

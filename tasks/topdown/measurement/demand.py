@@ -13,7 +13,6 @@ what is charged. See `docs/measurement_on_demand.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +20,7 @@ from numba import njit
 
 from ...answers.demanded import DemandedAnswers, write_demanded
 from ...answers.noisy import DPQUERY_SUFFIX
-from ...census.queries import MarginalQuery, marginal_query
+from ...census.queries import MarginalQuery
 from ...census.schema import Schema
 from ...noise.draws import NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
@@ -36,6 +35,7 @@ from .measure import (
     ConfidentialShard,
     drawing_of,
     part_of,
+    queries_of_shard,
 )
 
 
@@ -64,14 +64,6 @@ def measure_on_demand_once(
         write_demanded(path, answers, is_private=settings.is_private, recording=drawing.recording)
 
 
-@dataclass(frozen=True)
-class _Demand:
-    """A run of families, and the rows of each query that are measured on their children."""
-
-    families: tuple[Family, ...]
-    rows: dict[MarginalQuery, tuple[np.ndarray, ...]]
-
-
 def demanded_answers(
     shard: ConfidentialShard,
     families: Sequence[Family],
@@ -84,39 +76,36 @@ def demanded_answers(
     An infinite budget gives exact answers, with variance 0 and plb `inf`. Raises OverflowError if
     an answer does not fit 64 bits.
     """
-    shares = budget.query_shares[shard.geolevel]
-    queries = {marginal_query(schema, name): share for name, share in shares.items() if share > 0}
-    is_measured = np.array([share > 0 for share in shard.plb_shares], dtype=bool)
-    for demand in _demands(families, list(queries)):
-        first, last = demand.families[0].start, demand.families[-1].stop
-        children = np.array([family.stop - family.start for family in demand.families])
-        family_of_child = np.repeat(np.arange(len(children)), children)
-        kept = is_measured[np.asarray(shard.plb_share_code)[first:last]]
+    queries, is_measured = queries_of_shard(shard, budget, schema), shard.is_measured
+    for run in _demands(families, list(queries)):
+        first, last = run[0][0].start, run[-1][0].stop
+        family_of_child = np.repeat(
+            np.arange(len(run)), [family.stop - family.start for family, _ in run]
+        )
+        kept = is_measured[first:last]
         geounits, family = np.arange(first, last)[kept], family_of_child[kept]
         if geounits.size:
-            part = shard.part(geounits)
+            part, rows = shard.part(geounits), zip(*(rows for _, rows in run), strict=True)
             yield [
-                _measure_rows(part, family, query, demand.rows[query], budget, draws, q)
-                for query, q in queries.items()
+                _measure_rows(part, family, query, of_query, budget, draws, share)
+                for (query, share), of_query in zip(queries.items(), rows, strict=True)
             ]
 
 
-def _demands(families: Sequence[Family], queries: Sequence[MarginalQuery]) -> Iterator[_Demand]:
-    """Runs of families with about `ANSWERS_PER_ROW_GROUP` answers each."""
-    run: list[Family] = []
-    rows: dict[MarginalQuery, list[np.ndarray]] = {query: [] for query in queries}
+def _demands(
+    families: Sequence[Family], queries: Sequence[MarginalQuery]
+) -> Iterator[list[tuple[Family, list[np.ndarray]]]]:
+    """Runs of families with about `ANSWERS_PER_ROW_GROUP` answers each, and the rows of every query
+    that are measured on a family's children."""
+    run: list[tuple[Family, list[np.ndarray]]] = []
     n_answers = 0
-    for family in families:
-        for query in queries:
-            wanted = demanded_rows(query, family)
-            rows[query].append(wanted)
-            n_answers += wanted.size * (family.stop - family.start)
-        run.append(family)
-        if n_answers >= ANSWERS_PER_ROW_GROUP:
-            yield _Demand(tuple(run), {query: tuple(found) for query, found in rows.items()})
-            run, rows, n_answers = [], {query: [] for query in queries}, 0
-    if run:
-        yield _Demand(tuple(run), {query: tuple(found) for query, found in rows.items()})
+    for number, family in enumerate(families, 1):
+        rows = [demanded_rows(query, family) for query in queries]
+        run.append((family, rows))
+        n_answers += sum(of_query.size for of_query in rows) * (family.stop - family.start)
+        if n_answers >= ANSWERS_PER_ROW_GROUP or number == len(families):
+            yield run
+            run, n_answers = [], 0
 
 
 def _measure_rows(

@@ -25,7 +25,6 @@ from ...census.schema import Schema
 from ...ledger.charging import FileDraw, single_draw
 from ...noise.draws import Noise, NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
-from ...runs.writing import Recording
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
@@ -65,6 +64,12 @@ class ConfidentialShard:
             level.plb_share_code[part],
         )
 
+    @property
+    def is_measured(self) -> np.ndarray:
+        """(n,) whether a geounit has a share."""
+        has_share = np.array([share > 0 for share in self.plb_shares], dtype=bool)
+        return has_share[np.asarray(self.plb_share_code)]
+
     def part(self, rows: np.ndarray) -> ConfidentialShard:
         """Some of the geounits."""
         return replace(
@@ -87,28 +92,17 @@ class ConfidentialShard:
             yield np.flatnonzero(code == share_code), noise, spent
 
 
-def measure_shard(
-    path: Path,
-    shard: ConfidentialShard,
-    budget: Budget,
-    schema: Schema,
-    draws: NoiseDraws,
-    *,
-    is_private: bool = True,
-    recording: Recording | None = None,
-) -> Path:
-    """Measure a shard and publish `path`; if the file stands, it is kept and nothing is drawn.
-
-    `recording` sees to it that the file is recorded before others can read it. Memory is bounded by
-    `ANSWERS_PER_ROW_GROUP` beside the histograms.
-    """
-    answers = noisy_answers(shard, budget, schema, draws)
-    return write_measurements(path, answers, is_private=is_private, recording=recording)
-
-
 def part_of(geolevel: str, query: str) -> str:
     """Name of what a query's noise at a geolevel is charged as."""
     return f"{geolevel}/{query}"
+
+
+def queries_of_shard(
+    shard: ConfidentialShard, budget: Budget, schema: Schema
+) -> dict[MarginalQuery, Fraction]:
+    """The queries that are measured at a shard's geolevel, with their shares."""
+    shares = budget.query_shares[shard.geolevel]
+    return {marginal_query(schema, name): share for name, share in shares.items() if share > 0}
 
 
 def noisy_answers(
@@ -119,18 +113,14 @@ def noisy_answers(
     An infinite budget gives exact answers, with variance 0 and plb `inf`. Raises OverflowError if
     an answer does not fit 64 bits.
     """
-    shares = budget.query_shares[shard.geolevel]
-    queries = {marginal_query(schema, name): share for name, share in shares.items() if share > 0}
+    queries = queries_of_shard(shard, budget, schema)
     n_answers = sum(query.n_rows for query in queries)
     if not n_answers:
         return
-    code = np.asarray(shard.plb_share_code)
-    is_measured = np.array([share > 0 for share in shard.plb_shares], dtype=bool)[code]
-    measured = np.flatnonzero(is_measured)
+    measured = np.flatnonzero(shard.is_measured)
     step = max(1, ANSWERS_PER_ROW_GROUP // n_answers)
     for start in range(0, measured.size, step):
-        rows = measured[start : start + step]
-        part = shard.part(rows)
+        part = shard.part(measured[start : start + step])
         yield [
             _measure_query(part, query, share, budget, draws) for query, share in queries.items()
         ]
@@ -181,20 +171,17 @@ def _add_answers(
 def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:
     """Measure and publish one shard, from the system's randomness unless the settings fix a seed.
 
-    Raises as `single_draw`.
+    If the file stands, it is kept and nothing is drawn. Memory is bounded by
+    `ANSWERS_PER_ROW_GROUP` beside the histograms. Raises as `single_draw`.
     """
     path = run.dpqueries(universe, shard.geolevel, shard.name)
     spine = read_spine(spine_folder(run, universe))
     schema = settings.schema_of(universe)
     with drawing_of(run, settings, universe, shard, path) as drawing:
-        measure_shard(
-            path,
-            ConfidentialShard.read(run, universe, spine, shard, schema.n_cells),
-            settings.budget_of(universe),
-            schema,
-            drawing.noise,
-            is_private=settings.is_private,
-            recording=drawing.recording,
+        confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
+        answers = noisy_answers(confidential, settings.budget_of(universe), schema, drawing.noise)
+        write_measurements(
+            path, answers, is_private=settings.is_private, recording=drawing.recording
         )
 
 

@@ -141,7 +141,7 @@ def _addresses(
     for invariant in universe.invariants:
         if invariant.geolevel == spine.names[-1]:
             own = addresses[[HOUSING_UNITS]].to_numpy()
-            exact[invariant.name] = UnitAnswers.of_each_area(own)
+            exact[invariant.name] = UnitAnswers(own, own[:0], np.empty(0, dtype=object))
         elif totals:
             units[STATE] = _states(spine)
             known = {state: (total,) for state, total in totals.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -110,9 +110,7 @@ def _cut(spine: Spine, geolevel: str, most: int, values_per_geounit: int) -> tup
 
 def write_shards(shards: Sequence[Shard], folder: Path) -> None:
     """Store the cuts of a spine in its folder."""
-    names = [field.name for field in fields(Shard)]
-    columns = {name: [getattr(shard, name) for shard in shards] for name in names}
-    write_parquet(folder / SHARDS, pa.table(columns))
+    write_parquet(folder / SHARDS, pa.Table.from_pylist([vars(shard) for shard in shards]))
 
 
 @while_unchanged(lambda folder: folder / SHARDS, at_most=4)

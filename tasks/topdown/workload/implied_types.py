@@ -24,7 +24,6 @@ from ...census.census import Bound, Held, Universe
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
-from ...solvers import highs
 from ...solvers.highs import LinearProgram
 
 IMPLIED = "settled types"
@@ -149,7 +148,7 @@ def _shared(
     types, place = np.unique(fine, return_inverse=True)
     wanted = lower[types] / max(int(lower[types].sum()), 1) * count[rows].sum()
     program = LinearProgram(n + 2 * types.size)
-    program.add_rows(row.reshape(-1), np.arange(n), 1.0, count[rows], count[rows])
+    program.add_rows(row.reshape(-1), np.arange(n), 1.0, count[rows])
     of_type = np.arange(types.size)
     infinite = np.full(types.size, np.inf)
     program.add_rows(place.reshape(-1), np.arange(n), 1.0, lower[types].astype(float), infinite)
@@ -158,14 +157,9 @@ def _shared(
         np.concatenate([np.arange(n), n + of_type, n + types.size + of_type]),
         np.concatenate([np.ones(n), np.ones(types.size), -np.ones(types.size)]),
         np.rint(wanted),
-        np.rint(wanted),
     )
     cost = np.r_[np.zeros(n), np.ones(2 * types.size)]
-    upper = np.full(cost.size, np.inf)
-    integral = np.ones(cost.size, dtype=bool)
-    result = highs.solve(
-        cost, program.matrix(), *program.bounds(), np.zeros(cost.size), upper, integral=integral
-    )
+    result = program.solve(cost, integral=np.ones(cost.size, dtype=bool))
     if result.x is None:
         raise InputRefused(
             "The held answers of an area cannot be shared among its types so that each "

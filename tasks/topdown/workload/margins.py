@@ -6,19 +6,16 @@ A margin is the smallest m such that the noise lies within -m and m with a proba
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 from ...noise.draws import Noise
-from ...noise.margins import COVERAGE, distribution_of
+from ...noise.margins import COVERAGE, distribution_of, loss_for_margin
 from ...noise.quantiles import margin
 from ...runs.spelling import did_you_mean
 from .budget import Budget
 
-DECIMALS = 3
-"""Decimal places of a total that is worked out."""
+UNIT = Fraction(1, 1000)
+"""What a total that is worked out is a multiple of."""
 LARGEST_TOTAL = Fraction(10**6)
 
 
@@ -39,21 +36,11 @@ def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> 
     share = budget.query_shares.get(geolevel, {}).get(query, Fraction(0))
     if share == 0:
         raise ValueError(_not_asked(budget, geolevel, query))
-    if target < 0:
-        raise ValueError("a margin of error cannot be negative")
-    unit = 10**DECIMALS
-
-    def meets(thousandths: int) -> bool:
-        tried = replace(budget, total=Fraction(thousandths, unit), infinite=False)
-        return margin_of_error(tried, budget.geolevel_shares[geolevel], share) <= target
-
-    end = _above_by_chebyshev(budget, geolevel, share, target)
-    last = int(min(end, LARGEST_TOTAL) * unit)
-    if not meets(last):
+    noise = Noise(budget.mechanism, budget.noise_parameter(budget.geolevel_shares[geolevel], share))
+    total = loss_for_margin(noise, budget.total, target, UNIT)
+    if total > LARGEST_TOTAL:
         raise ValueError(f"a margin of {target} needs a total of more than {LARGEST_TOTAL}")
-    # Halving comes close before bisection does: noise far too wide is slow to tabulate.
-    first = next((start for start in _down_from(last) if not meets(start)), 1)
-    return Fraction(bisect_left(range(first, last), True, key=meets) + first, unit)
+    return total
 
 
 def _not_asked(budget: Budget, geolevel: str, query: str) -> str:
@@ -67,21 +54,3 @@ def _not_asked(budget: Budget, geolevel: str, query: str) -> str:
     asked = [name for name, share in budget.query_shares[geolevel].items() if share]
     hint = did_you_mean(query, asked)
     return f"{query!r} is not asked at {geolevel!r}{hint}; there are {', '.join(asked)}"
-
-
-def _above_by_chebyshev(budget: Budget, geolevel: str, share: Fraction, target: int) -> Fraction:
-    """A total that surely meets a target: its noise has a variance of at most target^2 / 20."""
-    per_total = budget.geolevel_shares[geolevel] * share
-    if target == 0:
-        return LARGEST_TOTAL
-    if budget.is_pure:
-        # Variance at most 2 scale^2, and the scale is 2 / (total * shares).
-        return Fraction(13, target) / per_total + 1
-    return Fraction(20, target**2) / per_total + 1
-
-
-def _down_from(last: int) -> Iterator[int]:
-    """Halves of a number of thousandths, down to 1."""
-    while last > 1:
-        last //= 2
-        yield last

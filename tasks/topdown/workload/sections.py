@@ -344,14 +344,11 @@ class TopdownSections(ProductSettings):
         """Passes at a geolevel with `all` and `all but NAME` spelt out, of `queries` or else of
         those that are measured there."""
         passes = self.workload_of(universe).passes
-        asked = list(self.budget_of(universe).query_shares[geolevel])
-        asked = asked if queries is None else list(queries)
+        measured = self.budget_of(universe).query_shares[geolevel]
+        asked = list(measured if queries is None else queries)
         chosen = passes.get(geolevel, passes.get("other"))
         if chosen is None:
-            default = default_passes(asked)
-            chosen = GeolevelPasses(
-                least_squares=default["least_squares"], rounder=default["rounder"]
-            )
+            chosen = GeolevelPasses.model_validate(default_passes(asked))
 
         def spelt_out(names: Sequence[str]) -> tuple[str, ...]:
             found: list[str] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runs.errors import SolveFailed
-from ...solvers.highs import LinearProgram, SolveStatus, solve
+from ...solvers.highs import LinearProgram, SolveStatus
 
 CHILDREN_PER_SOLVE = 4096
 """Children of consecutive parents that share a linear program: calls cost, and so does size."""
@@ -50,28 +50,25 @@ def _solve_parents(values: np.ndarray, offsets: np.ndarray, totals: np.ndarray) 
     child = np.arange(n)
     infinite = np.full(n, np.inf)
     program = LinearProgram(n + n_parents)
-    program.add_rows(parent, child, 1.0, totals, totals)
+    program.add_rows(parent, child, 1.0, totals)
     pair_rows, pair_columns = np.tile(child, 2), np.concatenate([child, n + parent])
     signs = np.repeat([1.0, -1.0], n)
     program.add_rows(pair_rows, pair_columns, signs, -infinite, values)
     program.add_rows(pair_rows, pair_columns, abs(signs), values, infinite)
     cost = np.concatenate([np.zeros(n), np.ones(n_parents)])
-    unbounded = np.full(n + n_parents, np.inf)
-    levels = _optimum(cost, program, np.zeros(n + n_parents), unbounded)[n:]
+    levels = _optimum(cost, program)[n:]
     level = np.ceil(levels - ROUNDING)[parent]
 
     sums = LinearProgram(n)
-    sums.add_rows(parent, child, 1.0, totals, totals)
+    sums.add_rows(parent, child, 1.0, totals)
     return _optimum(np.zeros(n), sums, np.maximum(0, values - level), values + level).astype(
         np.int64
     )
 
 
-def _optimum(
-    cost: np.ndarray, program: LinearProgram, lower: np.ndarray, upper: np.ndarray
-) -> np.ndarray:
+def _optimum(cost: np.ndarray, program: LinearProgram, *bounds: np.ndarray) -> np.ndarray:
     """The solution, brought to integers where it is one to within `ROUNDING`."""
-    found = solve(cost, program.matrix(), *program.bounds(), lower, upper)
+    found = program.solve(cost, *bounds)
     if found.status is not SolveStatus.OPTIMAL or found.x is None:
         raise SolveFailed(
             f"HiGHS ended a Chebyshev projection as {found.status}; use the mechanism 'inftda'."

@@ -82,7 +82,7 @@ def test_the_smallest_budget_meets_all_margins_and_no_random_split_needs_less(
     assert found.needed_now == pytest.approx(needed(EVEN))
     assert float(found.total) <= found.needed_now
     for target in found.targets:
-        assert target.designed <= due[target.name]
+        assert target.designed <= due[target.level]
     assert isinstance(found.total, Fraction) and found.gap < 0.01
     smaller = errors.variances(found.shares, float(found.total) * (1 - 1e-4))
     assert any(

@@ -94,9 +94,9 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, mechanism: str)
             away = (entries[0] - entries[1])[:, : N_SIZES - 1].astype(float)
             squares[name] += float((away**2).mean()) / replicates
     for target in found.targets:
-        realised = found.errors.margin_factor * math.sqrt(squares[target.name])
+        realised = found.errors.margin_factor * math.sqrt(squares[target.level])
         # The public total takes an eighth of the nation's variance among sizes.
-        low = 0.88 if target.name == "nation" and mechanism != "cumulative_dp" else 0.93
+        low = 0.88 if target.level == "nation" and mechanism != "cumulative_dp" else 0.93
         assert low * target.designed < realised < 1.07 * target.designed
         assert target.designed <= target.wanted
 

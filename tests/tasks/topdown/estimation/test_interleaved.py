@@ -12,7 +12,8 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram
 from spineflow.tasks.topdown.estimation import interleaved, labelled_least_squares
-from spineflow.tasks.topdown.estimation.interleaved import Sums, solve_interleaved
+from spineflow.tasks.topdown.estimation.interleaved import solve_interleaved
+from spineflow.tasks.topdown.estimation.labelled_least_squares import Sums
 from spineflow.tasks.topdown.estimation.least_squares import Pins
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, sum_rows
@@ -205,6 +206,13 @@ def cost_of(target, chain, x):
     return cost
 
 
+def exact_sums(exact, targets):
+    """Sums that are exact, and no others."""
+    none = np.zeros((len(targets), 0))
+    allowed = np.ones((len(targets), exact.size), dtype=bool)
+    return Sums(exact, targets, np.full(exact.size, -1), none, none, allowed)
+
+
 @pytest.mark.slow
 def test_thousands_of_cells_take_no_matrix_of_their_pairs():
     """A part of 4,000 classes in 3 children, joined by a query of two answers."""
@@ -222,12 +230,7 @@ def test_thousands_of_cells_take_no_matrix_of_their_pairs():
         rows,
         np.ones(2),
         truth.sum(0),
-        exact,
-        sum_rows(truth.astype(float), exact),
-        None,
-        None,
-        None,
-        np.ones((c, k), dtype=bool),
+        exact_sums(exact, sum_rows(truth.astype(float), exact)),
     )
     solution = labelled_least_squares.solve(problem)
     x = solution.x
@@ -255,16 +258,11 @@ def test_a_pass_that_measures_nothing_but_what_is_held_still_ends():
         np.zeros((0, 3), dtype=np.int64),
         np.zeros(0),
         np.array([4, 2, 5]),
-        exact,
-        np.array([[3.0, 1.0], [3.0, 4.0]]),
-        None,
-        None,
-        None,
-        np.ones((2, 3), dtype=bool),
+        exact_sums(exact, np.array([[3.0, 1.0], [3.0, 4.0]])),
     )
     x = labelled_least_squares.solve(problem).x
     assert np.abs(x.sum(0) - problem.parent).max() < 1e-6
-    assert np.abs(sum_rows(x, exact) - problem.targets).max() < 1e-6
+    assert np.abs(sum_rows(x, exact) - problem.sums.targets).max() < 1e-6
     assert x.min() >= 0.0
 
 

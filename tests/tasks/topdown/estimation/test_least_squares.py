@@ -134,7 +134,7 @@ def last_pass(made, names, pins=None):
 
 def test_single_pass_meets_the_kkt_conditions(made):
     result = solve_passes(made.problem, made.measurements, ALL)
-    assert result.success
+    assert result.x is not None
     assert_optimal(made, names_of(made, ALL), result.x)
     (record,) = result.passes
     assert record.solver == "active set" and record.status is SolveStatus.OPTIMAL
@@ -282,7 +282,7 @@ def test_permuting_the_children_permutes_the_solution(make_siblings):
 def test_root_of_persons(root_of_persons):
     made = root_of_persons
     result = solve_passes(made.problem, made.measurements, [list(made.measurements)])
-    assert result.success and result.passes[0].solver == "active set"
+    assert result.x is not None and result.passes[0].solver == "active set"
     assert constraint_violation(made.problem, result.x) <= 1e-8
     residual = stationarity_residual(
         made.problem, made.measurements, list(made.measurements), result.x
@@ -298,7 +298,7 @@ def test_infeasible_pass_fails(make_siblings):
         group_totals=made.truth.sum(1) + np.array([1, 0, 0]),
     )
     result = solve_passes(problem, made.measurements, ALL)
-    assert not result.success and result.x is None
+    assert result.x is None
     assert result.passes[-1].status is SolveStatus.INFEASIBLE
 
 

@@ -137,7 +137,7 @@ def test_conflict_between_passes_merges_them(make_siblings, monkeypatch):
 
     def failing(problem, measurements, passes, weights=None):
         if len(passes) > 1:
-            return least_squares.LeastSquaresResult(False, None)
+            return least_squares.LeastSquaresResult(None)
         return solve(problem, measurements, passes)
 
     monkeypatch.setattr(least_squares, "solve_passes", failing)
@@ -159,7 +159,7 @@ def test_a_single_pass_that_fails_is_not_solved_again(make_siblings, monkeypatch
 
     def failing(problem, measurements, passes, weights=None):
         calls.append(passes)
-        return least_squares.LeastSquaresResult(False, None)
+        return least_squares.LeastSquaresResult(None)
 
     monkeypatch.setattr(least_squares, "solve_passes", failing)
     with pytest.raises(SolveFailed, match="could not be solved, although"):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from scipy import sparse, stats
-from spineflow.tasks.answers.noisy import read_measurements
+from spineflow.tasks.answers.noisy import read_measurements, write_measurements
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.noise.draws import UnchargedNoise
@@ -18,7 +18,6 @@ from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.topdown.measurement import measure
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
-    measure_shard,
     noisy_answers,
     true_answers,
 )
@@ -54,6 +53,11 @@ def random_shard(n: int = 60, seed: int = 1) -> ConfidentialShard:
         plb_shares=SHARES,
         plb_share_code=np.arange(n, dtype=np.int32) % 3,
     )
+
+
+def measure_shard(path, shard, budget, schema, draws):
+    """Measure a shard and publish `path`."""
+    return write_measurements(path, noisy_answers(shard, budget, schema, draws))
 
 
 def test_answers_are_those_of_the_query():

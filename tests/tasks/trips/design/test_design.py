@@ -94,7 +94,7 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, overrides) -> N
             away[released[level].keys] += released[level].values
             squares[name] += float(np.mean(away.astype(float) ** 2)) / replicates
     for target in found.targets:
-        realised = found.errors.margin_factor * math.sqrt(squares[target.name])
+        realised = found.errors.margin_factor * math.sqrt(squares[target.level])
         assert 0.93 * target.designed < realised < 1.07 * target.designed
         assert target.designed <= target.wanted
 
