@@ -171,7 +171,7 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
     return pa.table(
         {
             **counted,
-            "measured_at": groups["measured_at"].take(pa.array(rows.group)),
+            "measured_at": groups["measured_at"].take(rows.group),
             "table": coded_texts(table, list(TABLE_NAMES)),
             "sex": coded_texts(rows.sex, list(SEXES)),
             **ages,
@@ -208,37 +208,32 @@ def count_columns(
     }
 
 
-def production_keys(groups: pa.Table, group: np.ndarray) -> dict[str, pa.Array]:
+def production_keys(groups: pa.Table, group: np.ndarray) -> dict[str, pa.ChunkedArray]:
     """The first columns of the production program's files, given each row's group (n,)."""
     columns = ("region_id", "region_type", "iteration_code")
-    return {name.upper(): groups[name].take(pa.array(group)) for name in columns}
+    return {name.upper(): groups[name].take(group) for name in columns}
 
 
 def named_columns(
     groups: pa.Table, rows: np.ndarray, names: GroupNames
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
     """Keys and names of the groups that rows are of, as columns, and each row's iteration level."""
-    of_rows = pa.array(rows)
-    columns: dict[str, pa.Array] = {name: groups[name].take(of_rows) for name in KEY}
-    columns["region_name"] = named_regions(groups, names).take(of_rows)
-    iteration = groups["iteration_code"].combine_chunks()
-    codes = iteration.dictionary.to_pylist()
-    called = coded_texts(iteration.indices, [names.iteration_name[code] for code in codes])
-    columns["iteration_name"] = called.take(of_rows)
+    columns = {name: groups[name].take(rows) for name in KEY}
+    columns["region_name"] = named_regions(groups, names).take(rows)
+    iteration, codes = codes_of(groups, "iteration_code")
+    called = coded_texts(iteration, [names.iteration_name[code] for code in codes])
+    columns["iteration_name"] = called.take(rows)
     level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
-    level_of_row = level[iteration.indices.to_numpy()][rows]
+    level_of_row = level[iteration][rows]
     columns["iteration_level"] = pa.array(level_of_row)
     return columns, level_of_row
 
 
 def named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:
     """The name of every group's region, coded."""
-    kinds, regions = (groups[name].combine_chunks() for name in ("region_type", "region_id"))
-    ids = regions.dictionary.to_pylist()
-    pair = kinds.indices.to_numpy().astype(np.int64) * len(ids) + regions.indices.to_numpy()
-    pairs, code = np.unique(pair, return_inverse=True)
-    kind_names = kinds.dictionary.to_pylist()
-    found = [names.of_region(kind_names[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
+    (kind, kinds), (region, ids) = (codes_of(groups, name) for name in ("region_type", "region_id"))
+    pairs, code = np.unique(kind.astype(np.int64) * len(ids) + region, return_inverse=True)
+    found = [names.of_region(kinds[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
     return coded_texts(code, found)
 
 
