@@ -5,13 +5,12 @@ Beside it stand the settings that do nothing beside the parameters of `config.js
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from ...ledger.accounting import UNBOUNDED
-from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
@@ -148,19 +147,22 @@ def curves(settings: DetailedGroupsSettings) -> Curves | None:
 
 def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves:
     """By pass, in words, the curve of one person added or removed, and its rho."""
-    return curves_of_passes(
-        {name: noise_plan(parameters, name) for name in parameters.passes},
-        lambda name: exact_curve([parameters], specification, name, is_bounded=False),
-    )
+    plans = {name: noise_plan(parameters, name) for name in parameters.passes}
+    return curves_of_passes(plans, [parameters], specification)
 
 
 def curves_of_passes(
-    plans: Mapping[str, NoisePlan], curve_of: Callable[[str], PrivacyCurve | None]
+    plans: Mapping[str, NoisePlan],
+    measured: Collection[MechanismParameters],
+    specification: Specification,
 ) -> Curves:
     """By pass, in words, the curve of one record added or removed, and its rho."""
     return Curves(
         {plan.universe: plan.promised.own_rho for plan in plans.values()},
-        {plan.universe: curve_of(name) for name, plan in plans.items()},
+        {
+            plan.universe: exact_curve(measured, specification, name, is_bounded=False)
+            for name, plan in plans.items()
+        },
         "whether this one's record is there or not",
     )
 
@@ -214,18 +216,15 @@ def needed_budgets(
     return found
 
 
-def needed_budget(
-    parameters: MechanismParameters, specification: Specification, target: str, margin: int
-) -> str:
+def needed(settings: DetailedGroupsSettings, target: str, margin: int) -> str:
     """A sentence: the budget at which a level's counts have a margin of error.
 
     `target` is a region type and an iteration level, as in TRACT:2. Raises InputRefused for a
     level that is not measured and a margin that cannot be met.
     """
-    levels = {
-        f"{region_type}:{level}": budget
-        for (region_type, level), budget in level_budgets(parameters, specification).items()
-    }
+    parameters = parameters_of(settings)
+    budgets = level_budgets(parameters, read_specification(settings.input.parameters))
+    levels = {f"{region_type}:{level}": budget for (region_type, level), budget in budgets.items()}
     near = "of the truth, but for post-processing,"
     return budget_of_target(levels, target, margin, parameters.wanted.coverage, near)
 

@@ -174,11 +174,8 @@ def curves(settings: DetailedHouseholdsSettings) -> Curves | None:
 
 def curves_of(parameters: HouseholdParameters, specification: Specification) -> Curves:
     """By pass, in words, the curve of one household added or removed, and its rho."""
-    tables = parameters.of.values()
-    return curves_of_passes(
-        {name: household_plan(parameters, name) for name in parameters.passes},
-        lambda name: exact_curve(tables, specification, name, is_bounded=False),
-    )
+    plans = {name: household_plan(parameters, name) for name in parameters.passes}
+    return curves_of_passes(plans, parameters.of.values(), specification)
 
 
 def needed(settings: DetailedHouseholdsSettings, target: str, margin: int) -> str:
