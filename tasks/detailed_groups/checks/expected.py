@@ -107,11 +107,10 @@ def _coterminous(
     """The set of every coterminous region; no block is in two passes."""
     used = None
     if settings.mechanism.units_are_invariant:
-        used = inhabitable(read_invariants(invariants_file(run)))
-    regions = {
-        name: np.where(
-            is_in_pass(geography, kind.region_pass), region_of_blocks(name, geography), None
-        )
-        for name, kind in REGION_TYPES.items()
-    }
+        used = inhabitable(read_invariants(invariants_file(run))).tolist()
+    regions = {}
+    for name, kind in REGION_TYPES.items():
+        ids = np.array(region_of_blocks(name, geography), dtype=object)
+        ids[~is_in_pass(geography, kind.region_pass)] = None
+        regions[name] = ids.tolist()
     return identical_regions(regions, used)
