@@ -29,7 +29,7 @@ from ..workload.households import HouseholdParameters
 from ..workload.tabulations import HouseholdTabulation
 from .count_margins import CountNoise
 from .files import append_rows, begin_text, names_of, slices
-from .tables import NAMED, GroupNames, count_columns, production_keys
+from .tables import COUNTED, NAMED, GroupNames, count_columns, production_keys
 
 TIDY_FILE = "detailed_households.parquet"
 
@@ -40,16 +40,10 @@ TIDY = pa.schema(
         ("table", CODE),
         ("category_code", pa.int8()),
         ("category", CODE),
-        ("count", pa.int64()),
-        ("variance", pa.float64()),
-        ("margin", pa.int32()),
-        ("margin_if_cut", pa.int32()),
+        *COUNTED,
     ]
 )
-"""Columns of the tidy file: `category_code` is that of the text files, `variance` that of the noise
-in the count, `margin` the smallest number that the noise stays within with the probability that was
-asked for, and `margin_if_cut` one that holds whatever counts below 0 became 0 before they were
-added."""
+"""Columns of the tidy file: `category_code` is that of the text files."""
 
 
 def measured_groups(

@@ -38,6 +38,16 @@ NAMED = (
 )
 """The columns of `named_columns`, with which the rows of tidy files begin."""
 
+COUNTED = (
+    ("count", pa.int64()),
+    ("variance", pa.float64()),
+    ("margin", pa.int32()),
+    ("margin_if_cut", pa.int32()),
+)
+"""Columns of tidy files: `variance` is that of the noise in the count, `margin` the smallest number
+that the noise stays within with the probability that was asked for, and `margin_if_cut` one that
+holds whatever counts below 0 became 0 before they were added."""
+
 TIDY = pa.schema(
     [
         *NAMED,
@@ -45,18 +55,12 @@ TIDY = pa.schema(
         ("sex", CODE),
         ("age_start", pa.int16()),
         ("age_end", pa.int16()),
-        ("count", pa.int64()),
-        ("variance", pa.float64()),
-        ("margin", pa.int32()),
-        ("margin_if_cut", pa.int32()),
+        *COUNTED,
         ("measured_at", CODE),
     ]
 )
-"""Columns of the tidy file: ages are null for marginals, `variance` is that of the noise in the
-count, `margin` the smallest number that the noise stays within with the probability that was asked
-for, `margin_if_cut` one that holds whatever counts below 0 became 0 before they were added, and
-`measured_at` the region type whose measurement the count is (another than the group's own in a
-coterminous region)."""
+"""Columns of the tidy file: ages are null for marginals, and `measured_at` is the region type whose
+measurement the count is (another than the group's own in a coterminous region)."""
 
 
 @dataclass(frozen=True)
