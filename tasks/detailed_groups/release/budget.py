@@ -179,9 +179,41 @@ def budget_report(
     budget that meets it. `queries` lists the noise of every
     kind of count, `share` being its part of the pass's total.
     """
-    return {
-        name: _pass_report(parameters, specification, explorer, name) for name in parameters.passes
-    }
+    found = {}
+    for region_pass in parameters.passes:
+        figures = level_figures(parameters, specification, region_pass)
+        total = parameters.total_of(region_pass)
+        found[region_pass] = {
+            **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
+            "levels": [
+                {
+                    "region_type": item.region_type,
+                    "level": item.level,
+                    "budget": str(item.budget.budget),
+                    "stability": item.budget.stability,
+                    "confidence": str(parameters.wanted.coverage),
+                    "margin": item.margin,
+                    "margin_wanted": item.wanted,
+                    "margin_total_only": item.margin_total_only,
+                    "margin_by_formula": item.margin_by_formula,
+                    "margin_target": item.margin_target,
+                    "suppression_threshold": item.threshold,
+                    "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
+                    "tables": table_populations(
+                        item.budget,
+                        parameters.thresholds[item.region_type, item.level],
+                        explorer.shown_relative_errors,
+                        parameters.wanted.coverage,
+                    ),
+                    "needed_budget": needed_budgets(
+                        item.budget, item.region_type, explorer, parameters
+                    ),
+                }
+                for item in figures
+            ],
+            "queries": [query for item in figures for query in _queries(item, total)],
+        }
+    return found
 
 
 def needed_budgets(
@@ -248,46 +280,6 @@ def budget_of_target(
         f"{shown_percent(coverage)} % at {symbol} {float(found):.6g} of the level (now "
         f"{float(level.budget):.4g})"
     )
-
-
-def _pass_report(
-    parameters: MechanismParameters,
-    specification: Specification,
-    explorer: ExplorerSettings,
-    region_pass: str,
-) -> dict[str, Any]:
-    figures = level_figures(parameters, specification, region_pass)
-    total = parameters.total_of(region_pass)
-    return {
-        **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
-        "levels": [
-            {
-                "region_type": item.region_type,
-                "level": item.level,
-                "budget": str(item.budget.budget),
-                "stability": item.budget.stability,
-                "confidence": str(parameters.wanted.coverage),
-                "margin": item.margin,
-                "margin_wanted": item.wanted,
-                "margin_total_only": item.margin_total_only,
-                "margin_by_formula": item.margin_by_formula,
-                "margin_target": item.margin_target,
-                "suppression_threshold": item.threshold,
-                "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
-                "tables": table_populations(
-                    item.budget,
-                    parameters.thresholds[item.region_type, item.level],
-                    explorer.shown_relative_errors,
-                    parameters.wanted.coverage,
-                ),
-                "needed_budget": needed_budgets(
-                    item.budget, item.region_type, explorer, parameters
-                ),
-            }
-            for item in figures
-        ],
-        "queries": [query for item in figures for query in _queries(item, total)],
-    }
 
 
 def loss_of_pass(region_pass: str, plan: NoisePlan) -> dict[str, Any]:
