@@ -9,7 +9,6 @@ measured, and sums of these.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,11 +79,10 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
     parameters, names, folder = run_parameters(run, settings), names_of(run), run.unchecked_release
     is_private = settings.is_private
     schema = TIDY.with_metadata(stamp(is_private=is_private))
-    with ExitStack() as whole:
-        path = whole.enter_context(replacing(folder / TIDY_FILE))
-        tidy = whole.enter_context(
-            pq.ParquetWriter(path, schema, compression="zstd", compression_level=1)
-        )
+    with (
+        replacing(folder / TIDY_FILE) as path,
+        pq.ParquetWriter(path, schema, compression="zstd", compression_level=1) as tidy,
+    ):
         for tabulation, own in parameters.tables():
             noise = count_noise_of(run, settings, parameters, tabulation.name)
             columns = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", data_cell(tabulation), "COUNT")
