@@ -265,7 +265,7 @@ def budget_of_target(
     levels: Mapping[str, LevelBudget], target: str, margin: int, coverage: Fraction, near: str
 ) -> str:
     """A sentence: the budget of a level, by its name, at which counts have a margin of error; they
-    are within it `near`. Raises as `needed_budget`.
+    are within it `near`. Raises as `needed`.
     """
     if target not in levels:
         raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")

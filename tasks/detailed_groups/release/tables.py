@@ -9,7 +9,7 @@ Regions are named as far as their codes tell.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -97,10 +97,6 @@ class CountRows:
     count: np.ndarray
     n_cells: np.ndarray
 
-    def take(self, rows: np.ndarray) -> CountRows:
-        """Some of the rows."""
-        return CountRows(*(getattr(self, field.name)[rows] for field in fields(self)))
-
 
 def count_rows(groups: pa.Table) -> CountRows:
     """All rows of some released groups, group after group.
@@ -142,21 +138,22 @@ def count_rows(groups: pa.Table) -> CountRows:
 
 def t1_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
     """Rows of the production program's file t1: REGION_ID, REGION_TYPE, ITERATION_CODE, COUNT."""
-    totals = rows.take(np.flatnonzero(rows.sex == TOTAL))
-    return pa.table({**production_keys(groups, totals.group), "COUNT": pa.array(totals.count)})
+    own = rows.sex == TOTAL
+    keys = production_keys(groups, rows.group[own])
+    return pa.table({**keys, "COUNT": pa.array(rows.count[own])})
 
 
 def t2_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
     """Rows of its file t2: the keys, AGESTART, AGEEND (`*` for a marginal), SEX (1, 2), COUNT."""
-    cells = rows.take(np.flatnonzero(rows.sex != TOTAL))
+    own = rows.sex != TOTAL
     ages = ["*", *map(str, range(OLDEST_AGE + 1))]
     return pa.table(
         {
-            **production_keys(groups, cells.group),
-            "AGESTART": coded_texts(cells.age_start - ALL_AGES, ages),
-            "AGEEND": coded_texts(cells.age_end - ALL_AGES, ages),
-            "SEX": coded_texts(cells.sex, ["", "1", "2"]),
-            "COUNT": pa.array(cells.count),
+            **production_keys(groups, rows.group[own]),
+            "AGESTART": coded_texts(rows.age_start[own] - ALL_AGES, ages),
+            "AGEEND": coded_texts(rows.age_end[own] - ALL_AGES, ages),
+            "SEX": coded_texts(rows.sex[own], ["", "1", "2"]),
+            "COUNT": pa.array(rows.count[own]),
         }
     )
 
