@@ -47,7 +47,7 @@ from .measurement.charge import charge_of, measurement_files
 from .paths import measured_folder
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
 from .release import files, household_budget, household_files, household_report
-from .release.budget import costs, curves, needed_budget, refuse_settings
+from .release.budget import costs, curves, needed, refuse_settings
 from .release.certificate import facts_of_run as facts
 from .release.certificate import statement_of
 from .release.noise_comparison import sentence_of
@@ -156,12 +156,6 @@ def shown(
     if "stage 2" in stages:
         table = Table(("region type", "level", "groups"), tuple(_groups_of_levels(run, settings)))
         yield Shown("population-groups", "Population groups measured", table)
-
-
-def needed(settings: DetailedGroupsSettings, target: str, margin: int) -> str:
-    """The budget that a target REGION TYPE:LEVEL needs for a margin of error."""
-    specification = read_specification(settings.input.parameters)
-    return needed_budget(parameters_of(settings), specification, target, margin)
 
 
 def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path, ...]:

@@ -36,11 +36,39 @@ from .workload.wanted_margins import budgets_for_margins
 
 RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
 CENSUS_TABLES = ("persons", "units", "geography")
-PUBLIC_FILES = ("parameters", "region_names")
+PUBLIC_FILES = ("parameters", "region_names", "groups")
 DATA_FILES = ("person-records.txt", "GRF-C.txt")
+FILES_IN_FOLDERS = {
+    "parameters": (*SPECIFICATION_FILES, CONFIG_FILE),
+    "data": DATA_FILES,
+    "groups": ("release/t1.csv",),
+}
+"""The files that are read of the folders of the input, by key."""
 
 
-class GroupsInput(InputSettings):
+class InputInFolders(InputSettings):
+    """Input some of whose paths are folders."""
+
+    def files(self) -> tuple[str, ...]:
+        """The files in the folders, which may hold others, a run among them."""
+        return tuple(
+            file
+            for key, path in self.paths().items()
+            if key not in self.awaited
+            for file in (
+                [f"{path.rstrip('/')}/{name}" for name in FILES_IN_FOLDERS[key]]
+                if key in FILES_IN_FOLDERS
+                else [path]
+            )
+        )
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The confidential input, by key."""
+        return {key: path for key, path in self.paths().items() if key not in PUBLIC_FILES}
+
+
+class GroupsInput(InputInFolders):
     """Parameters, and persons and geography in one of two layouts."""
 
     parameters: FilePath
@@ -52,24 +80,6 @@ class GroupsInput(InputSettings):
     geography: FilePath | None = None
     region_names: FilePath | None = None
     """Names of regions for the release: REGION_TYPE, REGION_ID, REGION_NAME."""
-
-    def files(self) -> tuple[str, ...]:
-        """The files in the folders, which may hold others, a run among them."""
-        folders = {"parameters": (*SPECIFICATION_FILES, CONFIG_FILE), "data": DATA_FILES}
-        return tuple(
-            file
-            for key, path in self.paths().items()
-            for file in (
-                [f"{path.rstrip('/')}/{name}" for name in folders[key]]
-                if key in folders
-                else [path]
-            )
-        )
-
-    @property
-    def tables(self) -> dict[str, str]:
-        """The input beside the parameters, by key."""
-        return {key: path for key, path in self.paths().items() if key not in PUBLIC_FILES}
 
 
 KEYS = {
@@ -191,7 +201,7 @@ class ExplorerSettings(Section):
         return RELATIVE_ERRORS if self.relative_errors is None else self.relative_errors
 
 
-class HouseholdsInput(InputSettings):
+class HouseholdsInput(InputInFolders):
     """Parameters, the census tables, and the finished run whose totals choose the tables."""
 
     parameters: FilePath
@@ -204,23 +214,10 @@ class HouseholdsInput(InputSettings):
     region_names: FilePath | None = None
     """Names of regions for the release: REGION_TYPE, REGION_ID, REGION_NAME."""
 
-    def files(self) -> tuple[str, ...]:
-        """The files of the input; of the earlier run, its totals."""
-        folder = self.parameters.rstrip("/")
-        parameters = [f"{folder}/{name}" for name in (*SPECIFICATION_FILES, CONFIG_FILE)]
-        groups = [] if self.awaited else [f"{self.groups.rstrip('/')}/release/t1.csv"]
-        names = [] if self.region_names is None else [self.region_names]
-        return (*parameters, *self.tables.values(), *groups, *names)
-
     @property
     def releases(self) -> tuple[str, ...]:
         """The finished run."""
         return ("groups",)
-
-    @property
-    def tables(self) -> dict[str, str]:
-        """The census tables, by key."""
-        return {name: getattr(self, name) for name in CENSUS_TABLES}
 
 
 class HouseholdMechanismSettings(Section):

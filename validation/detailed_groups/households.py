@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..outcome import Failures, Outcome
-from ..run_files import encoded, read_table, unusable_files_fail
+from ..run_files import check_stamp, encoded, read_table, unusable_files_fail
 from .margins import check_margins
 from .measured import COMPLETE, GroupCounts, read_counts
-from .release import looked_up, text_batches, tidy_batches
+from .release import looked_up, text_batches
 from .universe import ExpectedRun
 
 UNIVERSE = "households"
@@ -236,17 +236,13 @@ def _check_tidy(
 ) -> None:
     """The tidy file has the rows of both text files, with table, margins and variance."""
     first = next(iter(expected.values()))
-    coded, files = [*_KEYS, "table"], failures["files_agree"]
-    batches = list(tidy_batches(folder / TIDY, [*coded, *_FIGURES], coded, first, files))
-    table = pa.Table.from_batches(batches) if batches else None
+    coded = [*_KEYS, "table"]
+    table = read_table(folder / TIDY, [*coded, *_FIGURES], coded)
+    check_stamp(folder / TIDY, is_private=first.is_private, failures=failures["files_agree"])
     of_tables: list[str] = []
     for name, run in expected.items():
         tables = CATEGORIES[name].tables
         of_tables += tables
-        if table is None:
-            rows = tuple(np.zeros(0, dtype=np.int64) for _ in range(3))
-            _check_rows(TIDY, name, run, counts[name], (rows[0], rows[1], rows[2]), failures)
-            continue
         own = table.filter(pc.is_in(table["table"].cast(pa.string()), pa.array(tables)))
         own = own.combine_chunks()
         region_id, region_type, iteration = (
@@ -279,8 +275,7 @@ def _check_tidy(
             run,
             failures["margins_are_those_of_the_noise"],
         )
-    if table is not None:
-        known = pc.is_in(table["table"].cast(pa.string()), pa.array(of_tables)).to_numpy()
-        failures["rows_are_complete"].add_each(
-            ~known, lambda _: f"{TIDY}: a row is in no table of households"
-        )
+    known = pc.is_in(table["table"].cast(pa.string()), pa.array(of_tables)).to_numpy()
+    failures["rows_are_complete"].add_each(
+        ~known, lambda _: f"{TIDY}: a row is in no table of households"
+    )

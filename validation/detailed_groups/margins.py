@@ -112,19 +112,11 @@ def check_margins(
                     margin_if_cut[rows] > due_if_cut[1]
                 )
                 wrong |= ~np.isclose(variance[rows], wide, rtol=1e-9, atol=1e-12)
-                _refuse(wrong, level.region_type, level.level, n, due[1], failures)
-
-
-def _refuse(
-    wrong: np.ndarray, region_type: str, level: int, n: int, due: int, failures: Failures
-) -> None:
-    failures.add_each(
-        wrong,
-        lambda _: (
-            f"a count measured at {region_type}, level {level}, as a sum of {n}, has another "
-            f"variance than its noise, or other margins than {due}"
-        ),
-    )
+                failures.add_each(
+                    wrong,
+                    f"a count measured at {level.region_type}, level {level.level}, as a sum of "
+                    f"{n}, has another variance than its noise, or other margins than {due[1]}",
+                )
 
 
 def cells_in_rows(table: np.ndarray, is_total: np.ndarray, is_marginal: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
-from ..run_files import parse_fraction
+from ..run_files import encoded, parse_fraction
 from .universe import ExpectedLevel, ExpectedRun
 
 INFINITE = "inf"
@@ -36,8 +36,7 @@ def check_noise(
 ) -> None:
     """The rows of a mask spent this share of the level's budget, with noise of its variance."""
     due = None if level.budget is None else level.budget * share
-    plb = batch.column("plb")
-    plb = plb if pa.types.is_dictionary(plb.type) else plb.dictionary_encode()
+    plb = encoded(batch.column("plb"))
     texts, codes = plb.dictionary.to_pylist(), plb.indices.to_numpy()
     is_due = [
         text == INFINITE if due is None else text != INFINITE and parse_fraction(text) == due

@@ -7,7 +7,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
@@ -85,9 +85,8 @@ def check_release(
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    due = counts.totals
     for name, totals, cells in _read(folder, expected, counts, failures):
-        _check_totals(name, totals, expected, counts, due, failures)
+        _check_totals(name, totals, expected, counts, failures)
         _check_cells(name, cells, expected, counts, failures)
 
 
@@ -119,16 +118,17 @@ def _read(
         )
     yield "the text files", _joined(totals, _Totals), _joined(cells, _Cells)
     totals, cells = [], []
-    files = failures["files_agree"]
-    for batch in tidy_batches(
-        folder / TIDY, _TIDY_COLUMNS, _TIDY_CODED, expected, files, optional=_MARGINS
-    ):
+    for batch in _tidy_batches(folder / TIDY, expected, failures["files_agree"]):
         group = expected.numbers(*(batch.column(name) for name in _TIDY_COLUMNS[:3]))
         table = looked_up(batch.column("table"), {t: i for i, t in enumerate(_TABLES)})
         sex = looked_up(batch.column("sex"), {"total": 2, **_SEXES})
         is_total = (table == 0) & (sex == 2)
         count = batch.column("count").to_numpy()
-        _check_tables(group, table, is_total, counts, failures)
+        # Totals are in T01001, other rows in the table that their group received.
+        failures["keys_are_complete"].add_each(
+            (group >= 0) & (table != np.where(is_total, 0, counts.table[np.maximum(group, 0)])),
+            f"{TIDY}: a row is in a table not its group's",
+        )
         ages = [
             batch.column(name).fill_null(-1).to_numpy().astype(np.int64)
             for name in ("age_start", "age_end")
@@ -149,7 +149,6 @@ def _check_totals(
     totals: _Totals,
     expected: ExpectedRun,
     counts: GroupCounts,
-    due: np.ndarray,
     failures: Mapping[str, Failures],
 ) -> None:
     """Each group that is to be shown has one total, which is the sum of its counts."""
@@ -168,7 +167,7 @@ def _check_totals(
     )
     shown = counts.is_shown[group]
     failures["totals_add_up"].add_each(
-        shown & (count != due[group]),
+        shown & (count != counts.totals[group]),
         lambda i: f"{name}: {expected.describe(group[i])} has another total than its counts",
     )
     _check_sign(name, group, count, expected, failures)
@@ -236,20 +235,6 @@ def _check_sign(
         failures["counts_are_not_negative"].add_each(
             count < 0, lambda i: f"{name}: {expected.describe(group[i])} has a negative count"
         )
-
-
-def _check_tables(
-    group: np.ndarray,
-    table: np.ndarray,
-    is_total: np.ndarray,
-    counts: GroupCounts,
-    failures: Mapping[str, Failures],
-) -> None:
-    """Totals are in T01001, other rows in the table that their group received."""
-    due = np.where(is_total, 0, counts.table[np.maximum(group, 0)])
-    failures["keys_are_complete"].add_each(
-        (group >= 0) & (table != due), lambda _: f"{TIDY}: a row is in a table not its group's"
-    )
 
 
 def _check_noise(
@@ -322,19 +307,14 @@ def text_batches(
         yield from reader
 
 
-def tidy_batches(
-    path: Path,
-    columns: Sequence[str],
-    coded: Sequence[str],
-    expected: ExpectedRun,
-    failures: Failures,
-    *,
-    optional: Sequence[str] = (),
+def _tidy_batches(
+    path: Path, expected: ExpectedRun, failures: Failures
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a tidy file of the release, of which `coded` columns are dictionaries; failures
-    are those of files. Raises UnusableRunFile for a file without its columns, but `optional` ones.
+    """The rows of the tidy file of the release; failures are those of files. Raises
+    UnusableRunFile for a file without its columns, but those of margins.
     """
-    with opened(path, [name for name in columns if name not in optional], coded) as file:
+    needed = [name for name in _TIDY_COLUMNS if name not in _MARGINS]
+    with opened(path, needed, _TIDY_CODED) as file:
         check_stamp(path, is_private=expected.is_private, failures=failures)
-        present = [name for name in columns if name in file.schema_arrow.names]
+        present = [name for name in _TIDY_COLUMNS if name in file.schema_arrow.names]
         yield from file.iter_batches(batch_size=1 << 18, columns=present)

@@ -51,7 +51,7 @@ class Iteration:
         return not (self.coarse_only if region_type in STATE_TYPES else self.detailed_only)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeasuredLevel:
     """A region type and iteration level that is measured, its budget and its tables' thresholds.
 
@@ -65,23 +65,19 @@ class MeasuredLevel:
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectedLevel:
-    """The groups of one region type and iteration level: all regions with all iterations.
+class ExpectedLevel(MeasuredLevel):
+    """The groups of a measured level: all regions with all iterations.
 
-    `budget` is the level's rho or epsilon, None for a run without noise. `total_only` marks the
-    iterations that are measured by a total only; of the others, the noisy total of the first stage
-    chooses the table by the `thresholds` that it reaches. The group of region r and iteration i has
-    number `first + r * len(iterations) + i` among the groups of its run.
+    `total_only` marks the iterations that are measured by a total only; of the others, the noisy
+    total of the first stage chooses the table by the `thresholds` that it reaches. The group of
+    region r and iteration i has number `first + r * len(iterations) + i` among the groups of its
+    run.
     """
 
-    region_type: str
-    level: int
-    budget: Fraction | None
     stability: int
     regions: tuple[str, ...]
     iterations: tuple[str, ...]
     total_only: np.ndarray
-    thresholds: tuple[int, ...]
     first: int
 
     @property
@@ -199,14 +195,11 @@ def expected_levels(
             if region is not None
         }
         level = ExpectedLevel(
-            region_type=item.region_type,
-            level=item.level,
-            budget=item.budget,
+            **vars(item),
             stability=_stability(pairs, kept, max_race_codes),
             regions=tuple(sorted(regions)),
             iterations=tuple(codes),
             total_only=np.array([kept[code].detailed_only for code in codes], dtype=bool),
-            thresholds=item.thresholds,
             first=first,
         )
         levels.append(level)

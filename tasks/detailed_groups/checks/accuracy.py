@@ -41,33 +41,25 @@ def has_truth(
 
 def write_accuracy(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     """Write the errors of every level to the confidential folder of the run."""
-    write_errors(run, pa.Table.from_pylist(list(_errors(run, settings))))
+    budgets, rows = run_parameters(run, settings).budgets, []
+    for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
+        if groups.num_rows:
+            where = {"region_type": item.region_type, "level": item.level}
+            position, truth = _truth_of(run, item.region_type, item.level, groups)
+            rows += [where | row for row in level_errors(groups, position, truth)]
+    write_errors(run, pa.Table.from_pylist(rows))
 
 
 def write_household_accuracy(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
     """Write the errors of a run of households by tabulation and level, in confidence."""
-    write_errors(run, pa.Table.from_pylist(list(_household_errors(run, settings))))
-
-
-def _errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[dict[str, object]]:
-    budgets = run_parameters(run, settings).budgets
-    for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
-        if groups.num_rows:
-            position, truth = _truth_of(run, item.region_type, item.level, groups)
-            for row in level_errors(groups, position, truth):
-                yield {"region_type": item.region_type, "level": item.level, **row}
-
-
-def _household_errors(
-    run: RunDirectory, settings: DetailedHouseholdsSettings
-) -> Iterator[dict[str, object]]:
-    parameters = household_parameters(run, settings)
+    parameters, rows = household_parameters(run, settings), []
     for tabulation, _ in parameters.tables():
         for region_type, level, groups in measured_groups(run, parameters, tabulation.name):
-            position, truth = _truth_of(run, region_type, level, groups)
             where = {"tabulation": tabulation.name, "region_type": region_type, "level": level}
-            for row in table_errors(groups, position, truth, tabulation):
-                yield {**where, **row}
+            position, truth = _truth_of(run, region_type, level, groups)
+            errors = table_errors(groups, position, truth, tabulation)
+            rows += [where | row for row in errors]
+    write_errors(run, pa.Table.from_pylist(rows))
 
 
 def _truth_of(

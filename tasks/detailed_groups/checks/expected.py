@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from ....validation.detailed_groups.universe import (
@@ -26,7 +28,6 @@ from ..workload.mechanism import MechanismParameters
 from ..workload.regions import (
     REGION_TYPES,
     is_in_pass,
-    region_types,
 )
 from ..workload.specification import Specification
 
@@ -34,31 +35,51 @@ from ..workload.specification import Specification
 def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> ExpectedRun:
     """The promise of a run's settings, specification, geography and declared invariants."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    geography = read_geography(geography_file(run))
-    blocks = {name: geography[is_in_pass(geography, name)] for name in parameters.passes}
-    mechanism = settings.mechanism
-    return ExpectedRun(
-        levels=levels_to_be_measured(parameters, specification, blocks),
-        passes={name: kind.region_pass for name, kind in REGION_TYPES.items()},
-        is_pure=parameters.is_pure,
-        stage_1_fraction=parameters.stage_1_fraction,
+    geography, mechanism = read_geography(geography_file(run)), settings.mechanism
+    return replace(
+        _promised(parameters, specification, geography, settings),
         zero_suppression_chance=parameters.zero_suppression_chance,
-        allow_negative_counts=parameters.allow_negative_counts,
         donor_order=mechanism.summary_levels if mechanism.coterminous else None,
-        coterminous=_coterminous(run, settings, parameters.passes) if mechanism.coterminous else {},
+        coterminous=_coterminous(run, settings, geography) if mechanism.coterminous else {},
         counterparts=alone_counterparts(specification)
         if mechanism.suppress_alone_above_combination
         else None,
         compares_cells=mechanism.suppress_alone_above_combination == "cells",
+    )
+
+
+def expected_runs(
+    run: RunDirectory, settings: DetailedHouseholdsSettings
+) -> Mapping[str, ExpectedRun]:
+    """The promise of a run's settings, specification and geography, by name of a tabulation."""
+    parameters, specification = household_parameters(run, settings), run_specification(run)
+    geography = read_geography(geography_file(run))
+    return {
+        name: _promised(own, specification, geography, settings)
+        for name, own in parameters.of.items()
+    }
+
+
+def _promised(
+    parameters: MechanismParameters,
+    specification: Specification,
+    geography: pd.DataFrame,
+    settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
+) -> ExpectedRun:
+    """What runs of persons and of households promise alike."""
+    return ExpectedRun(
+        levels=levels_to_be_measured(parameters, specification, geography),
+        passes={name: kind.region_pass for name, kind in REGION_TYPES.items()},
+        is_pure=parameters.is_pure,
+        stage_1_fraction=parameters.stage_1_fraction,
+        allow_negative_counts=parameters.allow_negative_counts,
         is_private=settings.is_private,
-        confidence=mechanism.coverage,
+        confidence=settings.mechanism.coverage,
     )
 
 
 def levels_to_be_measured(
-    parameters: MechanismParameters,
-    specification: Specification,
-    blocks: Mapping[str, pd.DataFrame],
+    parameters: MechanismParameters, specification: Specification, geography: pd.DataFrame
 ) -> tuple[ExpectedLevel, ...]:
     """The levels that the checks work out from the plain facts of an inputs' specification."""
     measured = [
@@ -74,50 +95,22 @@ def levels_to_be_measured(
         code: Iteration(own.level, own.is_alone, own.detailed_only, own.coarse_only)
         for code, own in specification.iterations.items()
     }
+    blocks = {name: geography[is_in_pass(geography, name)] for name in parameters.passes}
     return expected_levels(
         measured, iterations, specification.pairs, parameters.max_race_codes, blocks
     )
 
 
 def _coterminous(
-    run: RunDirectory, settings: DetailedGroupsSettings, passes: Sequence[str]
+    run: RunDirectory, settings: DetailedGroupsSettings, geography: pd.DataFrame
 ) -> dict[str, dict[str, int]]:
-    """The set of every coterminous region, numbered across passes."""
-    geography = read_geography(geography_file(run))
+    """The set of every coterminous region; no block is in two passes."""
     used = None
     if settings.mechanism.units_are_invariant:
-        used = inhabitable(read_invariants(invariants_file(run)))
-    sets: dict[str, dict[str, int]] = {}
-    first = 0
-    for region_pass in passes:
-        here = is_in_pass(geography, region_pass)
-        regions = {
-            kind.name: region_of_blocks(kind.name, geography[here])
-            for kind in region_types(region_pass)
-        }
-        found = identical_regions(regions, None if used is None else used[here])
-        for kind, known in found.items():
-            sets[kind] = {region: first + number for region, number in known.items()}
-        first += len({number for known in found.values() for number in known.values()})
-    return sets
-
-
-def expected_runs(
-    run: RunDirectory, settings: DetailedHouseholdsSettings
-) -> Mapping[str, ExpectedRun]:
-    """The promise of a run's settings, specification and geography, by name of a tabulation."""
-    parameters, specification = household_parameters(run, settings), run_specification(run)
-    geography = read_geography(geography_file(run))
-    blocks = {name: geography[is_in_pass(geography, name)] for name in parameters.passes}
-    return {
-        name: ExpectedRun(
-            levels=levels_to_be_measured(own, specification, blocks),
-            passes={kind.name: kind.region_pass for kind in REGION_TYPES.values()},
-            is_pure=own.is_pure,
-            stage_1_fraction=own.stage_1_fraction,
-            allow_negative_counts=own.allow_negative_counts,
-            is_private=settings.is_private,
-            confidence=settings.mechanism.coverage,
-        )
-        for name, own in parameters.of.items()
-    }
+        used = inhabitable(read_invariants(invariants_file(run))).tolist()
+    regions = {}
+    for name, kind in REGION_TYPES.items():
+        ids = np.array(region_of_blocks(name, geography), dtype=object)
+        ids[~is_in_pass(geography, kind.region_pass)] = None
+        regions[name] = ids.tolist()
+    return identical_regions(regions, used)

@@ -100,16 +100,8 @@ def write_counts(path: Path, parts: Iterator[GroupCounts]) -> None:
 
 def read_counts(path: Path, start: int, stop: int) -> GroupCounts:
     """The counts of the regions from `start` to before `stop`."""
-    tables = []
-    with pq.ParquetFile(path) as file:
-        for number in range(file.num_row_groups):
-            statistics = file.metadata.row_group(number).column(0).statistics
-            if statistics.max >= start and statistics.min < stop:
-                tables.append(file.read_row_group(number))
-    table = pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
-    region = table["region"].to_numpy()
-    rows = slice(*np.searchsorted(region, [start, stop]))
-    return GroupCounts(*(table[name].to_numpy()[rows] for name in _SCHEMA.names))
+    table = pq.read_table(path, filters=[("region", ">=", start), ("region", "<", stop)])
+    return GroupCounts(*(table[name].to_numpy() for name in _SCHEMA.names))
 
 
 def write_persons(path: Path, persons: CountedPersons) -> None:

@@ -64,21 +64,12 @@ def ingest_input(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Non
     Raises InputRefused as the ingest of persons does, for a finished run that cannot be used, and
     for a pass of which it has no group.
     """
-    specification = read_specification(settings.input.parameters)
-    totals = read_group_totals(settings, specification)
-    parameters = parameters_of(settings)
-    check = check_groups_input(
-        settings.input.tables,
-        specification,
-        parameters.first,
-        run.confidential,
-        of_households=True,
-    )
-    kept_input(run, settings, check)
-    run_specification(run)
+    kept_input(run, settings, check_input_of(settings, run.confidential))
+    parameters = run_parameters(run, settings)
     levels = parameters.levels()
     regions = {region_type: run_regions(run, region_type) for region_type, _ in levels}
     universes = {level: run_universe(run, *level) for level in levels}
+    totals = read_group_totals(settings, run_specification(run))
     chosen = measured_totals(totals, regions, universes)
     measured = {REGION_TYPES[name].region_pass for name in chosen["region_type"].unique()}
     for region_pass in parameters.passes:
@@ -89,10 +80,10 @@ def ingest_input(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Non
             )
     write_totals(run, chosen)
 
-    def has_totals(shard: Shard) -> bool:
+    def has_tables(shard: Shard) -> bool:
         universe = universes[shard.region_type, shard.level]
         table = chosen_tables(chosen, shard, regions[shard.region_type], universe, ())
         return bool((table != NOT_MEASURED).any())
 
     # Where no group has a total, there is nothing to measure.
-    write_shards(run, filter(has_totals, shards(run, levels)))
+    write_shards(run, filter(has_tables, shards(run, levels)))

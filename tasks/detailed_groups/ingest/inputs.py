@@ -66,13 +66,8 @@ def check_groups_input(
     are counted `of_households` by their household's cell, which census tables alone tell.
     """
     evidence = EvidenceTally()
-    source = _Source(_states(parameters), code_positions(specification), evidence, scratch)
-    reader: type[_ProductionReader | _CensusReader]
-    if of_households:
-        reader = _HouseholdReader
-    else:
-        reader = _ProductionReader if "data" in tables else _CensusReader
-    read = reader(tables, source)
+    reader = _HouseholdReader if of_households else _reader_of(tables)
+    read = reader(tables, _states(parameters), code_positions(specification), evidence, scratch)
     try:
         blocks, invariants = read.geography()
         missing = _missing_passes(read.names["geography"], set(blocks["TABBLKST"]), parameters)
@@ -106,78 +101,69 @@ def read_blocks(
     `tables` are those of `check_groups_input`; no rule is evaluated. Raises UnreadableInput for a
     file that cannot be read.
     """
-    source = _Source(_states(parameters), {}, EvidenceTally())
-    reader = _ProductionReader if "data" in tables else _CensusReader
-    return reader(tables, source).geography()
+    read = _reader_of(tables)(tables, _states(parameters), {}, EvidenceTally())
+    return read.geography()
 
 
-@dataclass(frozen=True)
-class _Source:
+@dataclass
+class _Reader:
     """What both readers need: the states that are tabulated, the codes, where evidence goes, and
-    where temporary files do.
+    where temporary files do. `findings` are what is wrong with the tables beside the rules.
     """
 
+    tables: Mapping[str, str]
     states: set[str]
-    codes: dict[str, int]
+    codes: Mapping[str, int]
     evidence: EvidenceTally
     scratch: Path | None = None
-
-
-class _ProductionReader:
-    """`person-records.txt` and `GRF-C.txt`."""
-
     findings: tuple[Finding, ...] = ()
 
-    def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
+
+@dataclass
+class _ProductionReader(_Reader):
+    """`person-records.txt` and `GRF-C.txt`."""
+
+    def __post_init__(self) -> None:
         self._persons, self._geography = (
-            production_files.data_file(tables["data"], layout)
+            production_files.data_file(self.tables["data"], layout)
             for layout in (production_files.PERSONS_LAYOUT, production_files.GEOGRAPHY_LAYOUT)
         )
         self.files = {"persons": (self._persons,), "geography": (self._geography,)}
         self.names = {table: files[0].name for table, files in self.files.items()}
-        self._source = source
 
     def rules(self) -> tuple[Rule, ...]:
         return production_rules()
 
     def geography(self) -> tuple[pd.DataFrame, None]:
-        states, evidence = self._source.states, self._source.evidence
-        self._blocks = production_files.read_geography(self._geography, states, evidence)
+        self._blocks = production_files.read_geography(self._geography, self.states, self.evidence)
         return self._blocks, None
 
     def persons(self) -> Iterator[PersonBatch]:
-        source = self._source
         return production_files.read_persons(
-            self._persons, self._blocks, source.states, source.codes, source.evidence
+            self._persons, self._blocks, self.states, self.codes, self.evidence
         )
 
 
-class _CensusReader:
-    """The tables of the Census Edited File.
+@dataclass
+class _CensusReader(_Reader):
+    """The tables of the Census Edited File."""
 
-    `findings` are what is wrong with them beside the rules.
-    """
-
-    findings: tuple[Finding, ...] = ()
-
-    def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
-        self.names = {name: path.rpartition("/")[2] for name, path in tables.items()}
-        self.files = {name: input_files(name, path) for name, path in tables.items()}
-        self._source = source
+    def __post_init__(self) -> None:
+        self.names = {name: path.rpartition("/")[2] for name, path in self.tables.items()}
+        self.files = {name: input_files(name, path) for name, path in self.tables.items()}
 
     def rules(self) -> tuple[Rule, ...]:
         return (*RULES, *code_rules(no_code=None))
 
     def geography(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        states, evidence = self._source.states, self._source.evidence
         self._geography = census_tables.read_geography(
-            self.files, states, evidence, self._source.scratch
+            self.files, self.states, self.evidence, self.scratch
         )
         return self._geography.blocks, self._geography.invariants
 
     def persons(self) -> Iterator[PersonBatch]:
         return census_tables.read_persons(
-            self.files["persons"], self._geography, self._source.codes, self._source.evidence
+            self.files["persons"], self._geography, self.codes, self.evidence
         )
 
 
@@ -188,13 +174,16 @@ class _HouseholdReader(_CensusReader):
         return (*super().rules(), *household_rules())
 
     def persons(self) -> Iterator[PersonBatch]:
-        source = self._source
         cells, self.findings = household_cells(
-            self.files["units"], self.files["persons"], source.evidence, source.scratch
+            self.files["units"], self.files["persons"], self.evidence, self.scratch
         )
         return census_tables.read_persons(
-            self.files["persons"], self._geography, source.codes, source.evidence, cells
+            self.files["persons"], self._geography, self.codes, self.evidence, cells
         )
+
+
+def _reader_of(tables: Mapping[str, str]) -> type[_ProductionReader | _CensusReader]:
+    return _ProductionReader if "data" in tables else _CensusReader
 
 
 def _states(parameters: MechanismParameters) -> set[str]:

@@ -146,7 +146,6 @@ class PersonTally:
     area_of_block: np.ndarray
     max_race_codes: int
     _combinations: list[np.ndarray] = field(default_factory=list)
-    _n_combinations: int = 0
     _persons: list[tuple[np.ndarray, ...]] = field(default_factory=list)
 
     def add(self, batch: PersonBatch) -> None:
@@ -162,14 +161,13 @@ class PersonTally:
         self._persons.append(
             (
                 batch.block.astype(np.int32),
-                (combination + self._n_combinations).astype(np.int32),
+                (combination + sum(map(len, self._combinations))).astype(np.int32),
                 cell.astype(np.int8),
                 batch.age.astype(np.int8),
                 batch.cenrace.astype(np.int8),
             )
         )
         self._combinations.append(distinct)
-        self._n_combinations += len(distinct)
 
     def finish(self) -> tuple[CountedPersons, Identity]:
         """Sum what was added; the tally is empty afterwards."""

@@ -9,7 +9,7 @@ iterations of the other granularity are counted too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -39,25 +39,18 @@ from .persons import CountedPersons
 ALL_AGES = "*"
 
 
-@dataclass(frozen=True)
-class TargetCounts:
-    """Rows of `t1` and `t2`: REGION_ID, REGION_TYPE, ITERATION_CODE, COUNT.
-
-    `t2` has AGESTART, AGEEND and SEX before COUNT, and no groups that are measured by a total only.
-    Strings, but COUNT int64. Groups of nobody are there too.
-    """
-
-    t1: pd.DataFrame
-    t2: pd.DataFrame
-
-
 def target_counts(
     persons: CountedPersons,
     areas: pd.DataFrame,
     specification: Specification,
     parameters: MechanismParameters,
-) -> TargetCounts:
-    """The target counts of all measured levels; for small inputs, since nothing is left out."""
+) -> dict[str, pd.DataFrame]:
+    """The target counts of all measured levels; for small inputs, since nothing is left out.
+
+    Rows of `t1` and `t2`: REGION_ID, REGION_TYPE, ITERATION_CODE, COUNT. `t2` has AGESTART, AGEEND
+    and SEX before COUNT, and no groups that are measured by a total only. Strings, but COUNT int64.
+    Groups of nobody are there too.
+    """
     t1, t2 = [], []
     for item in parameters.budgets:
         kind = REGION_TYPES[item.region_type]
@@ -83,19 +76,19 @@ def target_counts(
             t1.append(keys[is_new].assign(COUNT=cells[is_new].sum(axis=1)))
             t2.append(_sex_by_age(keys[has_tables], cells[has_tables]))
             shown |= set(universe.codes)
-    return TargetCounts(pd.concat(t1, ignore_index=True), pd.concat(t2, ignore_index=True))
+    return {"t1": pd.concat(t1, ignore_index=True), "t2": pd.concat(t2, ignore_index=True)}
 
 
-def write_target_counts(folder: Path, counts: TargetCounts) -> tuple[Path, ...]:
+def write_target_counts(folder: Path, counts: Mapping[str, pd.DataFrame]) -> tuple[Path, ...]:
     """Write `t1.csv` and `t2.csv`, pipe-delimited as the production program's; returns the files.
 
     They are true counts: `folder` is confidential unless the input is not.
     """
     paths = []
-    for name in ("t1", "t2"):
+    for name, rows in counts.items():
         path = folder / f"{name}.csv"
         with replacing(path) as part:
-            getattr(counts, name).to_csv(part, sep="|", index=False)
+            rows.to_csv(part, sep="|", index=False)
         paths.append(path)
     return tuple(paths)
 

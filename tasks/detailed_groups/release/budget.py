@@ -5,13 +5,12 @@ Beside it stand the settings that do nothing beside the parameters of `config.js
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from ...ledger.accounting import UNBOUNDED
-from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
@@ -148,19 +147,22 @@ def curves(settings: DetailedGroupsSettings) -> Curves | None:
 
 def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves:
     """By pass, in words, the curve of one person added or removed, and its rho."""
-    return curves_of_passes(
-        {name: noise_plan(parameters, name) for name in parameters.passes},
-        lambda name: exact_curve([parameters], specification, name, is_bounded=False),
-    )
+    plans = {name: noise_plan(parameters, name) for name in parameters.passes}
+    return curves_of_passes(plans, [parameters], specification)
 
 
 def curves_of_passes(
-    plans: Mapping[str, NoisePlan], curve_of: Callable[[str], PrivacyCurve | None]
+    plans: Mapping[str, NoisePlan],
+    measured: Collection[MechanismParameters],
+    specification: Specification,
 ) -> Curves:
     """By pass, in words, the curve of one record added or removed, and its rho."""
     return Curves(
         {plan.universe: plan.promised.own_rho for plan in plans.values()},
-        {plan.universe: curve_of(name) for name, plan in plans.items()},
+        {
+            plan.universe: exact_curve(measured, specification, name, is_bounded=False)
+            for name, plan in plans.items()
+        },
         "whether this one's record is there or not",
     )
 
@@ -177,9 +179,41 @@ def budget_report(
     budget that meets it. `queries` lists the noise of every
     kind of count, `share` being its part of the pass's total.
     """
-    return {
-        name: _pass_report(parameters, specification, explorer, name) for name in parameters.passes
-    }
+    found = {}
+    for region_pass in parameters.passes:
+        figures = level_figures(parameters, specification, region_pass)
+        total = parameters.total_of(region_pass)
+        found[region_pass] = {
+            **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
+            "levels": [
+                {
+                    "region_type": item.region_type,
+                    "level": item.level,
+                    "budget": str(item.budget.budget),
+                    "stability": item.budget.stability,
+                    "confidence": str(parameters.wanted.coverage),
+                    "margin": item.margin,
+                    "margin_wanted": item.wanted,
+                    "margin_total_only": item.margin_total_only,
+                    "margin_by_formula": item.margin_by_formula,
+                    "margin_target": item.margin_target,
+                    "suppression_threshold": item.threshold,
+                    "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
+                    "tables": table_populations(
+                        item.budget,
+                        parameters.thresholds[item.region_type, item.level],
+                        explorer.shown_relative_errors,
+                        parameters.wanted.coverage,
+                    ),
+                    "needed_budget": needed_budgets(
+                        item.budget, item.region_type, explorer, parameters
+                    ),
+                }
+                for item in figures
+            ],
+            "queries": [query for item in figures for query in _queries(item, total)],
+        }
+    return found
 
 
 def needed_budgets(
@@ -214,18 +248,15 @@ def needed_budgets(
     return found
 
 
-def needed_budget(
-    parameters: MechanismParameters, specification: Specification, target: str, margin: int
-) -> str:
+def needed(settings: DetailedGroupsSettings, target: str, margin: int) -> str:
     """A sentence: the budget at which a level's counts have a margin of error.
 
     `target` is a region type and an iteration level, as in TRACT:2. Raises InputRefused for a
     level that is not measured and a margin that cannot be met.
     """
-    levels = {
-        f"{region_type}:{level}": budget
-        for (region_type, level), budget in level_budgets(parameters, specification).items()
-    }
+    parameters = parameters_of(settings)
+    budgets = level_budgets(parameters, read_specification(settings.input.parameters))
+    levels = {f"{region_type}:{level}": budget for (region_type, level), budget in budgets.items()}
     near = "of the truth, but for post-processing,"
     return budget_of_target(levels, target, margin, parameters.wanted.coverage, near)
 
@@ -234,7 +265,7 @@ def budget_of_target(
     levels: Mapping[str, LevelBudget], target: str, margin: int, coverage: Fraction, near: str
 ) -> str:
     """A sentence: the budget of a level, by its name, at which counts have a margin of error; they
-    are within it `near`. Raises as `needed_budget`.
+    are within it `near`. Raises as `needed`.
     """
     if target not in levels:
         raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
@@ -249,46 +280,6 @@ def budget_of_target(
         f"{shown_percent(coverage)} % at {symbol} {float(found):.6g} of the level (now "
         f"{float(level.budget):.4g})"
     )
-
-
-def _pass_report(
-    parameters: MechanismParameters,
-    specification: Specification,
-    explorer: ExplorerSettings,
-    region_pass: str,
-) -> dict[str, Any]:
-    figures = level_figures(parameters, specification, region_pass)
-    total = parameters.total_of(region_pass)
-    return {
-        **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
-        "levels": [
-            {
-                "region_type": item.region_type,
-                "level": item.level,
-                "budget": str(item.budget.budget),
-                "stability": item.budget.stability,
-                "confidence": str(parameters.wanted.coverage),
-                "margin": item.margin,
-                "margin_wanted": item.wanted,
-                "margin_total_only": item.margin_total_only,
-                "margin_by_formula": item.margin_by_formula,
-                "margin_target": item.margin_target,
-                "suppression_threshold": item.threshold,
-                "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
-                "tables": table_populations(
-                    item.budget,
-                    parameters.thresholds[item.region_type, item.level],
-                    explorer.shown_relative_errors,
-                    parameters.wanted.coverage,
-                ),
-                "needed_budget": needed_budgets(
-                    item.budget, item.region_type, explorer, parameters
-                ),
-            }
-            for item in figures
-        ],
-        "queries": [query for item in figures for query in _queries(item, total)],
-    }
 
 
 def loss_of_pass(region_pass: str, plan: NoisePlan) -> dict[str, Any]:

@@ -47,8 +47,6 @@ class CountNoise:
         `n_cells` the number of noisy counts that were added.
         """
         place, names = measured_at
-        if not place.size:
-            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
         parts = place, level, total_only.astype(int), n_cells
         sizes = tuple(int(part.max()) + 1 for part in parts)
         # There are few kinds of counts, and many counts of each.

@@ -11,7 +11,6 @@ Parquet metadata has the key `spineflow` with that value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -62,21 +61,22 @@ def write_release(
         noise: noise of the counts of every level.
     """
     schema = TIDY.with_metadata(stamp(is_private=is_private))
-    with ExitStack() as whole:
-        paths = [whole.enter_context(replacing(folder / name)) for name in (T1, T2, TIDY_FILE)]
-        with (
-            paths[0].open("wb") as t1,
-            paths[1].open("wb") as t2,
-            pq.ParquetWriter(paths[2], schema, compression="zstd", compression_level=1) as tidy,
-        ):
-            begin_text(t1, T1_COLUMNS, is_private=is_private)
-            begin_text(t2, T2_COLUMNS, is_private=is_private)
-            for part in parts:
-                for groups in slices(released(part)):
-                    rows = count_rows(groups)
-                    append_rows(t1, t1_rows(groups, rows))
-                    append_rows(t2, t2_rows(groups, rows))
-                    tidy.write_table(tidy_rows(groups, rows, names, noise))
+    with (
+        replacing(folder / T1) as t1_part,
+        replacing(folder / T2) as t2_part,
+        replacing(folder / TIDY_FILE) as tidy_part,
+        t1_part.open("wb") as t1,
+        t2_part.open("wb") as t2,
+        pq.ParquetWriter(tidy_part, schema, compression="zstd", compression_level=1) as tidy,
+    ):
+        begin_text(t1, T1_COLUMNS, is_private=is_private)
+        begin_text(t2, T2_COLUMNS, is_private=is_private)
+        for part in parts:
+            for groups in slices(released(part)):
+                rows = count_rows(groups)
+                append_rows(t1, t1_rows(groups, rows))
+                append_rows(t2, t2_rows(groups, rows))
+                tidy.write_table(tidy_rows(groups, rows, names, noise))
 
 
 def slices(groups: pa.Table) -> Iterator[pa.Table]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,23 +145,18 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
                 }
                 for item in figures
             ],
-            "queries": list(_queries(figures, parameters, region_pass)),
+            "queries": [
+                {
+                    "geolevel": item.region_type,
+                    "query": f"{item.tabulation.name}, level {item.level}",
+                    "share": str(item.budget.budget / parameters.total_of(region_pass)),
+                    **noise_of_query(item.budget.second_stage, is_pure=item.budget.is_pure),
+                }
+                for item in figures
+            ],
         }
         found[region_pass] = with_exact(report, exact)
     return found
-
-
-def _queries(
-    figures: tuple[HouseholdFigures, ...], parameters: HouseholdParameters, region_pass: str
-) -> Iterator[dict[str, str | None]]:
-    total = parameters.total_of(region_pass)
-    for item in figures:
-        yield {
-            "geolevel": item.region_type,
-            "query": f"{item.tabulation.name}, level {item.level}",
-            "share": str(item.budget.budget / total),
-            **noise_of_query(item.budget.second_stage, is_pure=item.budget.is_pure),
-        }
 
 
 def curves(settings: DetailedHouseholdsSettings) -> Curves | None:
@@ -174,11 +168,8 @@ def curves(settings: DetailedHouseholdsSettings) -> Curves | None:
 
 def curves_of(parameters: HouseholdParameters, specification: Specification) -> Curves:
     """By pass, in words, the curve of one household added or removed, and its rho."""
-    tables = parameters.of.values()
-    return curves_of_passes(
-        {name: household_plan(parameters, name) for name in parameters.passes},
-        lambda name: exact_curve(tables, specification, name, is_bounded=False),
-    )
+    plans = {name: household_plan(parameters, name) for name in parameters.passes}
+    return curves_of_passes(plans, parameters.of.values(), specification)
 
 
 def needed(settings: DetailedHouseholdsSettings, target: str, margin: int) -> str:

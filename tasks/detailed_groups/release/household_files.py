@@ -9,7 +9,6 @@ measured, and sums of these.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +28,7 @@ from ..workload.households import HouseholdParameters
 from ..workload.tabulations import HouseholdTabulation
 from .count_margins import CountNoise
 from .files import append_rows, begin_text, names_of, slices
-from .tables import NAMED, GroupNames, count_columns, production_keys
+from .tables import COUNTED, NAMED, GroupNames, count_columns, production_keys
 
 TIDY_FILE = "detailed_households.parquet"
 
@@ -40,16 +39,10 @@ TIDY = pa.schema(
         ("table", CODE),
         ("category_code", pa.int8()),
         ("category", CODE),
-        ("count", pa.int64()),
-        ("variance", pa.float64()),
-        ("margin", pa.int32()),
-        ("margin_if_cut", pa.int32()),
+        *COUNTED,
     ]
 )
-"""Columns of the tidy file: `category_code` is that of the text files, `variance` that of the noise
-in the count, `margin` the smallest number that the noise stays within with the probability that was
-asked for, and `margin_if_cut` one that holds whatever counts below 0 became 0 before they were
-added."""
+"""Columns of the tidy file: `category_code` is that of the text files."""
 
 
 def measured_groups(
@@ -86,11 +79,10 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
     parameters, names, folder = run_parameters(run, settings), names_of(run), run.unchecked_release
     is_private = settings.is_private
     schema = TIDY.with_metadata(stamp(is_private=is_private))
-    with ExitStack() as whole:
-        path = whole.enter_context(replacing(folder / TIDY_FILE))
-        tidy = whole.enter_context(
-            pq.ParquetWriter(path, schema, compression="zstd", compression_level=1)
-        )
+    with (
+        replacing(folder / TIDY_FILE) as path,
+        pq.ParquetWriter(path, schema, compression="zstd", compression_level=1) as tidy,
+    ):
         for tabulation, own in parameters.tables():
             noise = count_noise_of(run, settings, parameters, tabulation.name)
             columns = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", data_cell(tabulation), "COUNT")

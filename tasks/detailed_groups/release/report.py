@@ -27,9 +27,8 @@ from ..workload.guarantee import bounded_epsilons, noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import region_types
 from .budget import LevelFigures, budget_report, figures_of_run
-from .certificate import exact_of
+from .certificate import exact_of, margins_section
 from .front_page import accuracy_section, overview, shown_level
-from .margins_of_error import margins_section
 from .relative_errors import populations_table
 from .suppression_curves import suppression_figures
 from .tables import TABLE_NAMES
@@ -131,28 +130,26 @@ def populations_section(levels: Sequence[Mapping[str, Any]]) -> Section:
 
 def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
     budgets = run_parameters(run, settings).budgets
-    rows = []
-    shown: dict[str, list[float]] = {name: [] for name in ("suppressed", *TABLE_NAMES)}
-    labels = []
+    rows, labels, shares = [], [], []
     for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
         n = groups.num_rows
         hidden = mask_of(groups, "is_suppressed")
         table = groups["table"].to_numpy()
-        numbers = [int(hidden.sum())]
-        numbers += [int((~hidden & (table == t)).sum()) for t in range(len(TABLE_NAMES))]
-        percent = [100 * number / n if n else 0.0 for number in numbers]
+        numbers = np.bincount(table[~hidden], minlength=len(TABLE_NAMES))
+        percent = [100 * number / n if n else 0.0 for number in (int(hidden.sum()), *numbers)]
         rows.append((item.region_type, item.level, n, *(f"{p:.2f} %" for p in percent)))
         labels.append(shown_level(item.region_type, item.level))
-        for name, value in zip(shown, percent, strict=True):
-            shown[name].append(value)
+        shares.append(percent)
     chart = bar_chart(
         labels,
-        {"shown": [100 - value for value in shown["suppressed"]]}
-        | {"with sex by age": list(np.sum([shown[name] for name in TABLE_NAMES[1:]], axis=0))},
+        {
+            "shown": [100 - hidden for hidden, *_ in shares],
+            "with sex by age": [sum(by_age) for _, _, *by_age in shares],
+        },
         title="Groups that are shown",
         value_label="% of the level's groups",
     )
-    headers = ("region type", "level", "groups", *shown)
+    headers = ("region type", "level", "groups", "suppressed", *TABLE_NAMES)
     return Section(
         "Groups at each table",
         (

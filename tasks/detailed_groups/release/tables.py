@@ -9,7 +9,7 @@ Regions are named as far as their codes tell.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,16 @@ NAMED = (
 )
 """The columns of `named_columns`, with which the rows of tidy files begin."""
 
+COUNTED = (
+    ("count", pa.int64()),
+    ("variance", pa.float64()),
+    ("margin", pa.int32()),
+    ("margin_if_cut", pa.int32()),
+)
+"""Columns of tidy files: `variance` is that of the noise in the count, `margin` the smallest number
+that the noise stays within with the probability that was asked for, and `margin_if_cut` one that
+holds whatever counts below 0 became 0 before they were added."""
+
 TIDY = pa.schema(
     [
         *NAMED,
@@ -45,18 +55,12 @@ TIDY = pa.schema(
         ("sex", CODE),
         ("age_start", pa.int16()),
         ("age_end", pa.int16()),
-        ("count", pa.int64()),
-        ("variance", pa.float64()),
-        ("margin", pa.int32()),
-        ("margin_if_cut", pa.int32()),
+        *COUNTED,
         ("measured_at", CODE),
     ]
 )
-"""Columns of the tidy file: ages are null for marginals, `variance` is that of the noise in the
-count, `margin` the smallest number that the noise stays within with the probability that was asked
-for, `margin_if_cut` one that holds whatever counts below 0 became 0 before they were added, and
-`measured_at` the region type whose measurement the count is (another than the group's own in a
-coterminous region)."""
+"""Columns of the tidy file: ages are null for marginals, and `measured_at` is the region type whose
+measurement the count is (another than the group's own in a coterminous region)."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +96,6 @@ class CountRows:
     age_end: np.ndarray
     count: np.ndarray
     n_cells: np.ndarray
-
-    def take(self, rows: np.ndarray) -> CountRows:
-        """Some of the rows."""
-        return CountRows(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def count_rows(groups: pa.Table) -> CountRows:
@@ -138,21 +138,22 @@ def count_rows(groups: pa.Table) -> CountRows:
 
 def t1_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
     """Rows of the production program's file t1: REGION_ID, REGION_TYPE, ITERATION_CODE, COUNT."""
-    totals = rows.take(np.flatnonzero(rows.sex == TOTAL))
-    return pa.table({**production_keys(groups, totals.group), "COUNT": pa.array(totals.count)})
+    own = rows.sex == TOTAL
+    keys = production_keys(groups, rows.group[own])
+    return pa.table({**keys, "COUNT": pa.array(rows.count[own])})
 
 
 def t2_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
     """Rows of its file t2: the keys, AGESTART, AGEEND (`*` for a marginal), SEX (1, 2), COUNT."""
-    cells = rows.take(np.flatnonzero(rows.sex != TOTAL))
+    own = rows.sex != TOTAL
     ages = ["*", *map(str, range(OLDEST_AGE + 1))]
     return pa.table(
         {
-            **production_keys(groups, cells.group),
-            "AGESTART": coded_texts(cells.age_start - ALL_AGES, ages),
-            "AGEEND": coded_texts(cells.age_end - ALL_AGES, ages),
-            "SEX": coded_texts(cells.sex, ["", "1", "2"]),
-            "COUNT": pa.array(cells.count),
+            **production_keys(groups, rows.group[own]),
+            "AGESTART": coded_texts(rows.age_start[own] - ALL_AGES, ages),
+            "AGEEND": coded_texts(rows.age_end[own] - ALL_AGES, ages),
+            "SEX": coded_texts(rows.sex[own], ["", "1", "2"]),
+            "COUNT": pa.array(rows.count[own]),
         }
     )
 
@@ -171,7 +172,7 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
     return pa.table(
         {
             **counted,
-            "measured_at": groups["measured_at"].take(pa.array(rows.group)),
+            "measured_at": groups["measured_at"].take(rows.group),
             "table": coded_texts(table, list(TABLE_NAMES)),
             "sex": coded_texts(rows.sex, list(SEXES)),
             **ages,
@@ -208,37 +209,32 @@ def count_columns(
     }
 
 
-def production_keys(groups: pa.Table, group: np.ndarray) -> dict[str, pa.Array]:
+def production_keys(groups: pa.Table, group: np.ndarray) -> dict[str, pa.ChunkedArray]:
     """The first columns of the production program's files, given each row's group (n,)."""
     columns = ("region_id", "region_type", "iteration_code")
-    return {name.upper(): groups[name].take(pa.array(group)) for name in columns}
+    return {name.upper(): groups[name].take(group) for name in columns}
 
 
 def named_columns(
     groups: pa.Table, rows: np.ndarray, names: GroupNames
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
     """Keys and names of the groups that rows are of, as columns, and each row's iteration level."""
-    of_rows = pa.array(rows)
-    columns: dict[str, pa.Array] = {name: groups[name].take(of_rows) for name in KEY}
-    columns["region_name"] = named_regions(groups, names).take(of_rows)
-    iteration = groups["iteration_code"].combine_chunks()
-    codes = iteration.dictionary.to_pylist()
-    called = coded_texts(iteration.indices, [names.iteration_name[code] for code in codes])
-    columns["iteration_name"] = called.take(of_rows)
+    columns = {name: groups[name].take(rows) for name in KEY}
+    columns["region_name"] = named_regions(groups, names).take(rows)
+    iteration, codes = codes_of(groups, "iteration_code")
+    called = coded_texts(iteration, [names.iteration_name[code] for code in codes])
+    columns["iteration_name"] = called.take(rows)
     level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
-    level_of_row = level[iteration.indices.to_numpy()][rows]
+    level_of_row = level[iteration][rows]
     columns["iteration_level"] = pa.array(level_of_row)
     return columns, level_of_row
 
 
 def named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:
     """The name of every group's region, coded."""
-    kinds, regions = (groups[name].combine_chunks() for name in ("region_type", "region_id"))
-    ids = regions.dictionary.to_pylist()
-    pair = kinds.indices.to_numpy().astype(np.int64) * len(ids) + regions.indices.to_numpy()
-    pairs, code = np.unique(pair, return_inverse=True)
-    kind_names = kinds.dictionary.to_pylist()
-    found = [names.of_region(kind_names[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
+    (kind, kinds), (region, ids) = (codes_of(groups, name) for name in ("region_type", "region_id"))
+    pairs, code = np.unique(kind.astype(np.int64) * len(ids) + region, return_inverse=True)
+    found = [names.of_region(kinds[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
     return coded_texts(code, found)
 
 

@@ -53,8 +53,7 @@ def run_settings_budget(run, run_settings, level):
 def test_production_specification(shared) -> None:
     folder = str(shared / "data" / "safetab" / "spec_2020")
     parameters, specification = read_parameters(folder, {}), read_specification(folder)
-    geography = {"us": _blocks(("44", "25")), "pr": _blocks(("72",))}
-    levels = levels_to_be_measured(parameters, specification, geography)
+    levels = levels_to_be_measured(parameters, specification, _blocks(("44", "25", "72")))
     sizes = {(level.region_type, level.level): len(level.iterations) for level in levels}
     assert sizes["STATE", 1] + sizes["STATE", 2] == 2996
     assert (sizes["TRACT", 1], sizes["TRACT", 2]) == (48, 2150)

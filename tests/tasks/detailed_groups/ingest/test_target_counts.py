@@ -8,14 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.tasks.detailed_groups.ingest.inputs import check_groups_input
-from spineflow.tasks.detailed_groups.ingest.target_counts import TargetCounts, target_counts
+from spineflow.tasks.detailed_groups.ingest.target_counts import target_counts
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.workload.regions import areas_of
 
 pytestmark = pytest.mark.slow
 
 
-def counts_of(parameters_folder: Path, data: Path, **changes) -> TargetCounts:
+def counts_of(parameters_folder: Path, data: Path, **changes) -> dict[str, pd.DataFrame]:
     specification = read_specification(str(parameters_folder))
     parameters = replace(read_parameters(str(parameters_folder), {}), **changes)
     result = check_groups_input({"data": str(data)}, specification, parameters).accepted()
@@ -31,7 +31,7 @@ def test_toy_counts_are_the_expected_ones(shared: Path, definition: str) -> None
     toy = shared / "data" / "safetab" / "toy"
     found = counts_of(toy / f"input_dir_{definition}", toy)
     for name, n_rows in (("t1", 395), ("t2", 23_544)):
-        own = getattr(found, name)
+        own = found[name]
         path = shared / "data" / "safetab" / "toy_expected" / f"{name}.csv"
         expected = pd.read_csv(path, sep="|", dtype=str)
         assert len(own) == n_rows
@@ -41,7 +41,7 @@ def test_toy_counts_are_the_expected_ones(shared: Path, definition: str) -> None
 def test_puerto_rico_has_the_iterations_of_both_granularities(groups_input: Path) -> None:
     """The fault of the production program, kept in what is compared with it."""
     specification = read_specification(str(groups_input / "params"))
-    found = counts_of(groups_input / "params", groups_input / "data").t1
+    found = counts_of(groups_input / "params", groups_input / "data")["t1"]
     detailed_only = {
         code
         for code, item in specification.iterations.items()
