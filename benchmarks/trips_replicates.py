@@ -69,7 +69,8 @@ def _top_down(
             if not plan.measures_all:
                 released.append(only_children(plan.tree, level, above))
             continue
-        keys, _, counts = truth.children(level, parents)
+        keys, _ = plan.tree.children(level - 1, parents)
+        counts = truth.levels[level].counts_of(keys)
         noisy = NodeValues(keys, with_noise(counts, plan, level, draws))
         measured.add_level(parents, noisy, plan.weight_variance(level))
         if not plan.measures_all:

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,64 +38,27 @@ class MeasuredLevel:
     parent: np.ndarray
     offsets: np.ndarray
 
+    @property
+    def family(self) -> np.ndarray:
+        """The number of every node's family, (n,)."""
+        return np.repeat(np.arange(self.parent.size), np.diff(self.offsets))
+
 
 def tree_least_squares(levels: Sequence[MeasuredLevel]) -> list[np.ndarray]:
     """Estimates of the nodes of every level, root first, each `(n,)` float64."""
     estimates = [level.values.astype(np.float64) for level in levels]
     variances = [np.full(level.values.size, level.variance) for level in levels]
-    sums, sum_variances = [], []
-    for above in range(len(levels) - 2, -1, -1):
-        below = levels[above + 1]
-        total, variance = _family_sums(below.offsets, estimates[above + 1], variances[above + 1])
-        sums.append(total)
-        sum_variances.append(variance)
-        _combine(below.parent, total, variance, estimates[above], variances[above])
-    for above, (total, variance) in enumerate(
-        zip(reversed(sums), reversed(sum_variances), strict=True)
-    ):
-        below = levels[above + 1]
-        surplus = (estimates[above][below.parent] - total) / variance
-        _share_out(below.offsets, surplus, estimates[above + 1], variances[above + 1])
+    sums = []
+    for depth in range(len(levels) - 1, 0, -1):
+        level, own = levels[depth], levels[depth - 1].variance
+        total = np.bincount(level.family, estimates[depth], level.parent.size)
+        variance = np.bincount(level.family, variances[depth], level.parent.size)
+        sums.append((total, variance))
+        weight = 1.0 if np.isinf(own) else own / (own + variance)
+        estimates[depth - 1][level.parent] += weight * (total - estimates[depth - 1][level.parent])
+        variances[depth - 1][level.parent] = weight * variance
+    for depth, (total, variance) in enumerate(reversed(sums), start=1):
+        level = levels[depth]
+        surplus = (estimates[depth - 1][level.parent] - total) / variance
+        estimates[depth] += variances[depth] * surplus[level.family]
     return estimates
-
-
-@njit(nogil=True, cache=True)
-def _family_sums(
-    offsets: np.ndarray, estimates: np.ndarray, variances: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    n = offsets.size - 1
-    totals, sums = np.zeros(n), np.zeros(n)
-    for j in range(n):
-        for i in range(offsets[j], offsets[j + 1]):
-            totals[j] += estimates[i]
-            sums[j] += variances[i]
-    return totals, sums
-
-
-@njit(nogil=True, cache=True)
-def _combine(
-    parent: np.ndarray,
-    totals: np.ndarray,
-    total_variances: np.ndarray,
-    estimates: np.ndarray,
-    variances: np.ndarray,
-) -> None:
-    for j in range(parent.size):
-        u = parent[j]
-        if variances[u] == 0:
-            continue
-        if np.isinf(variances[u]):
-            weight = 1.0
-        else:
-            weight = variances[u] / (variances[u] + total_variances[j])
-        estimates[u] += weight * (totals[j] - estimates[u])
-        variances[u] = weight * total_variances[j]
-
-
-@njit(nogil=True, cache=True)
-def _share_out(
-    offsets: np.ndarray, surplus: np.ndarray, estimates: np.ndarray, variances: np.ndarray
-) -> None:
-    for j in range(offsets.size - 1):
-        for i in range(offsets[j], offsets[j + 1]):
-            estimates[i] += variances[i] * surplus[j]

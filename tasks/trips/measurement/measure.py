@@ -197,8 +197,8 @@ def _child_groups(
     truth: TrueTree, level: int, parents: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for start, stop in cut_at(truth.tree.n_children(level - 1, parents), NODES_PER_GROUP):
-        keys, _, counts = truth.children(level, parents[start:stop])
-        yield keys, counts
+        keys, _ = truth.tree.children(level - 1, parents[start:stop])
+        yield keys, truth.levels[level].counts_of(keys)
 
 
 def _histogram(plan: Plan, truth: TrueTree, level: int, draws: NoiseDraws) -> Iterator[NodeValues]:

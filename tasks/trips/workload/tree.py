@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
 from .hierarchy import Hierarchy
 
@@ -114,8 +113,9 @@ class Tree:
         """Keys of the parents, at the level above, of nodes of a level."""
         number, size, inner = self._radix(level)
         parent = self.dimensions[number].levels[self.depths[level][number]].parent
-        size_above = self.sizes(level - 1)[number]
-        return _parent_keys(keys, parent, size, size_above, inner)
+        outer, low = np.divmod(keys, inner)
+        outer, position = np.divmod(outer, size)
+        return (outer * self.sizes(level - 1)[number] + parent[position]) * inner + low
 
     def n_children(self, level: int, keys: np.ndarray) -> np.ndarray:
         """Number of children, at the level below, of each node of a level, `(n,)`."""
@@ -130,16 +130,14 @@ class Tree:
         Children of one node stand together, in the order of their areas; `(n_children,)` keys at
         the level below and offsets `(n + 1,)`.
         """
-        offsets = np.concatenate([[0], np.cumsum(self.n_children(level, keys))])
+        n_children = self.n_children(level, keys)
+        offsets = np.concatenate([[0], np.cumsum(n_children)])
         number, size, inner = self._radix(level + 1)
-        size_above = self.sizes(level)[number]
-        children = np.empty(offsets[-1], dtype=np.int64)
-        _children(keys, self._child_offsets(level), offsets, size_above, size, inner, children)
-        return children, offsets
-
-    def stride(self, level: int) -> int:
-        """Difference of the keys of neighbouring children of one parent at a level."""
-        return self._radix(level)[2]
+        outer, low = np.divmod(keys, inner)
+        outer, position = np.divmod(outer, self.sizes(level)[number])
+        first = (outer * size + self._child_offsets(level)[position]) * inner + low
+        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], n_children)
+        return np.repeat(first, n_children) + place * inner, offsets
 
     def _radix(self, level: int) -> tuple[int, int, int]:
         """The dimension that a level refines, its size there, and the size of all after it."""
@@ -166,33 +164,3 @@ def column_tree(columns: Sequence[Hierarchy]) -> Tree:
     """A tree that refines one dimension completely, then the next."""
     refined = [number for number, column in enumerate(columns) for _ in range(column.depth)]
     return Tree(tuple(columns), tuple(refined))
-
-
-@njit(nogil=True, cache=True)
-def _parent_keys(
-    keys: np.ndarray, parent: np.ndarray, size: int, size_above: int, inner: int
-) -> np.ndarray:
-    parents = np.empty_like(keys)
-    for i in range(keys.size):
-        outer, low = divmod(keys[i], inner)
-        outer, position = divmod(outer, size)
-        parents[i] = (outer * size_above + parent[position]) * inner + low
-    return parents
-
-
-@njit(nogil=True, cache=True)
-def _children(
-    keys: np.ndarray,
-    child_offsets: np.ndarray,
-    offsets: np.ndarray,
-    size_above: int,
-    size: int,
-    inner: int,
-    children: np.ndarray,
-) -> None:
-    for i in range(keys.size):
-        outer, low = divmod(keys[i], inner)
-        outer, position = divmod(outer, size_above)
-        first = (outer * size + child_offsets[position]) * inner + low
-        for j in range(offsets[i + 1] - offsets[i]):
-            children[offsets[i] + j] = first + j * inner

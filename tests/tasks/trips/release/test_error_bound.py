@@ -71,7 +71,8 @@ def test_bound_holds_in_replicates(contribution: Contribution) -> None:
             counts = np.maximum(0, with_noise(counts, plan, 0, source))
         nodes, errors = np.zeros(1, dtype=np.int64), [abs(counts[0] - truth.leaves.total)]
         for level in range(1, tree.depth + 1):
-            children, offsets, true = truth.children(level, nodes)
+            children, offsets = tree.children(level - 1, nodes)
+            true = truth.levels[level].counts_of(children)
             noisy = with_noise(true, plan, level, source)
             counts = chebyshev_projection(noisy, offsets, counts)
             errors.append(abs(counts - true).max())
