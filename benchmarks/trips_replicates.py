@@ -20,10 +20,9 @@ from spineflow.tasks.trips.estimation.top_down import (
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.measurement.files import NodeValues
 from spineflow.tasks.trips.measurement.measure import all_nodes, with_noise
-from spineflow.tasks.trips.release.table import signed_sums
 from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
 from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.truth import TrueTree
+from spineflow.tasks.trips.workload.truth import TrueTree, summed
 
 
 def true_tree(settings: TripsSettings) -> TrueTree:
@@ -49,7 +48,8 @@ def replicate(
         levels = [NodeValues(keys, noisy)]
     for level in range(depth, 0, -1):
         above = plan.tree.parent_keys(level, levels[-1].keys)
-        levels.append(signed_sums(above, levels[-1].values))
+        sums = summed(above, levels[-1].values)
+        levels.append(NodeValues(sums.keys, sums.counts))
     return levels[::-1]
 
 

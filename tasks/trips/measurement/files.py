@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record
+from ...runs.files import read_values
 from ...runs.stamps import stamp, write_parquet, write_parquet_once
 from ...runs.writing import Recording, write_once
 from ..paths import (
@@ -72,8 +72,7 @@ def write_cuts(
 
 def read_cuts(run: RunDirectory, level: int) -> Cuts:
     """The cuts of a level that have been published."""
-    facts = read_record(cuts_file(run, level))
-    return Cuts([NodeShard(**shard) for shard in facts["shards"]], facts["parents_digest"])
+    return read_values(cuts_file(run, level), Cuts)
 
 
 def node_columns(tree: Tree, level: int, keys: np.ndarray) -> dict[str, pa.Array]:

@@ -31,6 +31,7 @@ from ..measurement.files import (
 )
 from ..paths import estimates_files
 from ..workload.tree import Tree
+from ..workload.truth import summed
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
@@ -60,7 +61,8 @@ def _range_queries(tree: Tree, leaves: NodeValues) -> Iterator[pa.Table]:
     nodes = leaves
     for level in range(tree.depth, -1, -1):
         if level < tree.depth:
-            nodes = signed_sums(tree.parent_keys(level + 1, nodes.keys), nodes.values)
+            sums = summed(tree.parent_keys(level + 1, nodes.keys), nodes.values)
+            nodes = NodeValues(sums.keys, sums.counts)
         n = nodes.keys.size
         codes = node_columns(tree, level, nodes.keys)
         columns = {LEVEL: pa.array(np.full(n, level, dtype=np.int32))}
@@ -85,14 +87,6 @@ def release_columns(run_tree: RunTree, leaves: NodeValues) -> dict[str, pa.Array
         columns[column.name] = codes.take(pa.array(at_depth))
     columns["count"] = pa.array(leaves.values, pa.int64())
     return columns
-
-
-def signed_sums(keys: np.ndarray, values: np.ndarray) -> NodeValues:
-    """Sums of values by key, in ascending order; sums of 0 are left out."""
-    order = np.argsort(keys, kind="stable")
-    unique, starts = np.unique(keys[order], return_index=True)
-    sums = np.add.reduceat(values[order], starts) if starts.size else values[:0]
-    return NodeValues(unique[sums != 0], sums[sums != 0])
 
 
 def released_level(folder: Path, tree: Tree, level: int) -> NodeValues:

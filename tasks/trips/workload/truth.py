@@ -48,8 +48,8 @@ class TrueTree:
 
 
 def summed(keys: np.ndarray, counts: np.ndarray) -> TrueLevel:
-    """One node for each key that occurs with a positive sum of counts."""
+    """One node for each key that occurs with a sum of counts that is not 0."""
     order = np.argsort(keys, kind="stable")
     unique, starts = np.unique(keys[order], return_index=True)
     sums = np.add.reduceat(counts[order], starts) if starts.size else counts[:0]
-    return TrueLevel(unique[sums > 0], sums[sums > 0])
+    return TrueLevel(unique[sums != 0], sums[sums != 0])
