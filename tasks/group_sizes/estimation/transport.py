@@ -108,11 +108,11 @@ def _network(
         level = depths[place]
         n = hierarchy.n_regions[level]
         if place == len(depths) - 1:
-            tail = np.repeat(_ancestors(hierarchy, level, depth), n_sizes)
+            tail = np.repeat(hierarchy.ancestors(level, depth), n_sizes)
         else:
             tail = np.arange(node_start[place], node_start[place] + n * n_sizes)
         if place:
-            parent = _ancestors(hierarchy, level, depths[place - 1])
+            parent = hierarchy.ancestors(level, depths[place - 1])
             head = (node_start[place - 1] + parent[:, None] * n_sizes + size).reshape(-1)
         else:
             head = np.full(n * n_sizes, sink)
@@ -130,14 +130,6 @@ def _network(
     order = np.argsort(ends, kind="stable")
     first = np.searchsorted(ends[order], np.arange(sink + 2)).astype(np.int64)
     return _Network(tail, head, weight, target, supply, first, order % len(tail))
-
-
-def _ancestors(hierarchy: RegionHierarchy, depth: int, above: int) -> np.ndarray:
-    """Position at level `above` of what every region of level `depth` lies in."""
-    position = np.arange(hierarchy.n_regions[depth])
-    for level in hierarchy.levels[depth:above:-1]:
-        position = level.parent[position]
-    return position
 
 
 @njit(cache=True, nogil=True)

@@ -153,9 +153,13 @@ def costs(settings: GroupSizesSettings) -> dict[str, Any]:
     """What a run would cost, from the settings and the public hierarchy: `budget_report`, and the
     exact epsilon.
     """
-    # The number of groups changes nothing about the noise.
-    plan = plan_of(settings, public_hierarchy(settings), 0)
+    plan = public_plan(settings)
     return {"groups": with_exact(budget_report(plan), exact_curve(plan))}
+
+
+def public_plan(settings: GroupSizesSettings) -> Plan:
+    """The plan by the public hierarchy alone; the number of groups changes no noise."""
+    return plan_of(settings, public_hierarchy(settings), 0)
 
 
 def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: int) -> Plan:

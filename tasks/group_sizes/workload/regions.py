@@ -59,6 +59,13 @@ class RegionHierarchy:
         parent = self.levels[depth + 1].parent
         return np.searchsorted(parent, np.arange(len(self.levels[depth]) + 1)).astype(np.int64)
 
+    def ancestors(self, depth: int, above: int) -> np.ndarray:
+        """Position at level `above` of what every region of level `depth` lies in."""
+        position = np.arange(self.n_regions[depth])
+        for level in self.levels[depth:above:-1]:
+            position = level.parent[position]
+        return position
+
     @cached_property
     def leaves(self) -> tuple[np.ndarray, ...]:
         """For each level offsets (n + 1,): the finest regions below each region, contiguous too."""
@@ -76,14 +83,9 @@ class RegionHierarchy:
         >>> RegionHierarchy(tuple(levels)).restricted([0, 2]).levels[1].parent.tolist()
         [0, 0, 0]
         """
-        kept = [self.levels[depths[0]]]
-        for above, depth in zip(depths, depths[1:], strict=False):
-            parent = self.levels[depth].parent
-            for level in self.levels[depth - 1 : above : -1]:
-                parent = level.parent[parent]
-            kept.append(RegionLevel(self.levels[depth].name, self.levels[depth].region, parent))
-        kept[0] = RegionLevel(kept[0].name, kept[0].region, np.array([-1]))
-        return RegionHierarchy(tuple(kept))
+        parents = [np.array([-1]), *map(self.ancestors, depths[1:], depths)]
+        kept = zip((self.levels[depth] for depth in depths), parents, strict=True)
+        return RegionHierarchy(tuple(RegionLevel(own.name, own.region, up) for own, up in kept))
 
     def sum_up(self, finest: np.ndarray) -> list[np.ndarray]:
         """Sums of a table (n_leaves, ...) of the finest level over the regions of every level."""

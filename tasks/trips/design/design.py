@@ -8,10 +8,10 @@ from typing import Any
 from ...runs.errors import InputRefused
 from ...runs.settings import Refuse, without_section
 from ...solvers.level_design import DesignedLevels, LevelDesign, design_levels
-from ..ingest.ingest import public_shape
+from ..ingest.ingest import public_plan
 from ..settings import TripsSettings
 from ..workload.costs import level_errors, level_of
-from ..workload.plan import Plan, make_plan
+from ..workload.plan import Plan
 
 
 class TripsDesignSettings(TripsSettings):
@@ -35,7 +35,7 @@ def designed(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettin
     Raises InputRefused as `design_levels`, and for mechanisms that share no budget among levels.
     """
     own = without_section(TripsSettings, settings)
-    plan = make_plan(own, public_shape(own).tree)
+    plan = public_plan(own)
     errors, budget = level_errors(plan), plan.budget
     if errors is None or budget is None or budget.rho is None:
         raise InputRefused(

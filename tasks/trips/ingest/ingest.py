@@ -26,7 +26,7 @@ from ..settings import TripsInput, TripsSettings
 from ..workload.costs import budget_report
 from ..workload.exact_loss import exact_curve
 from ..workload.hierarchy import Hierarchy
-from ..workload.plan import make_plan
+from ..workload.plan import Plan, make_plan
 from ..workload.tree import Tree, column_tree, od_tree
 from ..workload.truth import TrueLevel
 from .areas import (
@@ -83,9 +83,14 @@ def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
 
 def costs(settings: TripsSettings) -> dict[str, Any]:
     """What a run would cost: `tasks.trips.workload.costs.budget_report`, and the exact epsilon."""
-    plan, delta = make_plan(settings, public_shape(settings).tree), settings.report_delta
+    plan, delta = public_plan(settings), settings.report_delta
     curve = exact_curve(plan, settings.contribution)
     return {"trips": with_exact(budget_report(plan, delta), curve, delta)}
+
+
+def public_plan(settings: TripsSettings) -> Plan:
+    """The plan by the public areas alone."""
+    return make_plan(settings, public_shape(settings).tree)
 
 
 def public_shape(settings: TripsSettings) -> Shape:
