@@ -18,10 +18,7 @@ from ...census.levels import NATION, codes_of_level
 from ...runs.errors import InputRefused
 from ...runs.names import is_file_name
 from ...runs.stamps import write_parquet
-from ...tables.columns import CodedColumn
-from ...tables.layouts import Field, TableLayout
-from ...tables.readers import read_under_names
-from ...tables.sources import InputFile
+from ...tables.area_files import areas_file, example, read_area_rows
 from ...tables.tally import RuleTally
 from ..workload.regions import RegionHierarchy, RegionLevel
 
@@ -34,19 +31,7 @@ def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | 
 
     Rows may stand in any order. Raises UnreadableInput for a file that cannot be read.
     """
-    fields = tuple(Field(c, "text") for c in (*COLUMNS, "area"))
-    layout = TableLayout("regions", fields, None, "expected")
-    file = InputFile("regions", path, name, layout)
-    batches = read_under_names(file, COLUMNS, {"region": "area"})
-    rows = pd.concat(
-        pd.DataFrame(
-            {
-                c: CodedColumn.from_arrow(batch[c], layout.field(c)).lookup(_text, object)
-                for c in COLUMNS
-            }
-        )
-        for batch in batches
-    )
+    rows = read_area_rows(areas_file("regions", path, name), "region")
     return hierarchy_of_rows(rows, tally)
 
 
@@ -58,7 +43,7 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
     tally.add(named, int((~is_named).sum()))
     rows = rows[is_named]
     repeated = rows.duplicated(["level", "region"])
-    tally.add(once, int(repeated.sum()), _example(rows, repeated, "has more"))
+    tally.add(once, int(repeated.sum()), example(rows, repeated, "has more"))
     odd = [name for name in rows["level"].unique() if not is_file_name(name)]
     tally.add(plain, len(odd))
     tally.see(plain, rows["level"].unique().tolist())
@@ -76,11 +61,11 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
         own = rest.pop(level)
         lost = ~own["parent"].isin(above)
         what = f"has a parent that is not in {order[-1]}"
-        tally.add(chain, int(lost.sum()), _example(own, lost, what))
+        tally.add(chain, int(lost.sum()), example(own, lost, what))
         parents, here = set(own["parent"]), rows[rows["level"] == order[-1]]
         ends = ~here["region"].isin(parents)
         what = f"has no regions of {level} below it"
-        tally.add(depths, int(ends.sum()), _example(here, ends, what))
+        tally.add(depths, int(ends.sum()), example(here, ends, what))
         if not tally.is_clean:
             return None
         order.append(level)
@@ -157,14 +142,3 @@ def _sorted(rows: pd.DataFrame, order: Sequence[str]) -> RegionHierarchy:
         region = own["region"].to_numpy(dtype=object)[by_parent]
         levels.append(RegionLevel(str(name), region, parent[by_parent]))
     return RegionHierarchy(tuple(levels))
-
-
-def _text(value: str | None) -> str:
-    return value or ""
-
-
-def _example(rows: pd.DataFrame, wrong: pd.Series, what: str) -> str:
-    if not wrong.any():
-        return ""
-    first = rows[wrong].iloc[0]
-    return f", but {first['region']} of level {first['level']} {what}"

@@ -18,6 +18,7 @@ from ...ledger.recognition import RecordColumn, people_digests, raw_value
 from ...products.privacy_curves import with_exact
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
+from ...tables.area_files import areas_file
 from ...tables.findings import InputCheck, UnreadableInput, refusal
 from ...tables.outcomes import write_input_outcomes
 from ...tables.tally import RuleTally
@@ -31,7 +32,6 @@ from ..workload.tree import Tree, column_tree, od_tree
 from ..workload.truth import TrueLevel
 from .areas import (
     area_levels,
-    areas_file,
     column_levels,
     hierarchy_of_areas,
 )

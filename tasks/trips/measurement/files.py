@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
@@ -90,6 +90,27 @@ def node_columns(tree: Tree, level: int, keys: np.ndarray) -> dict[str, pa.Array
     return columns
 
 
+def node_keys(tree: Tree, level: int, rows: pa.RecordBatch | pa.Table, file: str) -> np.ndarray:
+    """Keys of the nodes that rows name by the columns of `node_columns`.
+
+    Raises ValueError for a code that is not of the level; `file` is what the sentence names.
+    """
+    positions = []
+    for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True):
+        if not depth:
+            positions.append(np.zeros(rows.num_rows, dtype=np.int64))
+            continue
+        column = rows[dimension.name]
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        codes = pa.array(dimension.levels[depth].codes, pa.string())
+        known = pc.fill_null(pc.index_in(column.dictionary, codes), -1).to_numpy()
+        positions.append(known[column.indices.to_numpy()].astype(np.int64))
+        if (positions[-1] < 0).any():
+            raise ValueError(f"{file} holds an area that is not of {level_folder(level)}")
+    return tree.keys(level, positions)
+
+
 def write_measured(
     path: Path,
     tree: Tree,
@@ -155,21 +176,9 @@ def _batch(
 
 
 def _read(path: Path, tree: Tree, level: int, value: str) -> Iterator[NodeValues]:
-    refined = {
-        dimension.name: pd.Index(dimension.levels[depth].codes)
-        for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True)
-        if depth
-    }
-    with pq.ParquetFile(path, read_dictionary=list(refined)) as file:
+    depths = zip(tree.dimensions, tree.depths[level], strict=True)
+    refined = [dimension.name for dimension, depth in depths if depth]
+    with pq.ParquetFile(path, read_dictionary=refined) as file:
         for batch in file.iter_batches(batch_size=ROWS_PER_GROUP, columns=[*refined, value]):
-            positions = []
-            for dimension in tree.dimensions:
-                if dimension.name not in refined:
-                    positions.append(np.zeros(batch.num_rows, dtype=np.int64))
-                    continue
-                column = batch.column(dimension.name)
-                known = refined[dimension.name].get_indexer(column.dictionary.to_pylist())
-                positions.append(known[column.indices.to_numpy()].astype(np.int64))
-            if any((position < 0).any() for position in positions):
-                raise ValueError(f"{path.name} holds an area that is not of {level_folder(level)}")
-            yield NodeValues(tree.keys(level, positions), batch.column(value).to_numpy())
+            keys = node_keys(tree, level, batch, path.name)
+            yield NodeValues(keys, batch.column(value).to_numpy())
