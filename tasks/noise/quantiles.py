@@ -58,16 +58,16 @@ def margin(distribution: IntegerDistribution, coverage: Fraction) -> int:
     return inverse_cdf(distribution, (1 + coverage) / 2)
 
 
-def _first_tail_at_most(distribution: IntegerDistribution, probability: Fraction) -> int:
-    """The first k >= 0 with P(X > k) <= probability, at most 1/2."""
-    bits = _GUARD_BITS + probability.denominator.bit_length()
-    while True:
-        bounds = _tails(distribution, bits)
-        limit = probability * (1 << bits)
-        k = first_that(lambda j, limit=limit, bounds=bounds: bounds(j)[1] <= limit)
-        if k == 0 or bounds(k - 1)[0] > limit:
-            return k
-        bits *= 2
+def _first_tail_at_most(
+    distribution: IntegerDistribution, probability: Fraction, bits: int = 0
+) -> int:
+    """The first k >= 0 with P(X > k) <= probability, at most 1/2; by more bits if these are few."""
+    bits = bits or _GUARD_BITS + probability.denominator.bit_length()
+    bounds, limit = _tails(distribution, bits), probability * (1 << bits)
+    k = first_that(lambda j: bounds(j)[1] <= limit)
+    if k == 0 or bounds(k - 1)[0] > limit:
+        return k
+    return _first_tail_at_most(distribution, probability, 2 * bits)
 
 
 def _tails(distribution: IntegerDistribution, bits: int) -> Callable[[int], tuple[int, int]]:

@@ -26,7 +26,7 @@ def read_area_rows(file: InputFile, area: str) -> pd.DataFrame:
     columns = ("level", area, "parent")
     batches = [
         {
-            name: CodedColumn.from_arrow(batch[name], file.layout.field(name)).lookup(_text, object)
+            name: CodedColumn.from_arrow(batch[name], Field(name, "text")).lookup(_text, object)
             for name in columns
         }
         for batch in read_under_names(file, columns, {area: _OTHER_NAME[area]})

@@ -124,11 +124,9 @@ def check_groups(
         tally.add(total_rule(kind), int(counts.sum() != declared))
     _hold_to_numbers(settings, hierarchy, counts, kind, tally, read)
     outcomes = (*read, *tally.outcomes())
-    if findings := tally.findings(outcomes):
-        return InputCheck(outcomes, findings, None)
-    return InputCheck(
-        outcomes, (), GroupInput(hierarchy, counts, smallest_size=settings.smallest_size)
-    )
+    findings = tally.findings(outcomes)
+    accepted = GroupInput(hierarchy, counts, smallest_size=settings.smallest_size)
+    return InputCheck(outcomes, findings, None if findings else accepted)
 
 
 def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
@@ -316,6 +314,6 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     read: list[Outcome] = []
     _hold_to_numbers(settings, hierarchy, counts, "units", tally, read)
     outcomes = (*check.outcomes, *read, *tally.outcomes())
-    if findings := tally.findings(outcomes):
-        return InputCheck(outcomes, findings, None)
-    return InputCheck(outcomes, (), GroupInput(hierarchy, counts, result))
+    findings = tally.findings(outcomes)
+    accepted = GroupInput(hierarchy, counts, result)
+    return InputCheck(outcomes, findings, None if findings else accepted)

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from ....geography.levels import child_offsets
+
 
 @dataclass(frozen=True, eq=False)
 class RegionLevel:
@@ -56,8 +58,7 @@ class RegionHierarchy:
         """Offsets (n + 1,): region i of level `depth` has the children at positions offsets[i] up
         to offsets[i + 1] of the level below.
         """
-        parent = self.levels[depth + 1].parent
-        return np.searchsorted(parent, np.arange(len(self.levels[depth]) + 1)).astype(np.int64)
+        return child_offsets(self.levels[depth + 1].parent, len(self.levels[depth]))
 
     def ancestors(self, depth: int, above: int) -> np.ndarray:
         """Position at level `above` of what every region of level `depth` lies in."""
