@@ -53,6 +53,10 @@ class Cuts:
     shards: list[NodeShard]
     parents_digest: str
 
+    def shard(self, name: str) -> NodeShard:
+        """The shard of a name."""
+        return next(shard for shard in self.shards if shard.name == name)
+
 
 @dataclass(frozen=True, eq=False)
 class NodeValues:
