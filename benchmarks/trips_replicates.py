@@ -22,7 +22,7 @@ from spineflow.tasks.trips.measurement.files import NodeValues
 from spineflow.tasks.trips.measurement.measure import all_nodes, with_noise
 from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
 from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.truth import TrueTree, sums_by_key
+from spineflow.tasks.trips.workload.truth import TrueTree, summed
 
 
 def true_tree(settings: TripsSettings) -> TrueTree:
@@ -48,7 +48,8 @@ def replicate(
         levels = [NodeValues(keys, noisy)]
     for level in range(depth, 0, -1):
         above = plan.tree.parent_keys(level, levels[-1].keys)
-        levels.append(NodeValues(*sums_by_key(above, levels[-1].values)))
+        sums = summed(above, levels[-1].values)
+        levels.append(NodeValues(sums.keys, sums.counts))
     return levels[::-1]
 
 

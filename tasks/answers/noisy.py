@@ -29,10 +29,6 @@ SIGNS = ("=", "<=", ">=")
 
 DPQUERY_SUFFIX = "_dpq"
 
-VALUES_AT_ONCE = 1 << 16
-"""Values that are read at once, about: half a MiB."""
-
-_VALUE, _LISTS = "value", "value."
 _DPQUERIES_SCHEMA = pa.schema(
     [
         pa.field("geocode", pa.string(), nullable=False),
@@ -150,11 +146,10 @@ def read_measurements(
         query = found[query_name]
         if np.isfinite(query.variance[positions]).any():
             raise ValueError(f"{query_name} was measured twice on a geounit")
-        rows = _in_a_row(positions)
-        query.values[rows] = values
-        query.variance[rows] = table["variance"].to_numpy()
+        query.values[positions] = values
+        query.variance[positions] = table["variance"].to_numpy()
         plb = table["plb"].chunk(0)
-        query.plb[rows] = np.array(plb.dictionary.to_pylist(), object)[plb.indices.to_numpy()]
+        query.plb[positions] = np.array(plb.dictionary.to_pylist(), object)[plb.indices.to_numpy()]
     return found
 
 
@@ -182,14 +177,6 @@ def read_constraints(
             found[key].values[positions[has_sign]] = values[has_sign]
             held[key][positions[has_sign]] = True
     return found
-
-
-def _in_a_row(positions: np.ndarray) -> np.ndarray | slice:
-    """Positions as a slice, which is copied to at once, where they follow one another."""
-    first = int(positions[0])
-    if np.array_equal(positions, np.arange(first, first + len(positions))):
-        return slice(first, first + len(positions))
-    return positions
 
 
 def _record_batch(
@@ -234,42 +221,27 @@ def _runs(
                 near = wanted.between(statistics.min, statistics.max) if is_told else wanted
                 if not len(near):
                     continue
-                others = [name for name in schema.names if name != _VALUE]
-                table = file.read_row_group(number, columns=others).combine_chunks()
-                yield from _runs_of_row_group(table, _values(file, number), near)
-
-
-def _values(file: pq.ParquetFile, row_group: int) -> Iterator[pa.Array]:
-    """The lists of values of a row group, some at a time: what fits a cache is read twice as fast
-    as what the system makes room for anew."""
-    told = file.metadata.row_group(row_group)
-    columns = (told.column(number) for number in range(told.num_columns))
-    n_values = sum(one.num_values for one in columns if one.path_in_schema.startswith(_LISTS))
-    n_at_once = max(1, VALUES_AT_ONCE * told.num_rows // max(n_values, 1))
-    for batch in file.iter_batches(n_at_once, row_groups=[row_group], columns=[_VALUE]):
-        yield batch.column(0)
+                table = file.read_row_group(number).combine_chunks()
+                yield from _runs_of_row_group(table, near)
 
 
 def _runs_of_row_group(
-    table: pa.Table, values: Iterable[pa.Array], wanted: TextIndex
+    table: pa.Table, wanted: TextIndex
 ) -> Iterator[tuple[pa.Table, str, np.ndarray, np.ndarray]]:
     if not table.num_rows:
         return
-    geocode, query = table["geocode"].chunk(0), table["query_name"].chunk(0)
+    geocode, query, values = (table[name].chunk(0) for name in ("geocode", "query_name", "value"))
+    table = table.drop_columns("value")
     positions = wanted.positions(geocode.dictionary)[geocode.indices.to_numpy()]
     query_code = query.indices.to_numpy()
-    first = 0
-    for lists in values:
-        stop = first + len(lists)
-        starts = first + np.flatnonzero(np.diff(query_code[first:stop], prepend=-1))
-        for start, end in zip(starts, [*starts[1:], stop], strict=True):
-            kept = np.flatnonzero(positions[start:end] >= 0)
-            if not kept.size:
-                continue
-            run, n = table.slice(start, end - start), int(end - start)
-            own = lists.slice(start - first, n).flatten().to_numpy().reshape(n, -1)
-            if kept.size < n:
-                run, own = run.take(kept), own[kept]
-            name = query.dictionary[int(query_code[start])].as_py()
-            yield run, name, positions[start:end][kept], own
-        first = stop
+    starts = np.flatnonzero(np.diff(query_code, prepend=-1))
+    for start, end in zip(starts, [*starts[1:], table.num_rows], strict=True):
+        kept = np.flatnonzero(positions[start:end] >= 0)
+        if not kept.size:
+            continue
+        run, n = table.slice(start, end - start), int(end - start)
+        own = values.slice(start, n).flatten().to_numpy().reshape(n, -1)
+        if kept.size < n:
+            run, own = run.take(kept), own[kept]
+        name = query.dictionary[int(query_code[start])].as_py()
+        yield run, name, positions[start:end][kept], own

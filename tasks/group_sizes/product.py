@@ -12,30 +12,24 @@ from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import FIGURES, KEYS, by_level, facts_of_run, has_truth, write_accuracy
+from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
-from .ingest.read import GroupInput, check_groups, costs, plan_of, public_hierarchy
+from .ingest.read import GroupInput, check_groups, costs, plan_of, public_plan
 from .measurement.charge import measurement_files
 from .release.certificate import facts_of, statement_of
 from .release.noise import noise_table
-from .release.report import NEIGHBORS, loss_text, report, sizes_text
+from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
 from .workload.costs import budget_report, needed_budget, needed_split
 from .workload.exact_loss import curves_of, exact_curve
 from .workload.expected import expected_of
-from .workload.plan import Plan
 
 
 def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...]:
     """Hold the settings to the hierarchy; raises InputRefused."""
     plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     return ()
-
-
-def public_plan(settings: GroupSizesSettings) -> Plan:
-    """The plan by the public hierarchy alone; the number of groups changes no noise."""
-    return plan_of(settings, public_hierarchy(settings), 0)
 
 
 def costs_in_words(settings: GroupSizesSettings) -> tuple[Block, ...]:

@@ -31,8 +31,6 @@ from .workload.mechanisms import (
     VECTOR_OF,
 )
 
-CENSUS_TABLES = ("persons", "units", "geography")
-
 
 class GroupTables(InputSettings):
     """One of three kinds of input: records of persons, a table of sizes, or census tables."""
@@ -225,14 +223,8 @@ def _refuse_privacy(privacy: GroupPrivacy, refuse: Refuse) -> None:
 
 def _refuse_input(tables: GroupTables, refuse: Refuse) -> None:
     given = set(tables.paths())
-    has_census = given >= set(CENSUS_TABLES)
-    has_region = "regions" in given
-    whole = [
-        has_region and given == {"records", "regions"},
-        has_region and given == {"sizes", "regions"},
-        has_census and given == set(CENSUS_TABLES),
-    ]
-    if not any(whole):
+    census = {"persons", "units", "geography"}
+    if given not in ({"records", "regions"}, {"sizes", "regions"}, census):
         refuse(
             "the section input needs records and regions, or sizes and regions, or persons, units "
             f"and geography; it has {', '.join(sorted(given)) or 'none of them'}"

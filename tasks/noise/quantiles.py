@@ -58,22 +58,16 @@ def margin(distribution: IntegerDistribution, coverage: Fraction) -> int:
     return inverse_cdf(distribution, (1 + coverage) / 2)
 
 
-def _first_tail_at_most(distribution: IntegerDistribution, probability: Fraction) -> int:
-    """The first k >= 0 with P(X > k) <= probability, at most 1/2."""
-    bits = _GUARD_BITS + probability.denominator.bit_length()
-    while True:
-        bounds = _tails(distribution, bits)
-        limit = probability * (1 << bits)
-        k = _first(_is_surely_at_most(limit, bounds))
-        if k == 0 or bounds(k - 1)[0] > limit:
-            return k
-        bits *= 2
-
-
-def _is_surely_at_most(
-    limit: Fraction, bounds: Callable[[int], tuple[int, int]]
-) -> Callable[[int], bool]:
-    return lambda k: bounds(k)[1] <= limit
+def _first_tail_at_most(
+    distribution: IntegerDistribution, probability: Fraction, bits: int = 0
+) -> int:
+    """The first k >= 0 with P(X > k) <= probability, at most 1/2; by more bits if these are few."""
+    bits = bits or _GUARD_BITS + probability.denominator.bit_length()
+    bounds, limit = _tails(distribution, bits), probability * (1 << bits)
+    k = first_that(lambda j: bounds(j)[1] <= limit)
+    if k == 0 or bounds(k - 1)[0] > limit:
+        return k
+    return _first_tail_at_most(distribution, probability, 2 * bits)
 
 
 def _tails(distribution: IntegerDistribution, bits: int) -> Callable[[int], tuple[int, int]]:
@@ -95,7 +89,7 @@ def _tails(distribution: IntegerDistribution, bits: int) -> Callable[[int], tupl
     return lambda k: (lows[k], highs[k]) if k < len(lows) else (0, highs[-1])
 
 
-def _first(holds: Callable[[int], bool]) -> int:
+def first_that(holds: Callable[[int], bool]) -> int:
     """The first k >= 0 from which on a condition holds."""
     if holds(0):
         return 0

@@ -18,7 +18,7 @@ from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, read_accuracy, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import plan_of, read_tree
-from .ingest.ingest import AcceptedTrips, check_input, costs, public_shape, refuse_delta_of
+from .ingest.ingest import AcceptedTrips, check_input, costs, public_plan, refuse_delta_of
 from .measurement.charge import measurement_files
 from .release.certificate import facts_of, statement_of
 from .release.false_cells import false_cells
@@ -29,7 +29,7 @@ from .settings import TripsSettings
 from .workload.costs import budget_report, needed_budget, needed_split
 from .workload.exact_loss import curves_of, exact_curve
 from .workload.expected import expected_of
-from .workload.plan import Plan, make_plan
+from .workload.plan import make_plan
 
 
 def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:
@@ -38,11 +38,6 @@ def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:
     make_plan(settings, accepted.shape.tree)
     if settings.contribution.has_invariant_total:
         yield from _cautions(settings, accepted.leaves.total)
-
-
-def public_plan(settings: TripsSettings) -> Plan:
-    """The plan by the public areas alone."""
-    return make_plan(settings, public_shape(settings).tree)
 
 
 def costs_in_words(settings: TripsSettings) -> tuple[Block, ...]:

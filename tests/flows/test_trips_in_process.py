@@ -28,7 +28,7 @@ from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import charge_of
-from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts, read_nodes
+from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
 from spineflow.tasks.trips.order import order, tree_to_table
 from spineflow.tasks.trips.paths import (
@@ -325,18 +325,18 @@ def test_charge_precedes_noise_and_what_is_published_is_never_drawn_again(
 ) -> None:
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
-    estimate_once(run, settings, 0, NodeShard(ONLY_SHARD, 0, 1))
+    estimate_once(run, settings, 0, ONLY_SHARD)
     TRIPS.charge_run(run, settings)
     cut_level(run, settings, 1)
     (shard,) = read_cuts(run, 1).shards
-    measure_once(run, settings, 1, shard)
+    measure_once(run, settings, 1, shard.name)
     path = measured_file(run, 1, shard.name)
     drawn = path.read_bytes()
-    measure_once(run, settings, 1, shard)
+    measure_once(run, settings, 1, shard.name)
     assert path.read_bytes() == drawn
     path.unlink()
     with pytest.raises(BudgetRefused, match="never drawn again"):
-        measure_once(run, settings, 1, shard)
+        measure_once(run, settings, 1, shard.name)
     with pytest.raises(BudgetRefused, match="never drawn again"):
         TRIPS.charge_run(run, settings)
     assert not path.exists()
@@ -436,7 +436,7 @@ def test_estimates_that_changed_after_measuring_are_refused(country: Path, tmp_p
     pq.write_table(table.set_column(2, "count", [counts]), above)
     (shard,) = read_cuts(run, level).shards
     with pytest.raises(SpineflowError, match="not those that decided"):
-        estimate_once(run, settings, level, shard)
+        estimate_once(run, settings, level, shard.name)
 
 
 def test_without_trips_or_after_an_empty_root_nothing_is_released(

@@ -54,14 +54,6 @@ def write_accuracy(run: RunDirectory, _settings: GroupSizesSettings) -> None:
     write_errors(run, table)
 
 
-def by_level(errors: pd.DataFrame) -> pd.DataFrame:
-    """Errors by level, from those by level and size that `write_accuracy` keeps."""
-    of_level = errors.groupby("level", sort=False)
-    figures = of_level.agg({"absolute_error": "sum", "regions": "first"}).reset_index()
-    figures["error_per_region"] = figures["absolute_error"] / figures["regions"]
-    return figures
-
-
 def facts_of_run(run: RunDirectory, _settings: GroupSizesSettings) -> dict[str, str]:
     """What a run is, in words."""
     plan = read_plan(run)

@@ -7,7 +7,7 @@ from typing import Any
 from ...runs.errors import InputRefused
 from ...runs.settings import Refuse, without_section
 from ...solvers.level_design import DesignedLevels, LevelDesign, design_levels
-from ..ingest.read import plan_of, public_hierarchy
+from ..ingest.read import public_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import level_errors, shares_by_name, shares_now
 from ..workload.mechanisms import PUBLISHED
@@ -38,7 +38,7 @@ def designed(
     Raises InputRefused as `design_levels`, and for a hierarchy with a single level to measure.
     """
     own = without_section(GroupSizesSettings, settings)
-    plan = plan_of(own, public_hierarchy(own), 0)
+    plan = public_plan(own)
     errors = level_errors(plan)
     if len(errors.names) == 1 or plan.loss is None:
         raise InputRefused(

@@ -60,13 +60,13 @@ class Rows:
 
     def bounds(self, hierarchy: RegionHierarchy) -> list[np.ndarray]:
         """For each level the number of groups of its regions, or below the rows that of theirs."""
-        bounds = [self.totals]
-        for level in hierarchy.levels[self.depth : 0 : -1]:
-            above = np.zeros(int(level.parent[-1]) + 1, dtype=np.int64)
-            np.add.at(above, level.parent, bounds[0])
-            bounds.insert(0, above)
-        for level in hierarchy.levels[self.depth + 1 :]:
-            bounds.append(bounds[-1][level.parent])
+        bounds = []
+        for depth in range(len(hierarchy.levels)):
+            if depth < self.depth:
+                within = hierarchy.ancestors(self.depth, depth)
+                bounds.append(np.bincount(within, self.totals).astype(np.int64))
+            else:
+                bounds.append(self.totals[hierarchy.ancestors(depth, self.depth)])
         return bounds
 
 

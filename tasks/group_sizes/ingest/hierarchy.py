@@ -18,10 +18,7 @@ from ...census.levels import NATION, codes_of_level
 from ...runs.errors import InputRefused
 from ...runs.names import is_file_name
 from ...runs.stamps import write_parquet
-from ...tables.columns import CodedColumn
-from ...tables.layouts import Field, TableLayout
-from ...tables.readers import read_under_names
-from ...tables.sources import InputFile
+from ...tables.area_files import areas_file, read_area_rows
 from ...tables.tally import RuleTally
 from ..workload.regions import RegionHierarchy, RegionLevel
 
@@ -34,19 +31,7 @@ def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | 
 
     Rows may stand in any order. Raises UnreadableInput for a file that cannot be read.
     """
-    fields = tuple(Field(c, "text") for c in (*COLUMNS, "area"))
-    layout = TableLayout("regions", fields, None, "expected")
-    file = InputFile("regions", path, name, layout)
-    batches = read_under_names(file, COLUMNS, {"region": "area"})
-    rows = pd.concat(
-        pd.DataFrame(
-            {
-                c: CodedColumn.from_arrow(batch[c], layout.field(c)).lookup(_text, object)
-                for c in COLUMNS
-            }
-        )
-        for batch in batches
-    )
+    rows = read_area_rows(areas_file("regions", path, name), "region")
     return hierarchy_of_rows(rows, tally)
 
 
@@ -155,7 +140,3 @@ def _sorted(rows: pd.DataFrame, order: Sequence[str]) -> RegionHierarchy:
         region = own["region"].to_numpy(dtype=object)[by_parent]
         levels.append(RegionLevel(str(name), region, parent[by_parent]))
     return RegionHierarchy(tuple(levels))
-
-
-def _text(value: str | None) -> str:
-    return value or ""

@@ -123,11 +123,9 @@ def check_groups(
         tally.add(total_rule(kind), int(counts.sum() != declared))
     _hold_to_numbers(settings, hierarchy, counts, kind, tally, read)
     outcomes = (*read, *tally.outcomes())
-    if findings := tally.findings(outcomes):
-        return InputCheck(outcomes, findings, None)
-    return InputCheck(
-        outcomes, (), GroupInput(hierarchy, counts, smallest_size=settings.smallest_size)
-    )
+    findings = tally.findings(outcomes)
+    accepted = GroupInput(hierarchy, counts, smallest_size=settings.smallest_size)
+    return InputCheck(outcomes, findings, None if findings else accepted)
 
 
 def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
@@ -152,9 +150,13 @@ def costs(settings: GroupSizesSettings) -> dict[str, Any]:
     """What a run would cost, from the settings and the public hierarchy: `budget_report`, and the
     exact epsilon.
     """
-    # The number of groups changes nothing about the noise.
-    plan = plan_of(settings, public_hierarchy(settings), 0)
+    plan = public_plan(settings)
     return {"groups": with_exact(budget_report(plan), exact_curve(plan))}
+
+
+def public_plan(settings: GroupSizesSettings) -> Plan:
+    """The plan by the public hierarchy alone; the number of groups changes no noise."""
+    return plan_of(settings, public_hierarchy(settings), 0)
 
 
 def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: int) -> Plan:
@@ -311,6 +313,6 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     read: list[Outcome] = []
     _hold_to_numbers(settings, hierarchy, counts, "units", tally, read)
     outcomes = (*check.outcomes, *read, *tally.outcomes())
-    if findings := tally.findings(outcomes):
-        return InputCheck(outcomes, findings, None)
-    return InputCheck(outcomes, (), GroupInput(hierarchy, counts, result))
+    findings = tally.findings(outcomes)
+    accepted = GroupInput(hierarchy, counts, result)
+    return InputCheck(outcomes, findings, None if findings else accepted)

@@ -66,15 +66,8 @@ def statement_of(
 
 def exact_of(plan: Plan) -> tuple[Exact, ...]:
     """The declared facts that the release rests on."""
-    return (
-        Exact("number of groups", f"there are {plan.groups:,} in all, released without noise"),
-        *_exact_regions(plan),
-        Exact("regions", "which regions there are"),
-    )
-
-
-def _exact_regions(plan: Plan) -> tuple[Exact, ...]:
-    if plan.exact_level is None:
-        return ()
-    what = f"how many there are in every {plan.exact_level}, released without noise"
-    return (Exact("numbers of groups by region", what),)
+    exact = [Exact("number of groups", f"there are {plan.groups:,} in all, released without noise")]
+    if plan.exact_level is not None:
+        what = f"how many there are in every {plan.exact_level}, released without noise"
+        exact.append(Exact("numbers of groups by region", what))
+    return (*exact, Exact("regions", "which regions there are"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ...noise.mechanisms import noise_variance
 from ...pages.document import NONE, Section, Table
 from ..workload.plan import Plan
 
@@ -17,21 +16,17 @@ def noise_table(plan: Plan) -> Table:
         headers = ("share of epsilon", "sensitivity", "scale")
     else:
         headers = ("share of rho", "squared sensitivity", "sigma^2")
-    rows = tuple(
-        (
-            level.level + "".join(f" = {o.level}" for o in plan.levels if o.same_as == level.level),
-            level.n_regions,
-            str(level.share),
-            level.sensitivity,
-            NONE if level.noise_parameter is None else float(level.noise_parameter),
-            NONE
-            if level.noise_parameter is None
-            else math.sqrt(noise_variance(plan.noise, level.noise_parameter)),
-        )
-        for level in plan.levels
-        if level.same_as is None
-    )
-    return Table(("level", "regions", *headers, "noise s.d."), rows)
+    rows = []
+    for level in plan.levels:
+        if level.same_as is not None:
+            continue
+        same = "".join(f" = {o.level}" for o in plan.levels if o.same_as == level.level)
+        noise = level.noise_of(plan.noise)
+        parameter = NONE if noise is None else float(noise.parameter)
+        deviation = NONE if noise is None else math.sqrt(noise.variance)
+        own = (level.n_regions, str(level.share), level.sensitivity, parameter, deviation)
+        rows.append((level.level + same, *own))
+    return Table(("level", "regions", *headers, "noise s.d."), tuple(rows))
 
 
 def noise_section(plan: Plan) -> Section:

@@ -105,15 +105,18 @@ def _loss_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     )
 
 
+def by_level(errors: pd.DataFrame) -> pd.DataFrame:
+    """Errors by level, from those by level and size that a run keeps."""
+    of_level = errors.groupby("level", sort=False)
+    figures = of_level.agg({"absolute_error": "sum", "regions": "first"}).reset_index()
+    figures["error_per_region"] = figures["absolute_error"] / figures["regions"]
+    return figures
+
+
 def _accuracy(accuracy: pd.DataFrame) -> Section:
     levels = list(dict.fromkeys(accuracy["level"]))
-    totals = accuracy.groupby("level", sort=False).agg(
-        regions=("regions", "first"), error=("absolute_error", "sum")
-    )
-    by_level = tuple(
-        (name, int(row.regions), int(row.error), float(row.error / row.regions))
-        for name, row in totals.iterrows()
-    )
+    columns = ["level", "regions", "absolute_error", "error_per_region"]
+    of_levels = tuple(by_level(accuracy)[columns].itertuples(index=False, name=None))
     by_size: list[tuple[Cell, ...]] = []
     for low, high in size_ranges(int(accuracy["size"].min()), int(accuracy["size"].max())):
         own = accuracy[accuracy["size"].between(low, high)]
@@ -144,7 +147,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
             "Distance between the release and the input in the L1 norm: |released - true|, summed "
             "over a level's regions and sizes. The input is not confidential, so it may be "
             "compared with the release.",
-            Table(("level", "regions", "error", "error per region"), by_level),
+            Table(("level", "regions", "error", "error per region"), of_levels),
             Table(("size", "groups", *(f"error: {name}" for name in levels)), tuple(by_size)),
             Figure(chart, "Error of all sizes up to each one."),
         ),
@@ -183,13 +186,11 @@ def overview(
 
 
 def _errors(accuracy: pd.DataFrame) -> Section:
-    totals = accuracy.groupby("level", sort=False).agg(
-        regions=("regions", "first"), error=("absolute_error", "sum")
-    )
+    errors = by_level(accuracy)
     return bars_panel(
         "How accurate it is",
         "Distance between the released and the true sizes of a region, all sizes together.",
-        [str(level) for level in totals.index],
-        {"error": (totals["error"] / totals["regions"]).tolist()},
+        errors["level"].tolist(),
+        {"error": errors["error_per_region"].tolist()},
         value_label="L1 error of a region, mean",
     )

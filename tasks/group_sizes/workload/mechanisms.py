@@ -72,11 +72,12 @@ PROVEN: Final = "proven"
 PUBLISHED: Final = "published"
 """Calibrations: to the sensitivities above, or to the paper's."""
 
-_PUBLISHED_SENSITIVITY: Mapping[str, int] = {
+PUBLISHED_SENSITIVITY: Mapping[str, int] = {
     GROUP_SIZES: 2,
     CUMULATIVE_GROUP_SIZES: 1,
     CHAINED_CUMULATIVE_GROUP_SIZES: 1,
 }
+"""The sensitivity that the paper calibrates the noise of each vector to."""
 
 
 def sensitivity(vector: str, n_regions: int, *, bounded: bool = False, quantity: int = 1) -> int:
@@ -109,21 +110,6 @@ def squared_sensitivity(
     if vector == GROUP_SIZES:
         return 6 if bounded else 2
     return sensitivity(vector, n_regions, bounded=bounded, quantity=quantity)
-
-
-def published_sensitivity(vector: str) -> int:
-    """The sensitivity that the paper calibrates the noise of a vector to."""
-    return _PUBLISHED_SENSITIVITY[vector]
-
-
-def noise_scale(sensitivity: int, epsilon: Fraction, share: Fraction) -> Fraction:
-    """Scale of the discrete Laplace noise: sensitivity / (epsilon share)."""
-    return sensitivity / (epsilon * share)
-
-
-def noise_sigma_squared(squared_sensitivity: int, rho: Fraction, share: Fraction) -> Fraction:
-    """Variance parameter of the discrete Gaussian: squared sensitivity / (2 rho share)."""
-    return squared_sensitivity / (2 * rho * share)
 
 
 def level_weights(

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from .mechanisms import (
     PUBLISHED,
+    PUBLISHED_SENSITIVITY,
     VECTOR_OF,
     default_mechanism,
     level_weights,
-    noise_scale,
-    noise_sigma_squared,
-    published_sensitivity,
     sensitivity,
     squared_sensitivity,
 )
@@ -61,13 +59,8 @@ class LevelPlan:
 
     def noise_of(self, mechanism: str) -> Noise | None:
         """The level's noise, None without noise."""
-        parameter = self.noise_parameter
+        parameter = self.scale if self.sigma_squared is None else self.sigma_squared
         return None if parameter is None else Noise(mechanism, parameter)
-
-    @property
-    def noise_parameter(self) -> Fraction | None:
-        """Scale or sigma^2 of the noise, None without noise."""
-        return self.scale if self.sigma_squared is None else self.sigma_squared
 
 
 @dataclass(frozen=True)
@@ -156,28 +149,41 @@ def make_plan(
             measured with that one, which gets the shares of both.
         exact_level: the level whose regions have public numbers of groups.
 
+    A level's noise has the scale sensitivity / (epsilon share), or as sigma^2 the squared
+    sensitivity / (2 rho share). Without noise all levels count alike, as they do with any noise.
+
     Raises ImpossiblePlan if sums of noisy counts could leave 64 bits.
     """
     same_as = merged_levels(n_regions)
     shares = _merged_shares(shares, same_as)
     mechanism = mechanism or default_mechanism(n_regions, quantity=quantity)
     vector = VECTOR_OF[mechanism]
-    levels: list[LevelPlan] = []
-    variances: list[Fraction | None] = []
-    for depth, (name, n) in enumerate(zip(names, n_regions, strict=True)):
-        if calibration == PUBLISHED:
-            change = published_sensitivity(vector)
-        elif rho is None:
-            change = sensitivity(vector, n, bounded=bounded, quantity=quantity)
-        else:
-            change = squared_sensitivity(vector, n, bounded=bounded, quantity=quantity)
-        above = same_as[depth]
-        same = None if above == depth else names[above]
-        share = shares[depth]
-        scale, sigma_squared, variance = _noise_of_level(change, epsilon, rho, share)
-        variances.append(variance)
-        levels.append(LevelPlan(name, n, share, change, scale, 0, sigma_squared, same_as=same))
+    if calibration == PUBLISHED:
+        changes = [PUBLISHED_SENSITIVITY[vector]] * len(names)
+    else:
+        norm = sensitivity if rho is None else squared_sensitivity
+        changes = [norm(vector, n, bounded=bounded, quantity=quantity) for n in n_regions]
+    loss = 2 * rho if rho is not None else epsilon or Fraction(1)
+    parameters = [
+        change / (loss * share) if share else None
+        for change, share in zip(changes, shares, strict=True)
+    ]
+    power = 2 if rho is None else 1
+    variances = [None if parameter is None else parameter**power for parameter in parameters]
     weights = level_weights(variances)
+    levels = tuple(
+        LevelPlan(
+            name,
+            n_regions[depth],
+            shares[depth],
+            changes[depth],
+            scale=parameters[depth] if rho is None and epsilon is not None else None,
+            weight=weights[depth],
+            sigma_squared=None if rho is None else parameters[depth],
+            same_as=None if same_as[depth] == depth else names[same_as[depth]],
+        )
+        for depth, name in enumerate(names)
+    )
     plan = Plan(
         mechanism,
         calibration,
@@ -186,30 +192,13 @@ def make_plan(
         epsilon,
         *sizes,
         groups,
-        tuple(replace(level, weight=weight) for level, weight in zip(levels, weights, strict=True)),
+        levels,
         rho,
         is_top_coded,
         exact_level,
     )
     _refuse_overflow(plan, max(variance for variance in variances if variance is not None))
     return plan
-
-
-def _noise_of_level(
-    change: int, epsilon: Fraction | None, rho: Fraction | None, share: Fraction
-) -> tuple[Fraction | None, Fraction | None, Fraction | None]:
-    """Scale, sigma^2 and what weighs a level's squared distances, as a variance; None for what it
-    does not have.
-
-    Without noise all levels count alike, as they do with any noise.
-    """
-    if not share:
-        return None, None, None
-    if rho is not None:
-        sigma_squared = noise_sigma_squared(change, rho, share)
-        return None, sigma_squared, sigma_squared
-    scale = noise_scale(change, epsilon or Fraction(1), share)
-    return None if epsilon is None else scale, None, scale**2
 
 
 def merged_levels(n_regions: Sequence[int]) -> tuple[int, ...]:

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from ....geography.levels import child_offsets
+
 
 @dataclass(frozen=True, eq=False)
 class RegionLevel:
@@ -56,8 +58,7 @@ class RegionHierarchy:
         """Offsets (n + 1,): region i of level `depth` has the children at positions offsets[i] up
         to offsets[i + 1] of the level below.
         """
-        parent = self.levels[depth + 1].parent
-        return np.searchsorted(parent, np.arange(len(self.levels[depth]) + 1)).astype(np.int64)
+        return child_offsets(self.levels[depth + 1].parent, len(self.levels[depth]))
 
     @cached_property
     def leaves(self) -> tuple[np.ndarray, ...]:
@@ -83,12 +84,9 @@ class RegionHierarchy:
         >>> RegionHierarchy(tuple(levels)).restricted([0, 2]).levels[1].parent.tolist()
         [0, 0, 0]
         """
-        kept = [self.levels[depths[0]]]
-        for above, depth in zip(depths, depths[1:], strict=False):
-            level, parent = self.levels[depth], self.ancestors(depth, above)
-            kept.append(RegionLevel(level.name, level.region, parent))
-        kept[0] = RegionLevel(kept[0].name, kept[0].region, np.array([-1]))
-        return RegionHierarchy(tuple(kept))
+        parents = [np.array([-1]), *map(self.ancestors, depths[1:], depths)]
+        kept = zip((self.levels[depth] for depth in depths), parents, strict=True)
+        return RegionHierarchy(tuple(RegionLevel(own.name, own.region, up) for own, up in kept))
 
     def sum_up(self, finest: np.ndarray) -> list[np.ndarray]:
         """Sums of a table (n_leaves, ...) of the finest level over the regions of every level."""

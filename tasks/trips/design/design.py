@@ -8,10 +8,10 @@ from typing import Any
 from ...runs.errors import InputRefused
 from ...runs.settings import Refuse, without_section
 from ...solvers.level_design import DesignedLevels, LevelDesign, design_levels
-from ..ingest.ingest import public_shape
+from ..ingest.ingest import public_plan
 from ..settings import TripsSettings
 from ..workload.costs import level_errors, level_of
-from ..workload.plan import Plan, make_plan
+from ..workload.plan import Plan
 
 
 class TripsDesignSettings(TripsSettings):
@@ -35,15 +35,14 @@ def designed(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettin
     Raises InputRefused as `design_levels`, and for mechanisms that share no budget among levels.
     """
     own = without_section(TripsSettings, settings)
-    plan = make_plan(own, public_shape(own).tree)
-    errors = level_errors(plan)
-    if errors is None:
+    plan = public_plan(own)
+    errors, budget = level_errors(plan), plan.budget
+    if errors is None or budget is None or budget.rho is None:
         raise InputRefused(
             f"design: {plan.mechanism} shares no budget among levels here; choose inftda, or "
             "inftda_full_information, for a tree of two measured levels or more."
         )
-    budget = plan.level_budget
-    found = design_levels(errors, _by_name(plan, settings.design), _rho(plan), budget.shares)
+    found = design_levels(errors, _by_name(plan, settings.design), budget.rho, budget.shares)
     mechanism = {
         "shares": tuple(found.shares[level] for level in plan.levels),
         "share_ratio": Fraction(1),
@@ -54,13 +53,6 @@ def designed(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettin
         spent = {"rho": found.total, "epsilon": None, "conversion": "simple"}
         update["privacy"] = own.privacy.model_copy(update=spent)
     return found, own.model_copy(update=update)
-
-
-def _rho(plan: Plan) -> Fraction:
-    rho = plan.level_budget.rho
-    if rho is None:
-        raise InputRefused("design: without noise there is nothing to design.")
-    return rho
 
 
 def _by_name(plan: Plan, design: LevelDesign) -> LevelDesign:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
 from ..measurement.files import (
-    NodeShard,
     NodeValues,
     read_cuts,
     read_nodes,
@@ -33,7 +32,7 @@ ONLY_SHARD = "00000"
 """Name of a level's shard where there is but one."""
 
 
-def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: NodeShard) -> None:
+def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:
     """Estimate and write the positive nodes of one shard of a level."""
     plan = plan_of(run, settings)
     if level == 0:
@@ -42,12 +41,12 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
         nodes = only_children(plan.tree, level, parents_of(run, plan, level))
     elif plan.is_top_down:
         parents = parents_of_shard(run, plan, level, shard)
-        noisy = _noisy(run, plan, level, [shard])
+        noisy = _noisy(run, plan, level, shard)
         nodes = step_down(plan.tree, level, parents, noisy, settings.mechanism)
     else:
-        noisy = _noisy(run, plan, level, [shard])
+        noisy = _noisy(run, plan, level, shard)
         nodes = NodeValues(noisy.keys[noisy.values != 0], noisy.values[noisy.values != 0])
-    path = estimates_file(run, level, shard.name, kind=passed_down(plan))
+    path = estimates_file(run, level, shard, kind=passed_down(plan))
     write_estimates(path, plan.tree, level, nodes)
 
 
@@ -67,7 +66,7 @@ def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:
     """All noisy counts of a run, an exact root included."""
     total = read_tree(run).total
     if total is None:
-        root = int(_noisy(run, plan, 0, read_cuts(run, 0).shards).values[0])
+        root = int(_noisy(run, plan, 0).values[0])
         measured = MeasuredTree.rooted(plan.tree, root, plan.weight_variance(0))
     else:
         measured = MeasuredTree.rooted(plan.tree, total, 0.0)
@@ -76,7 +75,7 @@ def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:
         if level in plan.inferred:
             measured.add_inferred(parents)
             continue
-        noisy = _noisy(run, plan, level, read_cuts(run, level).shards)
+        noisy = _noisy(run, plan, level)
         measured.add_level(parents, noisy, plan.weight_variance(level))
     return measured
 
@@ -85,10 +84,12 @@ def _root(run: RunDirectory, plan: Plan) -> NodeValues:
     """The root: the invariant total, or the noisy one, at least 0."""
     total = read_tree(run).total
     if total is None:
-        return positive(ROOT, _noisy(run, plan, 0, read_cuts(run, 0).shards).values)
+        return positive(ROOT, _noisy(run, plan, 0).values)
     return positive(ROOT, ROOT + total)
 
 
-def _noisy(run: RunDirectory, plan: Plan, level: int, shards: list[NodeShard]) -> NodeValues:
-    files = [measured_file(run, level, shard.name) for shard in shards]
+def _noisy(run: RunDirectory, plan: Plan, level: int, shard: str | None = None) -> NodeValues:
+    """Noisy counts of a level, or of one shard of it."""
+    shards = [own.name for own in read_cuts(run, level).shards] if shard is None else [shard]
+    files = [measured_file(run, level, name) for name in shards]
     return read_nodes(files, plan.tree, level, "value")

@@ -130,7 +130,7 @@ def integer_pass(
         if level < measured.tree.depth:
             may_be_positive[:] = False
             may_be_positive[measured.levels[level + 1].parent] = True
-        family = np.repeat(np.arange(own.parent.size), np.diff(own.offsets))[may_be_positive]
+        family = own.family[may_be_positive]
         offsets = np.searchsorted(family, np.arange(own.parent.size + 1))
         rounded = np.rint(estimates[level][may_be_positive]).astype(np.int64)
         totals = counts[own.parent]

@@ -30,7 +30,7 @@ class MeasuredLevel:
 
     Family j has the nodes `offsets[j]` to `offsets[j + 1]`, whose parent stands at `parent[j]`
     in the level above; `parent` ascends. `values` (n,) are the noisy counts, all of `variance`;
-    a root that is exact has variance 0.
+    a root that is exact has variance 0, one that was not measured infinite variance.
     """
 
     values: np.ndarray
@@ -38,25 +38,27 @@ class MeasuredLevel:
     parent: np.ndarray
     offsets: np.ndarray
 
+    @property
+    def family(self) -> np.ndarray:
+        """The number of every node's family, (n,)."""
+        return np.repeat(np.arange(self.parent.size), np.diff(self.offsets))
+
 
 def tree_least_squares(levels: Sequence[MeasuredLevel]) -> list[np.ndarray]:
     """Estimates of the nodes of every level, root first, each `(n,)` float64."""
     estimates = [level.values.astype(np.float64) for level in levels]
     variances = [np.full(level.values.size, level.variance) for level in levels]
     sums = []
-    for above in range(len(levels) - 2, -1, -1):
-        parent, n_children = levels[above + 1].parent, np.diff(levels[above + 1].offsets)
-        family = np.repeat(np.arange(parent.size), n_children)
-        total, variance = (
-            np.bincount(family, of_level[above + 1], minlength=parent.size)
-            for of_level in (estimates, variances)
-        )
+    for depth in range(len(levels) - 1, 0, -1):
+        level, own = levels[depth], levels[depth - 1].variance
+        total = np.bincount(level.family, estimates[depth], level.parent.size)
+        variance = np.bincount(level.family, variances[depth], level.parent.size)
         sums.append((total, variance))
-        weight = variances[above][parent] / (variances[above][parent] + variance)
-        estimates[above][parent] += weight * (total - estimates[above][parent])
-        variances[above][parent] = weight * variance
-    for above, (total, variance) in enumerate(reversed(sums)):
-        parent, n_children = levels[above + 1].parent, np.diff(levels[above + 1].offsets)
-        surplus = (estimates[above][parent] - total) / variance
-        estimates[above + 1] += variances[above + 1] * np.repeat(surplus, n_children)
+        weight = 1.0 if np.isinf(own) else own / (own + variance)
+        estimates[depth - 1][level.parent] += weight * (total - estimates[depth - 1][level.parent])
+        variances[depth - 1][level.parent] = weight * variance
+    for depth, (total, variance) in enumerate(reversed(sums), start=1):
+        level = levels[depth]
+        surplus = (estimates[depth - 1][level.parent] - total) / variance
+        estimates[depth] += variances[depth] * surplus[level.family]
     return estimates

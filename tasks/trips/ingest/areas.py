@@ -9,41 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from ....validation.rules import Rule
 from ....validation.trips.input_rules import area_rules, column_rules
-from ...tables.layouts import Field, TableLayout
-from ...tables.readers import read_under_names
+from ...tables.area_files import read_area_rows
 from ...tables.sources import InputFile
 from ...tables.tally import RuleTally
 from ..workload.hierarchy import Hierarchy, hierarchy_of_links
 
-COLUMNS = ("level", "area", "parent")
-
 Level = tuple[str, pd.DataFrame]
 """A level's name, and its areas with their parents."""
-
-
-def areas_file(table: str, path: str, name: str) -> InputFile:
-    """The input file of areas under a key of the settings."""
-    layout = TableLayout(
-        table,
-        tuple(Field(column, "text") for column in (*COLUMNS, "region")),
-        column_names="expected",
-    )
-    return InputFile(table, path, name, layout)
-
-
-def read_areas(file: InputFile) -> pd.DataFrame:
-    """The rows as texts without surrounding blanks, "" where blank; raises UnreadableInput."""
-    batches = [
-        pd.DataFrame({column: _texts(batch[column]) for column in COLUMNS})
-        for batch in read_under_names(file, COLUMNS, {"area": "region"})
-    ]
-    return pd.concat(batches, ignore_index=True)
 
 
 def area_levels(file: InputFile, evidence: RuleTally) -> list[Level] | None:
@@ -97,10 +73,10 @@ def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str 
 
 def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: RuleTally) -> pd.DataFrame:
     """The rows of a file that stand once and have one parent; the others are counted."""
-    rows = read_areas(file)
+    rows = read_area_rows(file, "area")
     named, once, one_parent = rules
     evidence.add(named, ((rows["level"] == "") | (rows["area"] == "")).sum())
-    twin = rows.duplicated(list(COLUMNS))
+    twin = rows.duplicated()
     evidence.add_areas(once, rows, twin, "stands again")
     rows = rows[~twin]
     torn = rows.duplicated(["level", "area"])
@@ -152,13 +128,3 @@ def _chain(rows: pd.DataFrame) -> list[str] | None:
         order += below
         below = [level for level in names if above[level] == order[-1]]
     return order if len(order) == len(names) else None
-
-
-def _texts(column: pa.Array) -> np.ndarray:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_floating(column.type):
-        # Integers with gaps become floats on the way into Parquet.
-        column = pa.array(column.to_pandas().astype("Int64"))
-    texts = column.cast(pa.string()).fill_null("").to_pandas().str.strip()
-    return texts.to_numpy(dtype=object)

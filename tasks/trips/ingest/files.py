@@ -9,7 +9,6 @@ confidential/trips/leaves.parquet     key, count of the positive leaves
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -124,10 +123,4 @@ def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
     run_tree = read_tree(run)
     if plan_file(run).exists():
         return read_plan(run, run_tree.tree)
-    return _plan(settings, run_tree.tree, run_tree.merges)
-
-
-@lru_cache(maxsize=4)
-def _plan(settings: TripsSettings, tree: Tree, merges: bool) -> Plan:
-    """Optimised shares take a moment, and every step asks for the plan."""
-    return make_plan(settings, tree, merges=merges)
+    return make_plan(settings, run_tree.tree, merges=run_tree.merges)

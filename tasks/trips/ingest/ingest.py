@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ...ledger.recognition import RecordColumn, people_digests, raw_value
 from ...products.privacy_curves import with_exact
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
+from ...tables.area_files import areas_file
 from ...tables.findings import InputCheck, UnreadableInput, refusal
 from ...tables.outcomes import write_input_outcomes
 from ...tables.tally import RuleTally
@@ -26,12 +27,11 @@ from ..settings import TripsInput, TripsSettings
 from ..workload.costs import budget_report
 from ..workload.exact_loss import exact_curve
 from ..workload.hierarchy import Hierarchy
-from ..workload.plan import make_plan
+from ..workload.plan import Plan, make_plan
 from ..workload.tree import Tree, column_tree, od_tree
 from ..workload.truth import TrueLevel
 from .areas import (
     area_levels,
-    areas_file,
     column_levels,
     hierarchy_of_areas,
 )
@@ -46,22 +46,22 @@ ORIGIN, DESTINATION = "origin", "destination"
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """The public shape of a run: its tree, the release's columns, and what places a row."""
+    """The public shape of a run: its tree, and the columns that place a row."""
 
     tree: Tree
-    columns: tuple[ReleaseColumn, ...]
     places: tuple[PlaceColumn, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class AcceptedTrips:
-    """An input that breaks no rule.
+    """An input that breaks no rule, and the columns that its release will have.
 
     `leaves` are those that are measured, `whole` those of the table, with trips that are dropped:
     by these the ledger recognises it, whichever are.
     """
 
     shape: Shape
+    columns: tuple[ReleaseColumn, ...]
     leaves: TrueLevel
     whole: TrueLevel
 
@@ -70,22 +70,25 @@ def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
     """Read and check the files that the settings name; messages show their names."""
     evidence = RuleTally(settings.input.file_names())
     try:
-        shape, leaves, whole = _read_all(settings, evidence)
+        accepted = _read_all(settings, evidence)
     except UnreadableInput as error:
         outcomes = (readable("files", False), *evidence.outcomes())
         return InputCheck(outcomes, (error.finding,), None)
     outcomes = (readable("files", True), *evidence.outcomes())
     findings = evidence.findings(outcomes)
-    if findings or shape is None or leaves is None or whole is None:
-        return InputCheck(outcomes, findings, None)
-    return InputCheck(outcomes, findings, AcceptedTrips(shape, leaves, whole))
+    return InputCheck(outcomes, findings, None if findings else accepted)
 
 
 def costs(settings: TripsSettings) -> dict[str, Any]:
     """What a run would cost: `tasks.trips.workload.costs.budget_report`, and the exact epsilon."""
-    plan, delta = make_plan(settings, public_shape(settings).tree), settings.report_delta
+    plan, delta = public_plan(settings), settings.report_delta
     curve = exact_curve(plan, settings.contribution)
     return {"trips": with_exact(budget_report(plan, delta), curve, delta)}
+
+
+def public_plan(settings: TripsSettings) -> Plan:
+    """The plan by the public areas alone."""
+    return make_plan(settings, public_shape(settings).tree)
 
 
 def public_shape(settings: TripsSettings) -> Shape:
@@ -117,7 +120,7 @@ def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
     write_leaves(run, leaves)
     write_plan(run, make_plan(settings, tree))
     total = leaves.total if settings.contribution.has_invariant_total else None
-    write_tree(run, RunTree(tree, found.shape.columns, total))
+    write_tree(run, RunTree(tree, found.columns, total))
 
 
 def refuse_delta_of(settings: TripsSettings, n_trips: int) -> None:
@@ -174,13 +177,11 @@ def _record_column(
     return RecordColumn(sparse.csr_array(entries), [raw_value(text) for text in values.tolist()])
 
 
-def _read_all(
-    settings: TripsSettings, evidence: RuleTally
-) -> tuple[Shape | None, TrueLevel | None, TrueLevel | None]:
-    """The shape, the leaves that are measured, and those of the whole table."""
+def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | None:
+    """What the files hold, less what breaks a rule; None if the areas do."""
     shape = _read_shape(settings, evidence)
     if shape is None:
-        return None, None, None
+        return None
     given = settings.input
     table = "trips" if given.trips is not None else "table"
     columns = [*(place.column for place in shape.places), *([given.count] if given.count else [])]
@@ -192,10 +193,12 @@ def _read_all(
     if counted.persons is not None and given.person is not None:
         leaves = _contributed(settings, counted.persons, given.person, leaves, table, evidence)
     released = tuple(
-        replace(column, is_integer=column.name in counted.integer_columns)
-        for column in shape.columns
+        ReleaseColumn(
+            place.column, place.dimension, place.depth, place.column in counted.integer_columns
+        )
+        for place in shape.places
     )
-    return replace(shape, columns=released), leaves, counted.leaves
+    return AcceptedTrips(shape, released, leaves, counted.leaves)
 
 
 def _contributed(
@@ -261,7 +264,7 @@ def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
             zip(given.ends, dimensions, files, strict=True)
         )
     )
-    return Shape(tree, _release_columns(places), places)
+    return Shape(tree, places)
 
 
 def _table_shape(given: TripsInput, evidence: RuleTally) -> Shape | None:
@@ -285,8 +288,4 @@ def _table_shape(given: TripsInput, evidence: RuleTally) -> Shape | None:
             )
             for depth, (column, _) in enumerate(levels, start=1)
         ]
-    return Shape(column_tree(hierarchies), _release_columns(places), tuple(places))
-
-
-def _release_columns(places: Sequence[PlaceColumn]) -> tuple[ReleaseColumn, ...]:
-    return tuple(ReleaseColumn(place.column, place.dimension, place.depth) for place in places)
+    return Shape(column_tree(hierarchies), tuple(places))

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record
+from ...runs.files import read_values
 from ...runs.stamps import stamp, write_parquet, write_parquet_once
 from ...runs.writing import Recording, write_once
 from ..paths import (
@@ -53,6 +53,10 @@ class Cuts:
     shards: list[NodeShard]
     parents_digest: str
 
+    def shard(self, name: str) -> NodeShard:
+        """The shard of a name."""
+        return next(shard for shard in self.shards if shard.name == name)
+
 
 @dataclass(frozen=True, eq=False)
 class NodeValues:
@@ -72,8 +76,7 @@ def write_cuts(
 
 def read_cuts(run: RunDirectory, level: int) -> Cuts:
     """The cuts of a level that have been published."""
-    facts = read_record(cuts_file(run, level))
-    return Cuts([NodeShard(**shard) for shard in facts["shards"]], facts["parents_digest"])
+    return read_values(cuts_file(run, level), Cuts)
 
 
 def node_columns(tree: Tree, level: int, keys: np.ndarray) -> dict[str, pa.Array]:
@@ -89,6 +92,27 @@ def node_columns(tree: Tree, level: int, keys: np.ndarray) -> dict[str, pa.Array
                 pa.array(position, pa.int32()), codes
             )
     return columns
+
+
+def node_keys(tree: Tree, level: int, rows: pa.RecordBatch | pa.Table, file: str) -> np.ndarray:
+    """Keys of the nodes that rows name by the columns of `node_columns`.
+
+    Raises ValueError for a code that is not of the level; `file` is what the sentence names.
+    """
+    positions = []
+    for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True):
+        if not depth:
+            positions.append(np.zeros(rows.num_rows, dtype=np.int64))
+            continue
+        column = rows[dimension.name]
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        codes = pa.array(dimension.levels[depth].codes, pa.string())
+        known = pc.fill_null(pc.index_in(column.dictionary, codes), -1).to_numpy()
+        positions.append(known[column.indices.to_numpy()].astype(np.int64))
+        if (positions[-1] < 0).any():
+            raise ValueError(f"{file} holds an area that is not of {level_folder(level)}")
+    return tree.keys(level, positions)
 
 
 def write_measured(
@@ -156,21 +180,9 @@ def _batch(
 
 
 def _read(path: Path, tree: Tree, level: int, value: str) -> Iterator[NodeValues]:
-    refined = {
-        dimension.name: pd.Index(dimension.levels[depth].codes)
-        for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True)
-        if depth
-    }
-    with pq.ParquetFile(path, read_dictionary=list(refined)) as file:
+    depths = zip(tree.dimensions, tree.depths[level], strict=True)
+    refined = [dimension.name for dimension, depth in depths if depth]
+    with pq.ParquetFile(path, read_dictionary=refined) as file:
         for batch in file.iter_batches(batch_size=ROWS_PER_GROUP, columns=[*refined, value]):
-            positions = []
-            for dimension in tree.dimensions:
-                if dimension.name not in refined:
-                    positions.append(np.zeros(batch.num_rows, dtype=np.int64))
-                    continue
-                column = batch.column(dimension.name)
-                known = refined[dimension.name].get_indexer(column.dictionary.to_pylist())
-                positions.append(known[column.indices.to_numpy()].astype(np.int64))
-            if any((position < 0).any() for position in positions):
-                raise ValueError(f"{path.name} holds an area that is not of {level_folder(level)}")
-            yield NodeValues(tree.keys(level, positions), batch.column(value).to_numpy())
+            keys = node_keys(tree, level, batch, path.name)
+            yield NodeValues(keys, batch.column(value).to_numpy())

@@ -71,16 +71,16 @@ def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
         write_cuts(run, level, cuts, drawing.recording)
 
 
-def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: NodeShard) -> None:
+def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:
     """Measure and publish one shard of a level whose cut has been published.
 
     Raises as `single_draw`, and SpineflowError if the parents are not those of the cut.
     """
     plan = plan_of(run, settings)
-    path = measured_file(run, level, shard.name)
+    path, part = measured_file(run, level, shard), read_cuts(run, level).shard(shard)
     truth = read_truth(run)
     variance = plan.noise_of(level).variance if plan.noise[level] else 0.0
-    seeds = (UNIVERSE, level_folder(level), shard.name)
+    seeds = (UNIVERSE, level_folder(level), shard)
     with single_draw(
         run,
         settings,
@@ -94,7 +94,7 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
             parts = _histogram(plan, truth, level, drawing.noise)
             plb = "inf" if plan.guarantee is None else str(plan.guarantee.parameter)
         else:
-            parts = _noisy_groups(run, plan, truth, level, shard, drawing.noise)
+            parts = _noisy_groups(run, plan, truth, level, part, drawing.noise)
             rho = plan.budget.rho
             plb = "inf" if rho is None else str(rho * plan.budget.shares[level])
         write_measured(
@@ -124,15 +124,15 @@ def parents_of(run: RunDirectory, plan: Plan, level: int) -> NodeValues:
     return read_nodes(files, plan.tree, level - 1, "count")
 
 
-def parents_of_shard(run: RunDirectory, plan: Plan, level: int, shard: NodeShard) -> NodeValues:
+def parents_of_shard(run: RunDirectory, plan: Plan, level: int, shard: str) -> NodeValues:
     """A shard's part of `parents_of`; raises SpineflowError if the cut was made for others."""
-    parents = parents_of(run, plan, level)
-    if _digest(parents) != read_cuts(run, level).parents_digest:
+    parents, cuts = parents_of(run, plan, level), read_cuts(run, level)
+    if _digest(parents) != cuts.parents_digest:
         raise SpineflowError(
             f"The estimates above {level_folder(level)} are not those that decided what was "
             "measured there; finish the run with the code that began it, or start a new run."
         )
-    part = slice(shard.start, shard.stop)
+    part = slice(cuts.shard(shard).start, cuts.shard(shard).stop)
     return NodeValues(parents.keys[part], parents.values[part])
 
 
@@ -175,7 +175,7 @@ def _noisy_groups(
     elif plan.mechanism == GAUSSIAN_LEAVES:
         groups = _leaf_groups(truth, shard)
     else:
-        groups = _child_groups(truth, level, parents_of_shard(run, plan, level, shard).keys)
+        groups = _child_groups(truth, level, parents_of_shard(run, plan, level, shard.name).keys)
     for keys, counts in groups:
         yield NodeValues(keys, with_noise(counts, plan, level, draws))
 

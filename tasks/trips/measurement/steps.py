@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made, once
+from ...runs.handles import Made, once
 from ...runs.steps import step
 from ..paths import cuts_file, measured_file
 from ..settings import TripsSettings
-from .files import read_cuts
 from .measure import cut_level, measure_once
 
 
@@ -21,9 +20,4 @@ def cut(run: RunDirectory, settings: TripsSettings, level: int) -> Made:
 @step("measure level", TripsSettings, run_name="measure-level_{level:02d}-{shard}", retried=False)
 def measure(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
     """Publish a shard's noisy counts; what is published is never drawn again."""
-    path = measured_file(run, level, shard)
-    if path.exists():
-        return found(path)
-    part = next(s for s in read_cuts(run, level).shards if s.name == shard)
-    measure_once(run, settings, level, part)
-    return made(path)
+    return once(measured_file(run, level, shard), measure_once, run, settings, level, shard)

@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 
 from ..workload.mechanisms import GAUSSIAN_LEAVES, INFTDA, STABILITY_HISTOGRAM, TDA_CHEBYSHEV
+from ..workload.neighbors import largest_leaf_counts
 from ..workload.plan import Plan
 
 BETA = 0.05
@@ -78,7 +79,7 @@ def proposition_1(plan: Plan, total: int | None = None, beta: float = BETA) -> l
     if BOUND_OF.get(plan.mechanism) != PROPOSITION_1:
         return None
     levels = range(plan.tree.depth + 1)
-    most_leaves = [plan.tree.most_leaves(level) for level in levels]
+    most_leaves = [largest_leaf_counts(plan.tree, level, 1)[0] for level in levels]
     n_nodes = [plan.tree.n_nodes(level) for level in levels]
     if plan.mechanism == STABILITY_HISTOGRAM:
         occupied = n_nodes[-1] if total is None else min(n_nodes[-1], total)

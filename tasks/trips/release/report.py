@@ -10,7 +10,7 @@ from fractions import Fraction
 import pandas as pd
 
 from ...ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
-from ...pages.document import Document, Figure, Section, Table
+from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import line_chart
 from ...products.certificate import exact_section
 from ...products.reports import Overview, bars_panel, first_rows, report_document
@@ -26,7 +26,6 @@ from .error_bound import BETA, BOUND_OF, error_bounds
 from .false_cells import false_cells
 from .statements import (
     METHODS,
-    bound_cell,
     conversion_sentence,
     cost_table,
     delta_warning,
@@ -73,18 +72,17 @@ def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:
 
 
 def _levels(run: RunDirectory, plan: Plan, total: int | None) -> Section:
-    bounds, released = error_bounds(plan, total), n_released(run.release)
-    rows = []
-    for level in range(plan.tree.depth + 1):
-        rows.append(
-            (
-                level,
-                plan.tree.level_name(level),
-                plan.tree.n_nodes(level),
-                released[level],
-                bound_cell(bounds, level),
-            )
+    bounds, released, tree = error_bounds(plan, total), n_released(run.release), plan.tree
+    rows = tuple(
+        (
+            level,
+            tree.level_name(level),
+            tree.n_nodes(level),
+            released[level],
+            NONE if bounds is None else bounds[level],
         )
+        for level in range(tree.depth + 1)
+    )
     texts = ["Every level of the tree: how many counts there could be and how many are not zero."]
     if bounds is not None:
         texts.append(
@@ -93,7 +91,7 @@ def _levels(run: RunDirectory, plan: Plan, total: int | None) -> Section:
             "far smaller."
         )
     headers = ("level", "areas", "nodes", "released", "error bound")
-    return Section("Levels", (*texts, Table(headers, tuple(rows), "error bound")))
+    return Section("Levels", (*texts, Table(headers, rows, "error bound")))
 
 
 def _accuracy(accuracy: pd.DataFrame) -> Section:
@@ -114,10 +112,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         for name, text in columns.items()
         if name in accuracy and accuracy[name].notna().all()
     }
-    rows = tuple(
-        tuple(value.item() if hasattr(value, "item") else value for value in row)
-        for row in accuracy[list(known)].itertuples(index=False)
-    )
+    rows = tuple(accuracy[list(known)].itertuples(index=False, name=None))
     return Section(
         "Accuracy",
         (

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from ...ledger.accounting import BOUNDED, Guarantee
 from ...noise.mechanisms import noise_deviation
-from ...pages.document import NONE, Section, Table
+from ...pages.document import Section, Table
 from ..settings import TripsSettings
 from ..workload.costs import budget_report
 from ..workload.mechanisms import (
@@ -155,8 +155,3 @@ def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:
 
 def _shown(epsilon: float | str) -> str:
     return epsilon if isinstance(epsilon, str) else f"{epsilon:.3f}"
-
-
-def bound_cell(bounds: list[float] | None, level: int) -> float | str:
-    """The bound of a level, or a dash where none holds."""
-    return NONE if bounds is None else bounds[level]

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -27,11 +26,12 @@ from ..measurement.files import (
     ROWS_PER_GROUP,
     NodeValues,
     node_columns,
+    node_keys,
     read_nodes,
 )
 from ..paths import estimates_files
 from ..workload.tree import Tree
-from ..workload.truth import sums_by_key
+from ..workload.truth import summed
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
@@ -61,8 +61,8 @@ def _range_queries(tree: Tree, leaves: NodeValues) -> Iterator[pa.Table]:
     nodes = leaves
     for level in range(tree.depth, -1, -1):
         if level < tree.depth:
-            above = tree.parent_keys(level + 1, nodes.keys)
-            nodes = NodeValues(*sums_by_key(above, nodes.values))
+            sums = summed(tree.parent_keys(level + 1, nodes.keys), nodes.values)
+            nodes = NodeValues(sums.keys, sums.counts)
         n = nodes.keys.size
         codes = node_columns(tree, level, nodes.keys)
         columns = {LEVEL: pa.array(np.full(n, level, dtype=np.int32))}
@@ -91,16 +91,12 @@ def release_columns(run_tree: RunTree, leaves: NodeValues) -> dict[str, pa.Array
 
 def released_level(folder: Path, tree: Tree, level: int) -> NodeValues:
     """The range queries of a level, as nodes, of a release that lies in `folder`."""
-    table = pq.read_table(folder / RANGE_QUERIES, filters=[(LEVEL, "=", level)])
-    positions = []
-    for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True):
-        codes = pa.array(dimension.levels[depth].codes, pa.string())
-        if depth:
-            found = pc.index_in(table[dimension.name].combine_chunks(), codes)
-            positions.append(found.to_numpy().astype(np.int64))
-        else:
-            positions.append(np.zeros(table.num_rows, dtype=np.int64))
-    return NodeValues(tree.keys(level, positions), table["count"].to_numpy())
+    table = pq.read_table(
+        folder / RANGE_QUERIES,
+        filters=[(LEVEL, "=", level)],
+        read_dictionary=[dimension.name for dimension in tree.dimensions],
+    )
+    return NodeValues(node_keys(tree, level, table, RANGE_QUERIES), table["count"].to_numpy())
 
 
 def n_trips(folder: Path, tree: Tree) -> int:

@@ -74,16 +74,14 @@ def _within(plan: Plan, delta: Fraction) -> dict[str, float | str]:
 
 def _queries(plan: Plan) -> list[dict]:
     if plan.budget is None:
-        if plan.histogram is None:
-            raise ValueError("a plan has a budget of its levels, or a stability histogram")
         return [
             {
                 "geolevel": plan.tree.level_name(plan.tree.depth),
                 "query": "positive counts",
                 "share": "1",
                 "sigma_squared": None,
-                "scale": None if plan.histogram.scale is None else str(plan.histogram.scale),
-                "threshold": plan.histogram.threshold,
+                "scale": None if plan.stability.scale is None else str(plan.stability.scale),
+                "threshold": plan.stability.threshold,
             }
         ]
     return [

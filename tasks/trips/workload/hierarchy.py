@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -53,14 +52,6 @@ class Hierarchy:
     def depth(self) -> int:
         """Number of levels below the root."""
         return len(self.levels) - 1
-
-    @cached_property
-    def child_offsets(self) -> tuple[np.ndarray, ...]:
-        """For each depth but the last, where the children of every area start, `(n + 1,)`."""
-        return tuple(
-            np.searchsorted(below.parent, np.arange(len(above) + 1)).astype(np.int64)
-            for above, below in zip(self.levels, self.levels[1:], strict=False)
-        )
 
     def ancestors(self, depth: int) -> np.ndarray:
         """For every finest area, the position of its ancestor at `depth`."""

@@ -25,13 +25,13 @@ person at (epsilon, delta), changing a person costs (2 epsilon, delta).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 from ...noise.distributions import exp_minus_bounds
 from ...noise.draws import Noise, NoiseDraws
 from ...noise.mechanisms import DISCRETE_LAPLACE
+from ...noise.quantiles import first_that
 from .neighbors import Contribution, l1_sensitivity
 from .truth import TrueLevel
 
@@ -69,15 +69,9 @@ def stability_histogram(
     """
     scale = l1_sensitivity(contribution) / epsilon
     allowed = min(delta, 1 - _exp_minus(1 / scale)[1])
-    threshold = contribution.trips + max(1, math.floor(-float(scale) * math.log(allowed)) - 2)
-    while listing_bound(threshold, scale, contribution) > allowed:
-        threshold += 1
-    while (
-        threshold > contribution.trips + 1
-        and listing_bound(threshold - 1, scale, contribution) <= allowed
-    ):
-        threshold -= 1
-    return StabilityHistogram(scale, threshold)
+    least = contribution.trips + 1
+    above = first_that(lambda k: listing_bound(least + k, scale, contribution) <= allowed)
+    return StabilityHistogram(scale, least + above)
 
 
 def listing_bound(threshold: int, scale: Fraction, contribution: Contribution) -> Fraction:

@@ -19,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ....geography.levels import child_offsets
 from .hierarchy import Hierarchy
 
 MOST_NODES = 1 << 62
@@ -68,14 +69,6 @@ class Tree:
     def n_nodes(self, level: int) -> int:
         """Number of nodes of a level, empty ones included."""
         return int(np.prod([1, *self.sizes(level)], dtype=object))
-
-    def most_leaves(self, level: int) -> int:
-        """The most leaves below one node of a level, empty ones included."""
-        below = (
-            np.bincount(dimension.ancestors(depth)).max()
-            for dimension, depth in zip(self.dimensions, self.depths[level], strict=True)
-        )
-        return int(np.prod([1, *below], dtype=object))
 
     def level_name(self, level: int) -> str:
         """The level's areas in words: the level that each refined dimension has reached.
@@ -139,10 +132,6 @@ class Tree:
         place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], n_children)
         return np.repeat(first, n_children) + place * inner, offsets
 
-    def stride(self, level: int) -> int:
-        """Difference of the keys of neighbouring children of one parent at a level."""
-        return self._radix(level)[2]
-
     def _radix(self, level: int) -> tuple[int, int, int]:
         """The dimension that a level refines, its size there, and the size of all after it."""
         number = self.refined[level - 1]
@@ -150,8 +139,11 @@ class Tree:
         return number, sizes[number], int(np.prod([1, *sizes[number + 1 :]]))
 
     def _child_offsets(self, level: int) -> np.ndarray:
+        """Where the children of every area start that the level below refines, `(n + 1,)`."""
         number = self.refined[level]
-        return self.dimensions[number].child_offsets[self.depths[level][number]]
+        depth = self.depths[level][number]
+        above, below = self.dimensions[number].levels[depth : depth + 2]
+        return child_offsets(below.parent, len(above))
 
 
 def od_tree(origin: Hierarchy, destination: Hierarchy, *, first: str = "destination") -> Tree:

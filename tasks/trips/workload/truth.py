@@ -1,4 +1,4 @@
-"""The confidential tree: true counts of its positive nodes, and of any others."""
+"""The confidential tree: the true counts of its nodes, of which the positive ones are kept."""
 
 from __future__ import annotations
 
@@ -48,13 +48,8 @@ class TrueTree:
 
 
 def summed(keys: np.ndarray, counts: np.ndarray) -> TrueLevel:
-    """One node for each key that occurs with a positive sum of counts, which are not negative."""
-    return TrueLevel(*sums_by_key(keys, counts))
-
-
-def sums_by_key(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys, ascending, and the sums of their counts; sums of 0 are left out."""
+    """One node for each key that occurs with a sum of counts that is not 0."""
     order = np.argsort(keys, kind="stable")
     unique, starts = np.unique(keys[order], return_index=True)
     sums = np.add.reduceat(counts[order], starts) if starts.size else counts[:0]
-    return unique[sums != 0], sums[sums != 0]
+    return TrueLevel(unique[sums != 0], sums[sums != 0])

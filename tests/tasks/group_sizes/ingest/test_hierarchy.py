@@ -15,9 +15,10 @@ from spineflow.tasks.group_sizes.ingest.hierarchy import (
     write_hierarchy,
 )
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.tables.area_files import areas_file
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.tally import RuleTally
-from spineflow.tasks.trips.ingest.areas import area_levels, areas_file
+from spineflow.tasks.trips.ingest.areas import area_levels
 
 ROWS = [
     ("county", "b2", "B"),

@@ -231,7 +231,7 @@ def test_any_table_is_a_tree_of_its_columns(tmp_path: Path, line: str, n_leaves:
         "town, sex",
     ]
     assert shape.tree.n_nodes(3) == n_leaves
-    assert [column.name for column in shape.columns] == ["region", "town", "sex"]
+    assert [place.column for place in shape.places] == ["region", "town", "sex"]
 
 
 def test_a_table_needs_its_values_declared(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from spineflow.tasks.trips.workload.mechanisms import (
     STABILITY_HISTOGRAM,
     TDA_L2,
 )
-from spineflow.tasks.trips.workload.neighbors import Contribution
+from spineflow.tasks.trips.workload.neighbors import Contribution, largest_leaf_counts
 from spineflow.tasks.trips.workload.plan import Plan
 from spineflow.tasks.trips.workload.stability import StabilityHistogram, stability_histogram
 from spineflow.tasks.trips.workload.tree import Tree, od_tree
@@ -103,7 +103,7 @@ def test_proposition_1_holds_in_replicates_of_what_measures_leaves(mechanism: st
 def test_proposition_1_counts_the_leaves_of_the_largest_node() -> None:
     plan = leaves_plan(GAUSSIAN_LEAVES, [7, 2, 4])
     tree = plan.tree
-    assert [tree.most_leaves(level) for level in range(5)] == [169, 91, 49, 7, 1]
+    assert [largest_leaf_counts(tree, level, 1)[0] for level in range(5)] == [169, 91, 49, 7, 1]
     at_root, *_, at_leaves = proposition_1(plan)
     # sigma^2 = 2 / (2 / 50) = 50, one root and 169 leaves, beta 0.05.
     assert at_root == pytest.approx(np.sqrt(2 * 50 * 169 * np.log(40)))

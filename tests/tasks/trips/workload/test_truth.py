@@ -1,4 +1,4 @@
-"""The confidential tree: sums of levels, and the true counts of any nodes."""
+"""The confidential tree: sums of levels, and the true counts of any parents' children."""
 
 from __future__ import annotations
 
@@ -34,8 +34,20 @@ def test_levels_are_sums_of_the_leaves() -> None:
         assert truth.levels[level].total == truth.leaves.total
 
 
+def test_children_of_any_parents_have_their_true_counts() -> None:
+    truth = sparse_truth(2)
+    random = np.random.default_rng(3)
+    for level in range(1, truth.tree.depth + 1):
+        above = random.permutation(truth.tree.n_nodes(level - 1))[:5]
+        keys, _ = truth.tree.children(level - 1, above)
+        positive = truth.levels[level]
+        expected = dict(zip(positive.keys.tolist(), positive.counts.tolist(), strict=True))
+        assert positive.counts_of(keys).tolist() == [expected.get(key, 0) for key in keys.tolist()]
+
+
 def test_an_empty_table_has_no_positive_nodes() -> None:
     none = np.zeros(0, dtype=np.int64)
     truth = TrueTree(country(), summed(none, none))
     assert all(level.keys.size == 0 for level in truth.levels)
+    assert truth.levels[1].counts_of(np.arange(3)).tolist() == [0, 0, 0]
     assert TrueLevel(none, none).counts_of(np.array([4])).tolist() == [0]
