@@ -84,27 +84,27 @@ def parser(
         sub.set_defaults(command=commands[name])
         alternatives: dict[str, Any] = {}
         for argument, own in {"--debug": {}, **command["arguments"]}.items():
-            told = shared.get(own.get("like", argument), {}) | own
-            told.pop("like", None)
-            group = told.pop("one_of", None)
+            described = shared.get(own.get("like", argument), {}) | own
+            described.pop("like", None)
+            group = described.pop("one_of", None)
             if group is not None and group not in alternatives:
                 alternatives[group] = sub.add_mutually_exclusive_group()
-            _add(alternatives.get(group, sub), argument, told)
+            _add(alternatives.get(group, sub), argument, described)
     return parser
 
 
-def _add(place: Any, argument: str, told: Mapping[str, Any]) -> None:
+def _add(place: Any, argument: str, described: Mapping[str, Any]) -> None:
     """Add an argument to a command, or to a group of it, as `add_argument` takes it."""
-    options = dict(told)
-    if "choices" in told:
-        named = told["choices"]
+    options = dict(described)
+    if "choices" in described:
+        named = described["choices"]
         options["choices"] = CHOICES[named] if isinstance(named, str) else named
-    if "type" in told:
-        options["type"] = TYPES[told["type"]]
+    if "type" in described:
+        options["type"] = TYPES[described["type"]]
     words = {
         "choices": ", ".join(options.get("choices", ())),
         "flows": ", ".join(MODULES),
         "demos": ", ".join(DEMOS),
     }
-    options["help"] = told["help"].format(**words)
+    options["help"] = described["help"].format(**words)
     place.add_argument(argument, **options)

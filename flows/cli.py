@@ -197,7 +197,7 @@ def _intervals(options: argparse.Namespace) -> None:
     from .console import shown_work
 
     run, settings = _topdown_run(options, "intervals")
-    with shown_work() as told:
+    with shown_work() as listener:
         found = [
             written.sentence()
             for written in write_run_intervals(
@@ -211,7 +211,7 @@ def _intervals(options: argparse.Namespace) -> None:
                 compare=options.compare,
                 level=options.level,
                 out=options.out,
-                told=told,
+                listener=listener,
             )
         ]
     print(*found, sep="\n")

@@ -74,11 +74,11 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
 
         rest = progress.add_task("time left of the run", total=None, visible=False)
 
-        def told(seconds: float) -> None:
+        def show_rest(seconds: float) -> None:
             said = sentence_of_rest(seconds, datetime.now(UTC))
             progress.update(rest, description=said, visible=True)
 
-        with listening(listener, told):
+        with listening(listener, show_rest):
             try:
                 yield
             finally:

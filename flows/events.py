@@ -52,8 +52,8 @@ def tell_near_cap(run: RunDirectory, settings: ProductSettings) -> None:
     spent, caps = spent_and_caps(ledger_at(Path(settings.privacy.ledger)), settings.privacy.dataset)
     if caps.rho is not None and spent.parameter >= NEAR * caps.rho:
         rest = caps.rho - spent.parameter
-        told = {"rho": str(spent.parameter), "cap": str(caps.rho), "remaining": str(rest)}
-        _tell(NEAR_CAP, run, settings, told)
+        facts = {"rho": str(spent.parameter), "cap": str(caps.rho), "remaining": str(rest)}
+        _tell(NEAR_CAP, run, settings, facts)
 
 
 def _tell(

@@ -100,9 +100,9 @@ class _Watch:
     def _end(self, word: str) -> None:
         """End the process now; its children notice that, and end too."""
         self.speak(word)
-        told = threading.Thread(target=_say_farewell, daemon=True)
-        told.start()
-        told.join(0.4)
+        farewell = threading.Thread(target=_say_farewell, daemon=True)
+        farewell.start()
+        farewell.join(0.4)
         os._exit(EXIT_CODE)
 
 

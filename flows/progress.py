@@ -203,7 +203,7 @@ class Picture:
         self._artifact: UUID | None = None
         self._shown = float("-inf")
         self._next_look = float("-inf")
-        self._told: float | None = None
+        self._last_rest: float | None = None
         self.left: Callable[[], float | None] = unknown
 
     def look_ahead(self) -> None:
@@ -211,12 +211,12 @@ class Picture:
         now = monotonic()
         if now < self._next_look:
             return
-        self._told = self.left()
+        self._last_rest = self.left()
         self._next_look = monotonic() + SECONDS_BETWEEN_FORECASTS
         self._next_look += (monotonic() - now) / SHARE_OF_FORECASTS
-        if self._told is not None:
+        if self._last_rest is not None:
             for listener in _left_listeners:
-                listener(self._told)
+                listener(self._last_rest)
             self.show()
 
     def draw(self, stage: str, done: int, planned: int, seconds: float) -> None:
@@ -234,8 +234,8 @@ class Picture:
         if not is_last and is_embedded() and monotonic() - self._shown < SECONDS_BETWEEN_UNSEEN:
             return
         text = bars(self._rows)
-        if self._told is not None:
-            text = f"{sentence_of_rest(self._told, datetime.now(UTC))}\n\n{text}"
+        if self._last_rest is not None:
+            text = f"{sentence_of_rest(self._last_rest, datetime.now(UTC))}\n\n{text}"
         try:
             if self._artifact is None:
                 # Prefect answers with a coroutine only where an event loop runs.
@@ -252,7 +252,7 @@ class Picture:
 
     def end(self) -> None:
         """Show what was drawn, without what was told of the rest."""
-        self._told = None
+        self._last_rest = None
         self.show(is_last=True)
 
 
@@ -304,12 +304,12 @@ def sentence_of_rest(seconds: float, now: datetime) -> str:
     'About 90 min left of the run, until 00:30 UTC.'
     """
     if seconds < 90:
-        told = f"{max(5, 5 * round(seconds / 5))} s"
+        words = f"{max(5, 5 * round(seconds / 5))} s"
     elif seconds <= 90 * 60:
-        told = f"{round(seconds / 60)} min"
+        words = f"{round(seconds / 60)} min"
     else:
-        told = f"{seconds / 3600:.1f} h"
-    return f"About {told} left of the run, until {now + timedelta(seconds=seconds):%H:%M} UTC."
+        words = f"{seconds / 3600:.1f} h"
+    return f"About {words} left of the run, until {now + timedelta(seconds=seconds):%H:%M} UTC."
 
 
 SENTENCES: Mapping[str, str] = read_declared(Path(__file__).with_name("sentences.toml"))

@@ -73,8 +73,8 @@ def without_rounding(matrices: np.ndarray, largest: np.ndarray) -> np.ndarray:
 def root_of(information: np.ndarray) -> np.ndarray:
     """L (n, r) of A = L L', its columns orthogonal and none of them zero."""
     values, vectors = np.linalg.eigh(information)
-    is_told = values > RELATIVE_ZERO * max(values[-1], 1e-300)
-    return vectors[:, is_told] * np.sqrt(values[is_told])
+    is_positive = values > RELATIVE_ZERO * max(values[-1], 1e-300)
+    return vectors[:, is_positive] * np.sqrt(values[is_positive])
 
 
 class Seen(NamedTuple):

@@ -84,8 +84,8 @@ def run_suites(
     """
     if _ASKS_RULES_ALONE.get():
         return tuple(_own_outcome(r, distinct_values[r.suite].get(r.evidence)) for r in rules)
-    told: tuple[Outcome, ...] | None = judge.asked(rules, distinct_values)
-    return judged(rules, distinct_values) if told is None else told
+    found: tuple[Outcome, ...] | None = judge.asked(rules, distinct_values)
+    return judged(rules, distinct_values) if found is None else found
 
 
 def judged(

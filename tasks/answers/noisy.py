@@ -217,8 +217,8 @@ def _runs(
                 statistics = file.metadata.row_group(number).column(0).statistics
                 if statistics is None:
                     continue  # A shard whose geounits were all bypassed has no rows.
-                is_told = statistics.has_min_max
-                near = wanted.between(statistics.min, statistics.max) if is_told else wanted
+                has_limits = statistics.has_min_max
+                near = wanted.between(statistics.min, statistics.max) if has_limits else wanted
                 if not len(near):
                     continue
                 table = file.read_row_group(number).combine_chunks()

@@ -72,27 +72,27 @@ def _types(
 
 
 def householders_of_cells(
-    householders: AgreeDeclaration, schema: Schema, told: Schema
+    householders: AgreeDeclaration, schema: Schema, other_schema: Schema
 ) -> np.ndarray:
-    """Answer that counts each cell of the other universe, `(n_cells of told,)`, -1 for none.
+    """Answer that counts each cell of the other universe, `(other_schema.n_cells,)`, -1 for none.
 
     Raises ValueError, as a clause about the other universe, for what it does not tell.
     """
-    aliases = [_alias(name, theirs, told) for name, theirs in householders.called.items()]
-    named = replace(told, coarsenings=(*aliases, *told.coarsenings))
+    aliases = [_alias(name, theirs, other_schema) for name, theirs in householders.called.items()]
+    named = replace(other_schema, coarsenings=(*aliases, *other_schema.coarsenings))
     one = householders
     for part, _, _ in label_parts(schema, one.query):
-        if part not in named.told_names:
+        if part not in named.known_names:
             raise ValueError(
-                f"does not tell {part!r}{did_you_mean(part, named.told_names)}; say in called what "
-                "it is called there, or choose a query that it tells"
+                f"does not tell {part!r}{did_you_mean(part, named.known_names)}; say in called "
+                "what it is called there, or choose a query that it tells"
             )
     return rows_that_count(schema, named, one.query, one.where, one.of)
 
 
-def _alias(name: str, theirs: str, told: Schema) -> Coarsening:
+def _alias(name: str, theirs: str, other_schema: Schema) -> Coarsening:
     """What the other universe tells, as a coarsening under the name that it has here."""
-    known = told.told_names
+    known = other_schema.known_names
     if theirs not in known or name in known:
         raise ValueError(
             f"tells {name!r} itself; take it out of called"
@@ -100,14 +100,14 @@ def _alias(name: str, theirs: str, told: Schema) -> Coarsening:
             else f"does not tell {theirs!r}{did_you_mean(theirs, known)}; it tells "
             f"{', '.join(known)}"
         )
-    return replace(told.grouping(theirs), name=name)
+    return replace(other_schema.grouping(theirs), name=name)
 
 
-def people_of_cells(sizes: AgreeDeclaration, told: Schema) -> tuple[np.ndarray, np.ndarray]:
+def people_of_cells(sizes: AgreeDeclaration, other_schema: Schema) -> tuple[np.ndarray, np.ndarray]:
     """Least and most people of a record in each cell of the other universe, `(n_cells,)` each."""
-    size = told.grouping(sizes.size or "")
-    group = np.array(size.groups)[told.levels(size.attribute)]
-    counted = told.cells_where(sizes.of)
+    size = other_schema.grouping(sizes.size or "")
+    group = np.array(size.groups)[other_schema.levels(size.attribute)]
+    counted = other_schema.cells_where(sizes.of)
     limits = np.array([sizes.people.get(level, (0, 0)) for level in size.levels], dtype=np.int64)
     return limits[group, 0] * counted, limits[group, 1] * counted
 
@@ -161,10 +161,10 @@ def _refuse_unfit(
             "cannot share three dwellings of two)"
         )
     refuse_later_universe(what, entry.universe, name, schemas, why)
-    schema, told = (
+    schema, other_schema = (
         schemas[one].of(census.universes[one].attributes) for one in (name, entry.universe)
     )
-    for where, of in ((entry.where, schema), (entry.of, told)):
+    for where, of in ((entry.where, schema), (entry.of, other_schema)):
         try:
             of.cells_where(where)
         except ValueError as error:
@@ -177,23 +177,24 @@ def _refuse_unfit(
                 "take it out"
             )
         try:
-            householders_of_cells(entry, schema, told)
+            householders_of_cells(entry, schema, other_schema)
         except ValueError as error:
             raise ValueError(f"{what}: {entry.universe!r} {error}") from None
     else:
-        _refuse_sizes(what, entry, told)
+        _refuse_sizes(what, entry, other_schema)
 
 
-def _refuse_sizes(what: str, entry: AgreeDeclaration, told: Schema) -> None:
-    """Raise ValueError for a size that is not told, and for levels that are unknown or left out."""
+def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> None:
+    """Raise ValueError for a size that the other universe does not have, and for levels that are
+    unknown or left out."""
     size = entry.size or ""
-    if size not in told.told_names:
+    if size not in other_schema.known_names:
         raise ValueError(
             f"{what} has the size {size!r}, which is no attribute of {entry.universe} nor a "
-            f"coarsening of one{did_you_mean(size, told.told_names)}; there are "
-            f"{', '.join(told.told_names)}"
+            f"coarsening of one{did_you_mean(size, other_schema.known_names)}; there are "
+            f"{', '.join(other_schema.known_names)}"
         )
-    grouping = told.grouping(size)
+    grouping = other_schema.grouping(size)
     levels, group_of_level = grouping.levels, np.array(grouping.groups)
     unknown = [level for level in entry.people if level not in levels]
     if unknown:
@@ -202,7 +203,9 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, told: Schema) -> None:
             f"{entry.universe}{did_you_mean(unknown[0], levels)}; it has "
             f"{', '.join(map(repr, levels))}"
         )
-    counted = group_of_level[told.levels(grouping.attribute)[told.cells_where(entry.of)]]
+    counted = group_of_level[
+        other_schema.levels(grouping.attribute)[other_schema.cells_where(entry.of)]
+    ]
     missing = [levels[i] for i in np.unique(counted) if levels[i] not in entry.people]
     if missing:
         raise ValueError(
@@ -226,7 +229,7 @@ class _Solvable:
         self.last = census.geography.geolevels[-1]
         self.declared, self.of_other = census.universes[name], census.universes[self.other]
         self.schema = schemas[name].of(self.declared.attributes)
-        self.told = schemas[self.other].of(self.of_other.attributes)
+        self.other_schema = schemas[self.other].of(self.of_other.attributes)
         self.by_kind: dict[str, AgreeDeclaration] = {one.kind: one for one in agreements}
         householders, sizes = self.by_kind.get(HOUSEHOLDERS), self.by_kind.get(SIZES)
         self.types = _types(householders, sizes, self.schema)
@@ -274,10 +277,10 @@ class _Solvable:
         if not {HOUSEHOLDERS, SIZES} <= self.by_kind.keys():
             return
         householders, sizes = self.by_kind[HOUSEHOLDERS], self.by_kind[SIZES]
-        _, most = people_of_cells(sizes, self.told)
-        empty = self.told.cells_where(householders.of) & (most == 0)
+        _, most = people_of_cells(sizes, self.other_schema)
+        empty = self.other_schema.cells_where(householders.of) & (most == 0)
         for zero in self.of_other.structural_zeros:
-            empty &= ~self.told.cells_where(zero.where)
+            empty &= ~self.other_schema.cells_where(zero.where)
         if empty.any():
             raise ValueError(
                 f"{self.what}: {householders.name!r} counts {self.other} in which "
@@ -299,8 +302,8 @@ class _Solvable:
                 "it out, or declare a relation in place of agree, which may fail"
             )
         one = self.by_kind[HOUSEHOLDERS]
-        of = self.told.cells_where(one.of)
-        if not is_bounded(of, self.told, self.of_other.bounds, self.name, at_most=1):
+        of = self.other_schema.cells_where(one.of)
+        if not is_bounded(of, self.other_schema, self.of_other.bounds, self.name, at_most=1):
             raise ValueError(
                 f"{self.what} needs a bound on these records of {self.other!r} of at most 1 per "
                 f"{self.name!r}, whose number is exact, so that records can always agree"

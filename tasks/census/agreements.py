@@ -69,8 +69,8 @@ def refuse_unfit_presence(
             f"{what} needs the total of {name!r} exact in every finest area, and no bounds, "
             "relations, held_to and structural_zeros beside it, so that records can always agree"
         )
-    told, of = schemas[entry.universe], schemas[entry.universe].cells_where(entry.of)
-    if not is_bounded(of, told, census.universes[entry.universe].bounds, name, entry.most):
+    other_schema, of = schemas[entry.universe], schemas[entry.universe].cells_where(entry.of)
+    if not is_bounded(of, other_schema, census.universes[entry.universe].bounds, name, entry.most):
         raise ValueError(
             f"{what} needs a bound on these records of {entry.universe!r} of at most "
             f"{entry.at_most} per {name!r}, so that records can always agree"
@@ -78,7 +78,7 @@ def refuse_unfit_presence(
 
 
 def is_bounded(
-    of: np.ndarray, told: Schema, bounds: Sequence[BoundDeclaration], per: str, at_most: int
+    of: np.ndarray, schema: Schema, bounds: Sequence[BoundDeclaration], per: str, at_most: int
 ) -> bool:
     """Whether one of a universe's bounds holds all records in its cells `of` (n_cells,) together to
     so many per record of another universe.
@@ -88,7 +88,7 @@ def is_bounded(
         and bound.by is None
         and bound.at_most is not None
         and bound.at_most <= at_most
-        and not (of & ~told.cells_where(bound.where)).any()
-        and np.unique(marginal_query(told, bound.query).row_of_cell[of]).size == 1
+        and not (of & ~schema.cells_where(bound.where)).any()
+        and np.unique(marginal_query(schema, bound.query).row_of_cell[of]).size == 1
         for bound in bounds
     )

@@ -183,8 +183,10 @@ def shaped(
     """The files of a declared table with its layout: columns of codes, identifiers, and those that
     its declaration places; the evidence gets how the files are written.
     """
-    told = files[0].format
-    places, length = (told.places, told.line_length) if told is not None else ({}, None)
+    text_format = files[0].format
+    places, length = (
+        (text_format.places, text_format.line_length) if text_format is not None else ({}, None)
+    )
     fields = [
         Field(name, "key" if name in keys else "code", *places.get(name, (None, None)))
         for name in dict.fromkeys((*columns, *keys, *places))

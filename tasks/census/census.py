@@ -103,17 +103,17 @@ class BoundedQuery:
     numbers: tuple[int, ...]
     bounds: tuple[Bound, ...]
 
-    def is_told(self, schema: Schema) -> bool:
+    def is_askable(self, schema: Schema) -> bool:
         """Whether a schema has what the query asks for; else the bounds are on its total."""
         return self.query in (TOTAL, DETAILED) or tells(schema, self.query.split(" * "))
 
     def asked(self, schema: Schema) -> MarginalQuery:
         """The query, as a schema has it."""
-        return marginal_query(schema, self.query if self.is_told(schema) else TOTAL)
+        return marginal_query(schema, self.query if self.is_askable(schema) else TOTAL)
 
     def inside(self, schema: Schema) -> np.ndarray:
         """Mask `(n_cells,)` of the cells that the bounds are on."""
-        if not self.is_told(schema):
+        if not self.is_askable(schema):
             return np.ones(schema.n_cells, dtype=bool)
         return np.any([schema.cells_where(bound.where) for bound in self.bounds], axis=0)
 
@@ -181,8 +181,8 @@ class Universe:
     def described_by(self) -> str | None:
         """The later universe that tells more of the released records, if there is one."""
         microdata = self.declared.microdata
-        told = None if microdata is None else microdata.described_by
-        return None if told is None else told.universe
+        described = None if microdata is None else microdata.described_by
+        return None if described is None else described.universe
 
     @property
     def charge(self) -> Norms:
@@ -289,8 +289,8 @@ class Census:
     @property
     def optional_tables(self) -> tuple[str, ...]:
         """Names of the tables that the input may give besides."""
-        told = (members.table for members in self.members.values())
-        return tuple(dict.fromkeys(name for name in told if name not in self.formats))
+        tables = (members.table for members in self.members.values())
+        return tuple(dict.fromkeys(name for name in tables if name not in self.formats))
 
     @property
     def earlier_releases(self) -> tuple[str, ...]:
@@ -519,10 +519,10 @@ def _held(
     if entry.release is None:
         what, other = f"held_to of {name!r}", entry.universe or name
         refuse_later_universe(what, other, name, schemas)
-        told = schemas[other].of(census.universes[other].attributes)
+        other_schema = schemas[other].of(census.universes[other].attributes)
         of = entry.where if entry.of is None else entry.of
         try:
-            counted_rows(schema, told, entry.query, entry.where, of)
+            counted_rows(schema, other_schema, entry.query, entry.where, of)
         except ValueError as error:
             raise ValueError(f"{what}: {other!r} {error}") from None
     return Held(
@@ -568,14 +568,16 @@ def _check_description(universe: Universe, universes: Mapping[str, Universe]) ->
     microdata = universe.declared.microdata
     if microdata is None or microdata.described_by is None:
         return
-    told, what = microdata.described_by, f"described_by of {universe.name!r}"
+    description, what = microdata.described_by, f"described_by of {universe.name!r}"
     refuse_unknown_universe(
-        what, told.universe, {name: one.schema for name, one in universes.items()}
+        what, description.universe, {name: one.schema for name, one in universes.items()}
     )
-    other = universes[told.universe]
+    other = universes[description.universe]
     if all(held.universe != universe.name for held in other.held_beside):
-        raise ValueError(f"{what} needs {told.universe!r} held to {universe.name!r}, by held_to")
-    for column in told.columns:
+        raise ValueError(
+            f"{what} needs {description.universe!r} held to {universe.name!r}, by held_to"
+        )
+    for column in description.columns:
         query = marginal_query(other.schema, column.attribute or "")
         if column.codes is not None and len(column.codes) != query.n_rows:
             raise ValueError(f"{what} has {column.name} with another number of codes than levels")

@@ -39,7 +39,7 @@ def refuse_contradictions(
     `schemas` are those of the universes that are run, `zeros` their structural zeros.
     """
     schemas = {name: universe.schema for name, universe in census.universes.items()} | dict(schemas)
-    cells = {name: _told_apart(census, name, schemas, zeros) for name in schemas}
+    cells = {name: _distinguished(census, name, schemas, zeros) for name in schemas}
     entries = list(_entries(census, schemas, zeros, cells))
     spoken_of = [name for entry in entries for row in entry.rows for name in row[0]]
     sizes = {name: cells[name].size for name in dict.fromkeys([*spoken_of, *zeros])}
@@ -62,7 +62,7 @@ def refuse_contradictions(
     raise ValueError(f"{names} contradict each other; correct one of them")
 
 
-def _told_apart(
+def _distinguished(
     census: Census,
     name: str,
     schemas: Mapping[str, Schema],
@@ -86,16 +86,18 @@ def _told_apart(
             for term in (*relation.left, *relation.right):
                 if (term.universe or other) == name:
                     conditions.append(term.where)
-    told = [list[tuple[int, ...]]() for _ in schema.attributes]
+    labels_of_levels = [list[tuple[int, ...]]() for _ in schema.attributes]
     for condition in conditions:
         for attribute, allowed in schema.positions(condition).items():
             axis = schema.attributes.index(attribute)
-            told[axis].append(tuple(np.isin(np.arange(schema.shape[axis]), allowed).astype(int)))
+            labels_of_levels[axis].append(
+                tuple(np.isin(np.arange(schema.shape[axis]), allowed).astype(int))
+            )
     for query in queries:
         for axis, factor in enumerate(marginal_query(schema, query).factors):
-            told[axis].append(factor)
+            labels_of_levels[axis].append(factor)
     levels = []
-    for size, labels in zip(schema.shape, told, strict=True):
+    for size, labels in zip(schema.shape, labels_of_levels, strict=True):
         rows = np.array([[0] * size, *labels])
         levels.append(np.sort(np.unique(rows, axis=1, return_index=True)[1]))
     return np.ravel_multi_index(np.meshgrid(*levels, indexing="ij"), schema.shape).ravel()
@@ -135,8 +137,8 @@ def _entries(
 
 def _bounds(universe: Universe, schema: Schema) -> list[Bound]:
     """The bounds of a universe on what a schema tells."""
-    told = {n for one in universe.bounded_queries if one.is_told(schema) for n in one.numbers}
-    return [bound for number, bound in enumerate(universe.bounds) if number in told]
+    askable = {n for one in universe.bounded_queries if one.is_askable(schema) for n in one.numbers}
+    return [bound for number, bound in enumerate(universe.bounds) if number in askable]
 
 
 def _bound_rows(

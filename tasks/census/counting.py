@@ -65,7 +65,7 @@ class Counted:
     totals: Mapping[str, sparse.csr_array]
     references: np.ndarray
     raw: Sequence[RecordColumn] = ()
-    told_by: Mapping[str, KeyColumn] = field(default_factory=dict)
+    keys_of_occupants: Mapping[str, KeyColumn] = field(default_factory=dict)
 
 
 class RecordCounter:
@@ -74,7 +74,7 @@ class RecordCounter:
     texts, keys : columns that are read of the records' table.
     references : records by row of that table so far.
     raw : columns by which the ledger recognises the records, where they are asked for.
-    told_by : by column of the records, the keys that other tables refer to.
+    keys_of_occupants : by column of the records, the keys that other tables refer to.
     n_rows : rows so far.
     listed : what takes the records of a batch that are counted in a histogram, by its name: their
         areas, cells and rows of the table on the way, and how many each stands for, `(n,)` each;
@@ -97,7 +97,7 @@ class RecordCounter:
         of_all = (name for schema in schemas.values() for name in schema.attributes)
         self.recodes = [recode_of(attribute) for attribute in dict.fromkeys(of_all)]
         self.references = zeros(len(place), np.int64, scratch)
-        self.raw, self.told_by = RawColumns((), n_areas, scratch), dict[str, KeyColumn]()
+        self.raw, self.keys_of_occupants = RawColumns((), n_areas, scratch), dict[str, KeyColumn]()
         self.n_rows = 0
         self._sums = {
             name: HistogramSum(n_areas, schema.n_cells, scratch) for name, schema in schemas.items()
@@ -114,16 +114,16 @@ class RecordCounter:
         n_rows = len(placed.area)
         self.n_rows += n_rows
         read = PlacedBatch(batch, columns, placed, file, evidence)
-        told = self.tally(read)
+        weights = self.tally(read)
         refers = placed.row >= 0
-        np.add.at(self.references, placed.row[refers], np.maximum(told.count, 1)[refers])
-        is_known = (placed.area >= 0) & told.is_member & (told.count > 0)
+        np.add.at(self.references, placed.row[refers], np.maximum(weights.count, 1)[refers])
+        is_known = (placed.area >= 0) & weights.is_member & (weights.count > 0)
         levels = {}
         for recode in self.recodes:
             level = levels[recode.attribute] = recode.evaluate(columns, n_rows)
-            self.tally_levels(recode, level, told, read)
+            self.tally_levels(recode, level, weights, read)
             is_known &= level >= 0
-        area, count = placed.area[is_known], told.count[is_known]
+        area, count = placed.area[is_known], weights.count[is_known]
         known = {name: level[is_known] for name, level in levels.items()}
         for name, schema in self._schemas.items():
             cell = schema.cells(known)
@@ -139,7 +139,7 @@ class RecordCounter:
         return Weights(np.ones(n, dtype=np.int64), np.ones(n, dtype=bool))
 
     def tally_levels(
-        self, recode: Recode, level: np.ndarray, told: Weights, read: PlacedBatch
+        self, recode: Recode, level: np.ndarray, weights: Weights, read: PlacedBatch
     ) -> None:
         """Hold the levels of an attribute `(n_rows,)` to rules."""
 
@@ -156,7 +156,7 @@ class RecordCounter:
 
     def counted(self) -> Counted:
         """All that was counted of a whole table."""
-        return Counted(self.totals(), self.references, self.raw.columns(), self.told_by)
+        return Counted(self.totals(), self.references, self.raw.columns(), self.keys_of_occupants)
 
     @property
     def sizes(self) -> dict[str, int]:

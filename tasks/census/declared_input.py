@@ -215,16 +215,16 @@ class DeclaredTables:
         self, folder: Path, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[UniverseCounter, tuple[InputFile, ...]]:
         """What counts a part of a universe's records, and their files, from what was kept."""
-        told, areas = self.census.universes[universe], self._kept_areas(folder)
+        compiled, areas = self.census.universes[universe], self._kept_areas(folder)
         counter = UniverseCounter(
-            told,
+            compiled,
             self._schema(universe),
-            kept_ways(folder / "ways" / universe, told, areas),
+            kept_ways(folder / "ways" / universe, compiled, areas),
             len(areas),
             scratch,
             is_recognised=universe in self.schemas,
         )
-        return counter, records_of(self.files, told, counter, evidence)
+        return counter, records_of(self.files, compiled, counter, evidence)
 
     def put_together(
         self,
@@ -281,11 +281,11 @@ class DeclaredTables:
         read = [readable(census.geography.table, True)]
         read += [readable(census.universes[name].declared.table, True) for name in counted]
         counts = {name: of_universe.totals[name] for name, of_universe in counted.items()}
-        told = {name: self._schema(name) for name in counts}
-        multiples = _multiples(census, schemas, told, counts)
+        counted_schemas = {name: self._schema(name) for name in counts}
+        multiples = _multiples(census, schemas, counted_schemas, counts)
         rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
         if not any(count_violations(rule, evidence.suites) for rule in rules):
-            _tally_constraints(census, schemas, told, counts, multiples, evidence)
+            _tally_constraints(census, schemas, counted_schemas, counts, multiples, evidence)
             rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
 
         def build() -> DeclaredInput:
@@ -334,12 +334,12 @@ def multiples_of(
 def _multiples(
     census: Census,
     schemas: Mapping[str, Schema],
-    told: Mapping[str, Schema],
+    counted_schemas: Mapping[str, Schema],
     counts: Mapping[str, sparse.csr_array],
 ) -> dict[tuple[str, int], np.ndarray]:
-    """`multiples_of` by universe and number of the bound; `told` are the schemas of `counts`."""
+    """`multiples_of` by universe and number of the bound; `counted_schemas` are of `counts`."""
     return {
-        (name, number): multiples_of(bound, schema, told[bound.per], counts[bound.per])
+        (name, number): multiples_of(bound, schema, counted_schemas[bound.per], counts[bound.per])
         for name, schema in schemas.items()
         for number, bound in enumerate(census.universes[name].bounds)
     }
@@ -348,13 +348,13 @@ def _multiples(
 def _tally_constraints(
     census: Census,
     schemas: Mapping[str, Schema],
-    told: Mapping[str, Schema],
+    counted_schemas: Mapping[str, Schema],
     counts: Mapping[str, sparse.csr_array],
     multiples: Mapping[tuple[str, int], np.ndarray],
     evidence: EvidenceTally,
 ) -> None:
-    """Add to the evidence whether each area meets each bound and relation; `told` are the schemas
-    of `counts`."""
+    """Add to the evidence whether each area meets each bound and relation;
+    `counted_schemas` are those of `counts`."""
     for name, schema in schemas.items():
         universe = census.universes[name]
         for number, bound in enumerate(universe.bounds):
@@ -373,7 +373,9 @@ def _tally_constraints(
             broken = {"=": left != 0, "<=": left > 0, ">=": left < 0}[relation.sign]
             evidence.add_mask(name, f"breaks_{relation.name}", broken)
         for held in universe.held_beside:
-            theirs = counted_rows(schema, told[held.universe], held.query, held.where, held.of)
+            theirs = counted_rows(
+                schema, counted_schemas[held.universe], held.query, held.where, held.of
+            )
             own = asked_answers(schema, held.query, held.where, counts[name])
             differs = abs(own - counts[held.universe] @ theirs)
             broken = np.asarray(differs.sum(axis=1)).ravel() > 0

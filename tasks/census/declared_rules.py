@@ -76,8 +76,14 @@ def _rules_of_charges(universe: Universe) -> Iterator[Rule]:
         yield from _of(group, universe, occupant.key, **words)
     if declared.count is not None and declared.largest_count is not None:
         yield from _of("largest_count", universe, declared.count, most=declared.largest_count)
-    for table, told in universe.contributions.items():
-        yield from _of("contributions", universe, told.person, table, most=told.records_per_person)
+    for table, contribution in universe.contributions.items():
+        yield from _of(
+            "contributions",
+            universe,
+            contribution.person,
+            table,
+            most=contribution.records_per_person,
+        )
 
 
 def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:

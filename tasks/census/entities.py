@@ -116,5 +116,7 @@ def _are_degrees(texts: np.ndarray, farthest: float) -> bool:
 def needed_columns(declared: CensusGeography, tables: Iterable[TableDeclaration]) -> set[str]:
     """Columns of the table of areas, besides the geolevels, that tables and entities name."""
     named = {level for table in tables for level in table.levels} | set(declared.entities)
-    told = {column for entry in declared.entities.values() for column in columns_of(entry).values()}
-    return (named - set(declared.geolevels)) | told
+    of_entities = {
+        column for entry in declared.entities.values() for column in columns_of(entry).values()
+    }
+    return (named - set(declared.geolevels)) | of_entities

@@ -124,7 +124,7 @@ def refuse_protected_answers(
                 if bound.by is not None
                 else f"would publish the exact number of {per.name} in every {census.geolevels[-1]}"
             )
-            if _is_told_by_occupants(per, bound):
+            if _is_derived_from_occupants(per, bound):
                 refuse(
                     f"{what} {published}, which their occupants tell ("
                     f"{', '.join(per.declared.occupants)}); take the bound out, or make it per a "
@@ -138,7 +138,7 @@ def refuse_protected_answers(
                 )
 
 
-def _is_told_by_occupants(per: Universe, bound: Bound) -> bool:
+def _is_derived_from_occupants(per: Universe, bound: Bound) -> bool:
     """Whether other records tell what a bound publishes: by a query, or which records there are."""
     own = {column.partition(".")[0] for column in per.rows if "." in column}
     return bool(per.declared.occupants) and (

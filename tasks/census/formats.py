@@ -44,18 +44,18 @@ def format_of_others(declared: CensusDeclaration) -> TextFormat:
 def _format_of(
     files: Mapping[str, FilesDeclaration], table: str, numbers: frozenset[str]
 ) -> TextFormat:
-    told = files.get(table, files.get(OTHER, FilesDeclaration()))
-    missing = CodeSet.of(told.missing or ())
+    declared = files.get(table, files.get(OTHER, FilesDeclaration()))
+    missing = CodeSet.of(declared.missing or ())
     return TextFormat(
-        told.separator,
-        told.decimal,
-        told.encoding,
-        missing.holds if told.missing else None,
+        declared.separator,
+        declared.decimal,
+        declared.encoding,
+        missing.holds if declared.missing else None,
         missing.texts,
         numbers,
         f"census.files.{OTHER if table not in files and OTHER in files else table}",
-        places := told.columns or {},
-        told.line_length or max((end for _, end in places.values()), default=None),
+        places := declared.columns or {},
+        declared.line_length or max((end for _, end in places.values()), default=None),
     )
 
 

@@ -267,7 +267,7 @@ def _footer_of(path: Path) -> tuple[pq.FileMetaData, list[tuple[int, str | None,
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         statistics = group.column(0).statistics
-        is_told = statistics is not None and statistics.has_min_max
-        ends = (statistics.min, statistics.max) if is_told else (None, None)
+        has_limits = statistics is not None and statistics.has_min_max
+        ends = (statistics.min, statistics.max) if has_limits else (None, None)
         row_groups.append((group.num_rows, *ends))
     return metadata, row_groups

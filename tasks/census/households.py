@@ -59,7 +59,7 @@ def unit_columns(members: Members, n_units: int) -> dict[str, np.ndarray]:
     def number(of: np.ndarray) -> np.ndarray:
         return np.bincount(members.unit[of], minlength=n_units).astype(np.int64)
 
-    def told_by(of: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def of_householder(of: np.ndarray, values: np.ndarray) -> np.ndarray:
         found = np.zeros(n_units, dtype=np.int64)
         found[members.unit[of]] = values[of]
         return found
@@ -67,7 +67,7 @@ def unit_columns(members: Members, n_units: int) -> dict[str, np.ndarray]:
     age, heads = members.age, members.are(HOUSEHOLDER)
     size = number(np.ones(len(age), dtype=bool))
     is_occupied, is_alone = size > 0, size == 1
-    sex = told_by(heads, members.sex)
+    sex = of_householder(heads, members.sex)
     opposite_spouse, opposite_partner, same_spouse, same_partner = (
         number(members.are(relationship)) > 0 for relationship in (21, 22, 23, 24)
     )
@@ -93,9 +93,9 @@ def unit_columns(members: Members, n_units: int) -> dict[str, np.ndarray]:
     partners = np.where(same_partner, np.where(is_woman, 3, 1), np.where(is_woman, 4, 2))
     found = {
         "FINAL_POP": size,
-        "HHLDRAGE": told_by(heads, age),
-        "HHSPAN": told_by(heads, members.hispanic),
-        "HHRACE": told_by(heads, members.race),
+        "HHLDRAGE": of_householder(heads, age),
+        "HHSPAN": of_householder(heads, members.hispanic),
+        "HHRACE": of_householder(heads, members.race),
         "HHT": household_type,
         "HHT2": np.where(is_married | is_cohabiting, partnered, np.where(is_woman, 5, 9) + lone),
         "CPLT": np.where(is_alone, 0, couple),

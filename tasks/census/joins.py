@@ -124,8 +124,8 @@ def read_joined(
         for name, growing in found.items():
             growing.append(coded[stay[name]])
         tally(batch, coded, placed, file)
-    told = {name: growing.column() for name, growing in found.items()}
-    return JoinedTable(KeyIndex(keys), area.array(), told, n_rows)
+    grown = {name: growing.column() for name, growing in found.items()}
+    return JoinedTable(KeyIndex(keys), area.array(), grown, n_rows)
 
 
 def read_coded(
@@ -165,8 +165,8 @@ def numbers_of_alike(
     numbers, found = zeros(len(first), np.int64, scratch), zeros(len(first), np.int64, scratch)
     for start in range(0, len(first), _ROWS_AT_ONCE):
         own = slice(start, start + _ROWS_AT_ONCE)
-        is_told = first[own] >= 0
-        np.add.at(numbers, first[own][is_told], 1 if weights is None else weights[own][is_told])
+        is_known = first[own] >= 0
+        np.add.at(numbers, first[own][is_known], 1 if weights is None else weights[own][is_known])
     for start in range(0, len(first), _ROWS_AT_ONCE):
         own = slice(start, start + _ROWS_AT_ONCE)
         found[own] = np.where(first[own] >= 0, numbers[first[own]], 0)

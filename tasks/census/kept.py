@@ -152,7 +152,7 @@ def kept_frame(path: Path) -> pd.DataFrame:
 
 
 def keep_mark(
-    path: Path, evidence: EvidenceTally, finding: Finding | None, told: Mapping[str, object]
+    path: Path, evidence: EvidenceTally, finding: Finding | None, further: Mapping[str, object]
 ) -> None:
     """Write the file that says that all beside it is there: evidence, why something could not be
     read, and what else is told of it.
@@ -161,17 +161,17 @@ def keep_mark(
         "evidence": evidence.as_rows(),
         "formats": evidence.formats,
         "finding": None if finding is None else asdict(finding),
-        **told,
+        **further,
     }
     keep_facts(path, facts)
 
 
 def kept_mark(path: Path) -> tuple[EvidenceTally, Finding | None, dict[str, Any]]:
     """What `keep_mark` wrote."""
-    told = kept_facts(path)
-    evidence, finding = EvidenceTally.of_rows(told["evidence"]), told["finding"]
-    evidence.formats.update(told["formats"])
-    return evidence, None if finding is None else Finding(**finding), told
+    facts = kept_facts(path)
+    evidence, finding = EvidenceTally.of_rows(facts["evidence"]), facts["finding"]
+    evidence.formats.update(facts["formats"])
+    return evidence, None if finding is None else Finding(**finding), facts
 
 
 def keep_facts(path: Path, facts: object) -> None:
@@ -205,11 +205,11 @@ def _keep_columns(place: Path, columns: Mapping[str, CodedColumn]) -> None:
 
 
 def _kept_columns(place: Path) -> dict[str, CodedColumn]:
-    told = kept_facts(place / "columns.json")
-    codes = kept_arrays(place, *(f"column {number}" for number in range(len(told))))
+    names_and_values = kept_facts(place / "columns.json")
+    codes = kept_arrays(place, *(f"column {number}" for number in range(len(names_and_values))))
     return {
         name: CodedColumn(own, tuple(values))
-        for (name, values), own in zip(told, codes, strict=True)
+        for (name, values), own in zip(names_and_values, codes, strict=True)
     }
 
 

@@ -90,14 +90,14 @@ def read_units(
     """Identifiers of units, which are housing units `(n_units,)`, and whole numbers of some columns
     of these, `(n_units,)` each, 0 elsewhere."""
     keys, is_home = KeyColumn(None), list[np.ndarray]()
-    told: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    values_of: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for _, batch, columns in read_coded(units, (KIND, *names), (key,)):
         keys.add(batch[key])
         is_home.append(columns[KIND].lookup(lambda value: value == HOUSING_UNIT, bool))
-        for name, values in told.items():
+        for name, values in values_of.items():
             values.append(whole_numbers(columns[name]))
     home = np.concatenate(is_home)
-    return keys, home, {n: np.where(home, np.concatenate(own), 0) for n, own in told.items()}
+    return keys, home, {n: np.where(home, np.concatenate(own), 0) for n, own in values_of.items()}
 
 
 def read_members(

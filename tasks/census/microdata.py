@@ -104,8 +104,8 @@ def count_microdata(
     }
     own = census.universes[universe].declared.attributes
     schema = census.schema(universe, tuple(name for name in own if name in telling))
-    told = [telling[name] for name in schema.attributes]
-    level_of = [_levels(column, schema) for column in told]
+    columns = [telling[name] for name in schema.attributes]
+    level_of = [_levels(column, schema) for column in columns]
     further = {} if layout.further is None else dict(layout.further.values)
     marks = [(name, value) for name, value in further.items() if name in names]
     digits = {c.name: c.digits for c in layout.columns if c.digits is not None}
@@ -116,7 +116,7 @@ def count_microdata(
         for name, value in marks:
             is_own |= _integers(batch, name) != int(value)
         levels = []
-        for column, known in zip(told, level_of, strict=True):
+        for column, known in zip(columns, level_of, strict=True):
             code = _integers(batch, column.name)[is_own]
             if code.size and (code.min() < 0 or code.max() >= known.size):
                 raise _unknown_code(path, column.name)
@@ -133,7 +133,9 @@ def count_microdata(
         cell = np.ravel_multi_index(levels, schema.shape)
         return _Rows(block[is_own], cell, np.ones(len(cell), dtype=np.int64))
 
-    read = dict.fromkeys([*digits, *(column.name for column in told), *(name for name, _ in marks)])
+    read = dict.fromkeys(
+        [*digits, *(column.name for column in columns), *(name for name, _ in marks)]
+    )
     return _count(file, tuple(read), rows, (len(blocks), schema.n_cells)), schema
 
 

@@ -77,5 +77,5 @@ def load_occupants(
     first = first_rows(index, keys, scratch)
     number = zeros(len(first), np.int64, scratch)
     np.add.at(number, first[first >= 0], 1)
-    told = {f"{name}.{column}": growing.column() for column, growing in found.items()}
-    return Occupants(declared.key, index, told, f"{name}.{NUMBER}", number)
+    named = {f"{name}.{column}": growing.column() for column, growing in found.items()}
+    return Occupants(declared.key, index, named, f"{name}.{NUMBER}", number)

@@ -126,8 +126,8 @@ def count_part(folder: Path, reading: CensusReading, number: int) -> None:
         unreadable = error.finding
     if unreadable is None:
         _keep_counts(place, counter)
-    told = {"n_rows": counter.n_rows, "sizes": counter.sizes}
-    keep_mark(_mark(folder, number), evidence, unreadable, told)
+    facts = {"n_rows": counter.n_rows, "sizes": counter.sizes}
+    keep_mark(_mark(folder, number), evidence, unreadable, facts)
 
 
 def check_parts(
@@ -136,9 +136,9 @@ def check_parts(
     """What the check of the whole finds; None where not all of it has been kept."""
     if not is_kept(folder):
         return None
-    evidence, finding, told = kept_mark(_mark(folder, None))
+    evidence, finding, facts = kept_mark(_mark(folder, None))
     if finding is not None:
-        return reading.unreadable(told["subject"], finding)
+        return reading.unreadable(facts["subject"], finding)
     parts = parts_of(reading)
     if not all(is_kept(folder, number) for number in range(len(parts))):
         return None
@@ -150,7 +150,7 @@ def check_parts(
             if finding is not None:
                 return reading.unreadable(universe, finding, tuple(counted))
             evidence.merge(of_part)
-        if not any(told["n_rows"] for _, _, told in marks):
+        if not any(facts["n_rows"] for _, _, facts in marks):
             try:
                 refuse_empty(files)
             except UnreadableInput as error:
@@ -170,7 +170,7 @@ def _keep_counts(place: Path, counter: RecordCounter) -> None:
         keep_histogram(place / "raw" / str(i), counter.raw.counts(name))
         keep_facts(place / "raw" / str(i) / "values.json", values)
     keep_facts(place / "raw.json", list(counter.raw.values))
-    for i, keys in enumerate(counter.told_by.values()):
+    for i, keys in enumerate(counter.keys_of_occupants.values()):
         keep_keys(place / f"told by {i}.arrow", keys)
 
 
@@ -186,13 +186,13 @@ def _counted(places: Sequence[Path], counter: RecordCounter, scratch: Path | Non
     }
     for place in places:
         _add_raw(counter.raw, place)
-    told_by: dict[str, KeyColumn] = {}
-    for i, name in enumerate(counter.told_by):
-        told_by[name] = KeyColumn(scratch)
+    keys_of_occupants: dict[str, KeyColumn] = {}
+    for i, name in enumerate(counter.keys_of_occupants):
+        keys_of_occupants[name] = KeyColumn(scratch)
         for place in places:
             for part in kept_keys(place / f"told by {i}.arrow"):
-                told_by[name].add(part)
-    return Counted(totals, counter.references, counter.raw.columns(), told_by)
+                keys_of_occupants[name].add(part)
+    return Counted(totals, counter.references, counter.raw.columns(), keys_of_occupants)
 
 
 def _add_raw(raw: RawColumns, place: Path) -> None:

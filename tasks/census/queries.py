@@ -148,7 +148,7 @@ def marginal_query(schema: Schema, name: str) -> MarginalQuery:
                 raise ValueError(
                     f"unknown query {name!r}: {part!r} is no attribute of the schema of "
                     f"{schema.universe} ({', '.join(schema.attributes)}) nor a coarsening of one"
-                    f"{did_you_mean(part, schema.told_names)}"
+                    f"{did_you_mean(part, schema.known_names)}"
                 )
             grouping = schema.grouping(part)
             if grouping.attribute in used:
@@ -185,19 +185,21 @@ def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ..
 
 
 def counted_rows(
-    schema: Schema, told: Schema, name: str, where: Where, of: Where
+    schema: Schema, other_schema: Schema, name: str, where: Where, of: Where
 ) -> sparse.csr_array:
-    """`rows_that_count` as a 0/1 matrix `(n_cells of told, n_rows)`; raises as that does."""
-    row = rows_that_count(schema, told, name, where, of)
+    """`rows_that_count` as a 0/1 matrix `(other_schema.n_cells, n_rows)`; raises as that does."""
+    row = rows_that_count(schema, other_schema, name, where, of)
     counted = np.flatnonzero(row >= 0)
-    shape = (told.n_cells, marginal_query(schema, name).n_rows)
+    shape = (other_schema.n_cells, marginal_query(schema, name).n_rows)
     ones = np.ones(counted.size, dtype=np.int64)
     return sparse.csr_array((ones, (counted, row[counted])), shape=shape)
 
 
-def rows_that_count(schema: Schema, told: Schema, name: str, where: Where, of: Where) -> np.ndarray:
-    """Of the cells `of` of another schema, `told`, which row of a query of `schema` counts each:
-    `(n_cells of told,)`, -1 for the cells that are not among them.
+def rows_that_count(
+    schema: Schema, other_schema: Schema, name: str, where: Where, of: Where
+) -> np.ndarray:
+    """Of the cells `of` of `other_schema`, which row of a query of `schema` counts each:
+    `(other_schema.n_cells,)`, -1 for the cells that are not among them.
 
     Levels are matched by their labels, in any order; among the cells `where` of the query and those
     that are counted there must be the same. Raises ValueError, as a clause about whoever has the
@@ -206,18 +208,18 @@ def rows_that_count(schema: Schema, told: Schema, name: str, where: Where, of: W
     """
     query = marginal_query(schema, name)
     inside = query.rows_of(schema.cells_where(where)) if where else None
-    counted = np.flatnonzero(told.cells_where(of))
-    row = np.zeros((1,) * len(told.shape), dtype=np.int64)
+    counted = np.flatnonzero(other_schema.cells_where(of))
+    row = np.zeros((1,) * len(other_schema.shape), dtype=np.int64)
     steps = np.cumprod([1, *query.shape[:0:-1]])[::-1]
     for part, attribute, labels in label_parts(schema, name):
-        if part not in told.told_names:
+        if part not in other_schema.known_names:
             raise ValueError(f"does not tell {part}; choose a query that it tells")
-        grouping, own = told.grouping(part), schema.attributes.index(attribute)
-        place = told.attributes.index(grouping.attribute)
+        grouping, own = other_schema.grouping(part), schema.attributes.index(attribute)
+        place = other_schema.attributes.index(grouping.attribute)
         theirs, groups = grouping.levels, np.array(grouping.groups)
         occurring, wanted = set(theirs), set(labels)
         if of:
-            at = np.unique(np.unravel_index(counted, told.shape)[place])
+            at = np.unique(np.unravel_index(counted, other_schema.shape)[place])
             occurring = {theirs[group] for group in groups[at].tolist()}
         if inside is not None:
             wanted = {labels[i] for i in np.unravel_index(inside, query.shape)[own].tolist()}
@@ -227,9 +229,9 @@ def rows_that_count(schema: Schema, told: Schema, name: str, where: Where, of: W
                 "same levels, or a coarsening that has them"
             )
         number = np.array([labels.index(one) if one in wanted else 0 for one in theirs])
-        shape = [1] * len(told.shape)
+        shape = [1] * len(other_schema.shape)
         shape[place] = -1
         row = row + number[groups].reshape(shape) * steps[own]
-    row_of_cell = np.full(told.n_cells, -1)
-    row_of_cell[counted] = np.broadcast_to(row, told.shape).ravel()[counted]
+    row_of_cell = np.full(other_schema.n_cells, -1)
+    row_of_cell[counted] = np.broadcast_to(row, other_schema.shape).ravel()[counted]
     return row_of_cell

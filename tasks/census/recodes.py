@@ -272,17 +272,17 @@ def compiled_recode(
     if declared.column is None:
         raise ValueError(f"attribute {name!r} has no column")
     labels, conditions = _conditions(name, declared, rounds_down)
-    told: list[tuple[int, Condition]] = list(enumerate(conditions))
+    cases: list[tuple[int, Condition]] = list(enumerate(conditions))
     if declared.blank is not None:
         labels, blank = (*labels, declared.blank), CodeSet(frozenset({""}), ())
         if any(isinstance(c, CodeSet) and c.holds(None) for c in conditions):
             raise ValueError(f"attribute {name!r} has a level with blanks beside blank; keep one")
         # Before those that would take a blank for a list without codes.
-        told.insert(0, (len(labels) - 1, blank))
+        cases.insert(0, (len(labels) - 1, blank))
     if len(set(labels)) < len(labels):
         raise ValueError(f"attribute {name!r} gives two levels one label")
     column = declared.column
-    recodes = tuple((level, {column: condition}) for level, condition in told)
+    recodes = tuple((level, {column: condition}) for level, condition in cases)
     return Recode(name, labels, recodes, _reading(declared))
 
 

@@ -77,7 +77,7 @@ class UniverseCounter(RecordCounter):
     """Counts the records of a declared universe.
 
     raw : the columns by which the ledger recognises them, where they are asked for.
-    told_by : by column of the records, the keys by which occupants are found.
+    keys_of_occupants : by column of the records, the keys by which occupants are found.
     """
 
     def __init__(
@@ -97,15 +97,15 @@ class UniverseCounter(RecordCounter):
         asked = [column for recode in self.recodes for column in recode.columns]
         asked += [*universe.rows, *identity_columns(universe, schema)]
         others = (*universe.declared.occupants, *(step.table for step in universe.steps))
-        told = tuple(f"{name}." for name in others)
-        own = [column for column in asked if not column.startswith(told)]
+        prefixes = tuple(f"{name}." for name in others)
+        own = [column for column in asked if not column.startswith(prefixes)]
         counted = (universe.declared.count,) if universe.declared.count else ()
         self.texts = tuple(dict.fromkeys((*own, *ways.place.texts, *counted)))
         self.keys = tuple(dict.fromkeys((*ways.place.keys, *(one.key for one in self._occupants))))
         self.raw = RawColumns(
             identity_columns(universe, schema) if is_recognised else (), n_areas, scratch
         )
-        self.told_by = {one.key: KeyColumn(scratch) for one in self._occupants}
+        self.keys_of_occupants = {one.key: KeyColumn(scratch) for one in self._occupants}
 
     def tally(self, read: PlacedBatch) -> Weights:
         """Hold the references, areas and numbers of a batch to rules."""
@@ -116,7 +116,7 @@ class UniverseCounter(RecordCounter):
             read.add_mask(name, f"blank_{column}", is_blank)
             is_unknown = (placed.row < 0) & ~is_blank
             read.add_mask(name, f"unknown_{column}", is_unknown)
-        for key, keys in self.told_by.items():
+        for key, keys in self.keys_of_occupants.items():
             keys.add(canonical_keys(batch[key]))
         for one in self._occupants:
             columns |= one.of(batch[one.key])
@@ -137,15 +137,15 @@ class UniverseCounter(RecordCounter):
         return Weights(count, is_member)
 
     def tally_levels(
-        self, recode: Recode, level: np.ndarray, told: Weights, read: PlacedBatch
+        self, recode: Recode, level: np.ndarray, weights: Weights, read: PlacedBatch
     ) -> None:
         """Every record must have a level, and none of the codes that are refused, if its row on the
         way to the area is known.
         """
-        is_told = told.is_member
+        is_counted = weights.is_member
         if any(_is_joined(column, self._universe.steps) for column in recode.columns):
-            is_told = is_told & (read.placed.row >= 0)
-        found, name = level[is_told], self._universe.name
+            is_counted = is_counted & (read.placed.row >= 0)
+        found, name = level[is_counted], self._universe.name
         for number in range(len(recode.refused)):
             rule = f"refused_{recode.attribute}_{number}"
             read.add_mask(name, rule, found == FIRST_REFUSED - number)
@@ -194,7 +194,7 @@ def tally_counted(
     if isinstance(ways.place, ByTable):
         n_rows = ways.place.joined.n_rows
         tally_references(universe, counted.references, n_rows, evidence)
-    tally_shared_keys(universe, counted.told_by, evidence, scratch)
+    tally_shared_keys(universe, counted.keys_of_occupants, evidence, scratch)
 
 
 def records_of(
@@ -223,13 +223,13 @@ def tally_references(
 
 def tally_shared_keys(
     universe: Universe,
-    told_by: Mapping[str, KeyColumn],
+    keys_of_occupants: Mapping[str, KeyColumn],
     evidence: EvidenceTally,
     scratch: Path | None = None,
 ) -> None:
     """Add to the evidence whether too many records have one key that occupants refer to."""
     for entry, occupant in universe.declared.occupants.items():
-        numbers = numbers_of_alike(told_by[occupant.key], scratch=scratch)
+        numbers = numbers_of_alike(keys_of_occupants[occupant.key], scratch=scratch)
         is_shared = numbers > occupant.records_per_key
         evidence.add_mask(universe.name, f"shared_key_of_{entry}", is_shared)
 
@@ -244,24 +244,24 @@ def tally_contributions(
     """
     declared = universe.declared
     for reach in universe.reaches:
-        told = universe.contributions.get(reach.table)
-        if told is None or reach.table not in files:
+        contribution = universe.contributions.get(reach.table)
+        if contribution is None or reach.table not in files:
             continue
         is_counted = reach.table == declared.table and declared.count is not None
         texts = (declared.count,) if is_counted and declared.count else ()
         persons, weights = KeyColumn(scratch), GrowingArray(np.int64, scratch)
-        own = shaped(files[reach.table], texts, (told.person,), evidence)
+        own = shaped(files[reach.table], texts, (contribution.person,), evidence)
         n_rows = np.zeros(len(own), dtype=np.int64)
         blank = f"blank_person_of_{reach.table}"
-        for file, batch, columns in read_coded(own, texts, (told.person,)):
-            person = batch[told.person]
+        for file, batch, columns in read_coded(own, texts, (contribution.person,)):
+            person = batch[contribution.person]
             evidence.add_mask(universe.name, blank, is_blank_key(person), file=file)
             persons.add(canonical_keys(person))
             n_rows[file] += len(person)
             for column in columns.values():
                 weights.append(np.maximum(column.lookup(_count, np.int64), 1))
         rows = weights.array() if is_counted else None
-        is_crowded = numbers_of_alike(persons, rows, scratch) > told.records_per_person
+        is_crowded = numbers_of_alike(persons, rows, scratch) > contribution.records_per_person
         crowded = f"crowded_person_of_{reach.table}"
         evidence.add_masks(universe.name, crowded, is_crowded, n_rows)
 
@@ -308,8 +308,8 @@ def _joined(
     own = shaped(files[step.table], texts, (step.key, *place.keys), evidence)
     columns = {f"{step.table}.{column}": column for column in wanted}
     joined = read_joined(own, step.key, columns, place, tally, scratch)
-    for told, mask in (("blank", joined.index.is_blank), ("repeated", joined.index.is_repeated)):
-        evidence.add_masks(name, f"{told}_key_of_{step.table}", mask, joined.n_rows)
+    for state, mask in (("blank", joined.index.is_blank), ("repeated", joined.index.is_repeated)):
+        evidence.add_masks(name, f"{state}_key_of_{step.table}", mask, joined.n_rows)
     if isinstance(place, ByTable):
         tally_references(universe, referring, place.joined.n_rows, evidence, depth + 1)
     return joined

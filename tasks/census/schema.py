@@ -87,7 +87,7 @@ class Schema:
         return Coarsening(name, name, labels, tuple(range(len(labels))))
 
     @property
-    def told_names(self) -> list[str]:
+    def known_names(self) -> list[str]:
         """Names of the attributes, and of their coarsenings."""
         coarse = [c.name for c in self.coarsenings if c.attribute in self.attributes]
         return [*self.attributes, *coarse]
@@ -117,16 +117,16 @@ class Schema:
         """
         found: dict[str, list[int]] = {}
         for name, allowed in conditions.items():
-            if name not in self.told_names:
+            if name not in self.known_names:
                 raise ValueError(
                     f"{name!r} is not in the schema of {self.universe}"
-                    f"{did_you_mean(name, self.told_names)}"
+                    f"{did_you_mean(name, self.known_names)}"
                 )
-            told = self.grouping(name)
-            chosen = {at for level in allowed for at in positions_of(name, level, told.levels)}
-            levels = [level for level, group in enumerate(told.groups) if group in chosen]
-            before = found.get(told.attribute, levels)
-            found[told.attribute] = [level for level in levels if level in before]
+            grouping = self.grouping(name)
+            chosen = {at for level in allowed for at in positions_of(name, level, grouping.levels)}
+            levels = [level for level, group in enumerate(grouping.groups) if group in chosen]
+            before = found.get(grouping.attribute, levels)
+            found[grouping.attribute] = [level for level in levels if level in before]
         return found
 
     def cells_where(self, conditions: Mapping[str, Sequence[str | int | CodeRange]]) -> np.ndarray:
@@ -143,7 +143,7 @@ class Schema:
             mask = (mask[:, None] & inside).ravel()
         return mask
 
-    def told(self, name: str, levels: Sequence[str | int | CodeRange]) -> list[str | int]:
+    def spelt_out(self, name: str, levels: Sequence[str | int | CodeRange]) -> list[str | int]:
         """Levels of an attribute or coarsening as they are given, ranges spelt out as labels."""
         labels = self.grouping(name).levels
         return [
@@ -214,10 +214,10 @@ def _within(name: str, numbers: CodeRange, labels: Sequence[str]) -> list[int]:
     """Positions of the labels whose numbers are in a range, which must take them whole."""
     found = []
     for at, label in enumerate(labels):
-        told = _range_in(label)
-        if told is None or told.last < numbers.first or numbers.last < told.first:
+        span = _range_in(label)
+        if span is None or span.last < numbers.first or numbers.last < span.first:
             continue
-        if told.first < numbers.first or numbers.last < told.last:
+        if span.first < numbers.first or numbers.last < span.last:
             raise ValueError(f"{name!r}: the range {numbers} cuts through the level {label!r}")
         found.append(at)
     if not found:

@@ -92,19 +92,19 @@ def reaches(
     tables += [step.table for step in steps_of(universe)]
     found: list[Reach] = []
     for table in dict.fromkeys(tables):
-        told = contributions.get(table)
-        times = 1 if told is None else told.records_per_person
+        contribution = contributions.get(table)
+        times = 1 if contribution is None else contribution.records_per_person
         parts = [times * part for part in _by_occupants(universe, table)]
         if table == universe.table:
             # The records that a person's rows stand for are held to the person's number.
-            parts.append(_records_of_a_row(universe) if told is None else times)
+            parts.append(_records_of_a_row(universe) if contribution is None else times)
         joined = list(_by_steps(universe, table))
         bounded = [times * part for part in joined if part is not None]
         records = sum([*parts, *bounded]) if len(bounded) == len(joined) else None
         found += _with_computed(universe, Reach(table, records), times)
     for table in sorted(universe.computed_from.keys() - {*tables}):
-        told = contributions.get(table)
-        times = 1 if told is None else told.records_per_person
+        contribution = contributions.get(table)
+        times = 1 if contribution is None else contribution.records_per_person
         found += _with_computed(universe, Reach(table, 0), times)
     return tuple(found)
 

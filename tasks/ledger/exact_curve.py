@@ -367,7 +367,7 @@ def _halved(ratio: Callable[[float], float], low: float, high: float) -> tuple[f
     above, below = (low, math.log(ratio(low))), (high, math.log(max(ratio(high), LEAST_DELTA)))
     width, is_kept = (high - low) / 2**HALVINGS, 0
 
-    def told(epsilon: float) -> bool:
+    def is_above(epsilon: float) -> bool:
         """Whether the ratio is above 1; works it out between the nearest points that are known."""
         nonlocal above, below, is_kept
         if not above[0] < epsilon < below[0]:
@@ -386,10 +386,10 @@ def _halved(ratio: Callable[[float], float], low: float, high: float) -> tuple[f
             break
         at = above[0] + (below[0] - above[0]) * above[1] / (above[1] - below[1])
         # Half a width from either end, so that both come near.
-        told(min(max(at, above[0] + width / 2), below[0] - width / 2))
+        is_above(min(max(at, above[0] + width / 2), below[0] - width / 2))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if told(middle) else (low, middle)
+        low, high = (middle, high) if is_above(middle) else (low, middle)
     return low, high
 
 

@@ -71,8 +71,10 @@ def digests_to_charge(run: RunDirectory, settings: ProductSettings) -> dict[str,
     the manifest tells: without them the ledger would not know whom it charges for.
     """
     stored = stored_digests(run)
-    told = run.read_manifest()["input_digests"]
-    differs = any(told.get(kind, digest.whole) != digest.whole for kind, digest in stored.items())
+    recorded = run.read_manifest()["input_digests"]
+    differs = any(
+        recorded.get(kind, digest.whole) != digest.whole for kind, digest in stored.items()
+    )
     if settings.is_private and (differs or not stored):
         raise InputRefused(
             f"{run.confidential / INPUT_DIGESTS} is {'altered' if stored else 'missing'}, and "

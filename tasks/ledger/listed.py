@@ -25,9 +25,9 @@ LIST_VARIABLE = "SPINEFLOW_LEDGERS"
 
 def list_file() -> Path | None:
     """The file with this machine's ledgers; None where no list is kept."""
-    told = os.environ.get(LIST_VARIABLE)
-    if told is not None:
-        return Path(told).absolute() if told else None
+    named = os.environ.get(LIST_VARIABLE)
+    if named is not None:
+        return Path(named).absolute() if named else None
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "spineflow" / "ledgers"
 

@@ -136,8 +136,8 @@ def curve_points(
     """
     if curve.rho == 0:
         return None
-    told = [(epsilon_tight(curve.rho, float(delta)), float(delta)) for delta in deltas]
-    inside = [(epsilon, delta) for epsilon, delta in told if epsilon < curve.largest_loss]
+    points = [(epsilon_tight(curve.rho, float(delta)), float(delta)) for delta in deltas]
+    inside = [(epsilon, delta) for epsilon, delta in points if epsilon < curve.largest_loss]
     epsilons = [epsilon for epsilon, _ in inside]
     return CurvePoints(
         np.array(epsilons),
@@ -213,18 +213,18 @@ def told_trade_offs(
 
 def _told_apart(found: Mapping[str, TradeOff], others: str) -> str:
     """The most that an adversary can learn of one record, as a sentence."""
-    told = " and ".join(f"{_percent(own.told_apart)} % for {name}" for name, own in found.items())
+    words = " and ".join(f"{_percent(own.told_apart)} % for {name}" for name, own in found.items())
     return (
         f"With at most this probability an adversary who knows {others}, and to whom two "
         "possibilities for this one are equally likely, can tell from everything that is released "
-        f"which of them is true: {told}; by guessing, with 50 %."
+        f"which of them is true: {words}; by guessing, with 50 %."
     )
 
 
 def _suspicions(found: Mapping[str, TradeOff], others: str, question: str) -> str:
     """How many suspicions come out at few false alarms, as a sentence."""
     at = int(np.searchsorted(FALSE_POSITIVES, FEW))
-    told = " and ".join(
+    words = " and ".join(
         f"in at most {_percent(1 - own.false_negatives[at])} of 100 for {name}"
         for name, own in found.items()
     )
@@ -232,7 +232,7 @@ def _suspicions(found: Mapping[str, TradeOff], others: str, question: str) -> st
     return (
         f"Whoever knows {others}, and tests by everything that is released {question}, with a "
         f"false alarm in at most {few} of 100 cases, is right about a suspicion that is true "
-        f"{told}; by guessing, in {few}."
+        f"{words}; by guessing, in {few}."
     )
 
 

@@ -28,7 +28,7 @@ class Rate:
 
 _DECLARED = read_declared(Path(__file__).parent / "presets" / "rates.toml")
 
-RATES: Mapping[str, Rate] = {step: Rate(**told) for step, told in _DECLARED.items()}
+RATES: Mapping[str, Rate] = {step: Rate(**entry) for step, entry in _DECLARED.items()}
 """By step, of a fiftieth and the whole of a generated nation.
 
 `.venv/bin/python -m benchmarks.rates RUN_DIR ...` fits them to finished runs; where those have no

@@ -97,23 +97,23 @@ def mend(run: RunDirectory) -> list[str]:
     run.refuse_edited_settings()
     manifest = run.read_manifest()
     recorded = manifest.get("beside", {}) | _handed_on(manifest)
-    told = []
+    sentences = []
     if recorded.get(CHARGED) not in (None, *digests_if_there([run.root / CHARGED])):
         # The ledger has the same.
         (run.root / CHARGED).unlink(missing_ok=True)
-        told.append(f"{Damage(CHARGED, is_missing=False)}, and is removed")
+        sentences.append(f"{Damage(CHARGED, is_missing=False)}, and is removed")
     refuse_altered(run)
     found = [damage for damage in damaged(run, recorded) if not _is_left_to_ledger(run, damage)]
     aside = [damage for damage in found if _decides_nothing(damage)]
-    told += [f"{damage}; put it back if anybody is to read it" for damage in aside]
+    sentences += [f"{damage}; put it back if anybody is to read it" for damage in aside]
     again = [damage for damage in found if damage not in aside]
     for damage in again:
         if not _can_be_made_again(run, damage):
             _refuse(run, damage, manifest)
     for damage in again:
         _remove_for(run, damage, is_handed_on=damage.name in _handed_on(manifest))
-        told.append(f"{damage}, and is made again")
-    return told
+        sentences.append(f"{damage}, and is made again")
+    return sentences
 
 
 def is_needed(name: str) -> bool:

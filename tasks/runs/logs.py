@@ -22,11 +22,11 @@ class ErrorsInSentences(logging.Filter):
         # With a plain `exc_info=True` logging has put the exception in handling here already.
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         arguments = record.args if isinstance(record.args, tuple) else ()
-        told = next((one for one in arguments if isinstance(one, SpineflowError)), None)
-        public = error if isinstance(error, SpineflowError) else told
+        quoted = next((one for one in arguments if isinstance(one, SpineflowError)), None)
+        public = error if isinstance(error, SpineflowError) else quoted
         if public is None:
             return True
-        again = "" if told is None or error is not None else _when_again(record)
+        again = "" if quoted is None or error is not None else _when_again(record)
         record.msg, record.args = f"{str(public).rstrip('.')}.{again}", ()
         record.exc_info = record.exc_text = None
         return True

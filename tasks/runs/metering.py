@@ -106,8 +106,8 @@ def _moved() -> tuple[int, int] | None:
     """Bytes that this process has read and written; None where the system does not tell."""
     try:
         lines = IO.read_text(encoding="ascii").splitlines()
-        told = dict(line.split(": ") for line in lines)
-        return int(told["rchar"]), int(told["wchar"])
+        counters = dict(line.split(": ") for line in lines)
+        return int(counters["rchar"]), int(counters["wchar"])
     except (OSError, ValueError, KeyError):
         return None
 

@@ -168,8 +168,8 @@ def _moved(run: RunDirectory, task: Task) -> int:
     if task.written is not None:
         return task.written + (task.read or 0)
     path = run.root / task.path
-    is_told = path.is_file() and not path.is_relative_to(run.confidential)
-    return path.stat().st_size if is_told else 0
+    is_public = path.is_file() and not path.is_relative_to(run.confidential)
+    return path.stat().st_size if is_public else 0
 
 
 def _gaps(tasks: Sequence[Task]) -> list[float]:

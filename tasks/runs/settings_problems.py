@@ -134,9 +134,9 @@ def _problems(
             for other in raw
         )
         kept = [one for one in problems if not (is_above and one.must_be and one.branches)]
-        told = [one for one in kept if one.text]
-        if told:
-            found.append(told[0])
+        worded = [one for one in kept if one.text]
+        if worded:
+            found.append(worded[0])
         elif kept:
             alternatives = " or ".join(dict.fromkeys(one.must_be for one in kept))
             found.append(replace(kept[0], text=f"{kept[0].key} must be {alternatives}"))

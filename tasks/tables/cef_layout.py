@@ -18,7 +18,7 @@ _DECLARED = read_declared(Path(__file__).parent / "presets" / "cef_layout.toml")
 
 LAYOUTS: Mapping[str, TableLayout] = {
     table: TableLayout(
-        table, tuple(Field(**told) for told in own["fields"]), own.get("line_length")
+        table, tuple(Field(**field) for field in own["fields"]), own.get("line_length")
     )
     for table, own in _DECLARED.items()
 }

@@ -14,41 +14,41 @@ from .layouts import Field
 
 
 def cleaned(
-    told: TextFormat, batch: Mapping[str, pa.Array], separator: str | None = None
+    text_format: TextFormat, batch: Mapping[str, pa.Array], separator: str | None = None
 ) -> dict[str, pa.Array]:
     """Columns with blanks for what is missing, points for decimal commas, and texts in Unicode's
     normal form C, so that letters agree however they were composed; `separator` is what stands
     between the fields of a row, if anything does.
     """
-    decimal = told.decimal_beside(separator)
-    return {name: _cleaned(told, name, array, decimal) for name, array in batch.items()}
+    decimal = text_format.decimal_beside(separator)
+    return {name: _cleaned(text_format, name, array, decimal) for name, array in batch.items()}
 
 
-def _cleaned(told: TextFormat, name: str, array: pa.Array, decimal: str) -> pa.Array:
-    is_number = decimal == "," and name in told.numbers
+def _cleaned(text_format: TextFormat, name: str, array: pa.Array, decimal: str) -> pa.Array:
+    is_number = decimal == "," and name in text_format.numbers
     if pa.types.is_dictionary(array.type):
-        return _cleaned_codes(told, array, is_number)
+        return _cleaned_codes(text_format, array, is_number)
     is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    if is_number or (told.is_missing is not None and not is_text):
-        return _cleaned_codes(told, array.dictionary_encode(), is_number).dictionary_decode()
+    if is_number or (text_format.is_missing is not None and not is_text):
+        return _cleaned_codes(text_format, array.dictionary_encode(), is_number).dictionary_decode()
     if not is_text:
         return array
     array = _composed(array)
-    if not told.missing:
+    if not text_format.missing:
         return array
-    missing = pa.array(sorted(told.missing), array.type)
+    missing = pa.array(sorted(text_format.missing), array.type)
     is_missing = pc.is_in(pc.utf8_trim_whitespace(array), value_set=missing)
     return pc.if_else(is_missing, None, array)
 
 
 def _cleaned_codes(
-    told: TextFormat, array: pa.DictionaryArray, is_number: bool
+    text_format: TextFormat, array: pa.DictionaryArray, is_number: bool
 ) -> pa.DictionaryArray:
     """A column of codes, each distinct one of which is looked at once."""
-    if told.is_missing is None and not is_number and _is_plain(array.dictionary):
+    if text_format.is_missing is None and not is_number and _is_plain(array.dictionary):
         return array
     values = [
-        told.value(canonical_text(value, Field("", "text")), is_number)
+        text_format.value(canonical_text(value, Field("", "text")), is_number)
         for value in array.dictionary.to_pylist()
     ]
     return _recoded(array, values)
@@ -66,8 +66,8 @@ def _composed(texts: pa.Array) -> pa.Array:
 
 def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:
     """A column with other texts for its distinct values; null where there is none."""
-    told = [normalize("NFC", value) for value in values if value is not None]
-    position = {text: at for at, text in enumerate(dict.fromkeys(told))}
+    texts = [normalize("NFC", value) for value in values if value is not None]
+    position = {text: at for at, text in enumerate(dict.fromkeys(texts))}
     number_of = [None if v is None else position[normalize("NFC", v)] for v in values]
     indices = pa.array(number_of, pa.int32()).take(array.indices)
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(position), pa.string()))

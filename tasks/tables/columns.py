@@ -114,9 +114,9 @@ class GrowingColumn:
 
     def append(self, column: CodedColumn) -> None:
         """Append the rows of a column."""
-        told = self._positions
-        positions = [told.setdefault(value, len(told)) for value in column.values]
-        if len(told) > _MOST_NARROW and self._codes.dtype == np.int16:
+        known = self._positions
+        positions = [known.setdefault(value, len(known)) for value in column.values]
+        if len(known) > _MOST_NARROW and self._codes.dtype == np.int16:
             wide, narrow = GrowingArray(np.int32, self._folder), self._codes.array()
             for start in range(0, len(narrow), _ROWS_AT_ONCE):
                 wide.append(narrow[start : start + _ROWS_AT_ONCE])
@@ -173,8 +173,8 @@ class KeyColumn:
             are_numbers = np.array_equal(numbers < 0, is_blank)
             self._codes.append(numbers)
             self._is_blank.append(is_blank)
-            is_told = are_numbers and pa.types.is_integer(plain.type)
-            self._texts.append(None if is_told else plain)
+            are_integers = are_numbers and pa.types.is_integer(plain.type)
+            self._texts.append(None if are_integers else plain)
             self._lengths.append(len(plain))
             self.are_numbers &= are_numbers
 

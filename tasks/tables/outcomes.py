@@ -87,13 +87,13 @@ def _index_page(suites: dict[str, list[Outcome]], stamp: str | None) -> Document
 def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:
     """Every rule in words with its outcome, unmet rules first, and how it was asked."""
     ordered = sorted(rules, key=lambda rule: rule.passed)
-    told = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
+    rows = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
     asked = tuple(
         (_words(rule.name), expectation.sentence, _outcome(expectation.passed))
         for rule in ordered
         for expectation in rule.expectations
     )
-    sections = [Section("Rules", (Table(("rule", "outcome"), told, "outcome"),))]
+    sections = [Section("Rules", (Table(("rule", "outcome"), rows, "outcome"),))]
     if asked:
         headers = ("rule", "expectation of its distinct values", "outcome")
         details = Details(

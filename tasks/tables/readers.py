@@ -163,11 +163,11 @@ def _read_parquet(
                 found = {name: _as_texts(batch.column(stored[name])) for name in columns}
                 for name, column in found.items():
                     _check_utf8(file, name, column)
-                told = file.format
-                if told is None:
+                text_format = file.format
+                if text_format is None:
                     yield {name: _as_integers(file, name, found[name]) for name in columns}
                 else:
-                    yield cleaned(told, found)
+                    yield cleaned(text_format, found)
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
 
@@ -228,8 +228,10 @@ def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Ite
         return _read_fixed_width(file, text, selection)
     first_line = start.split(b"\n", 1)[0].rstrip(b"\r")
     has_names = any(name.encode() in first_line for name in layout.names)
-    told = file.format.separator if file.format else None
-    has_delimiter = any(each.encode() in first_line for each in (told or "", *DELIMITERS) if each)
+    declared = file.format.separator if file.format else None
+    has_delimiter = any(
+        each.encode() in first_line for each in (declared or "", *DELIMITERS) if each
+    )
     if has_names or has_delimiter:
         return _read_delimited(file, text, selection)
     if layout.line_length is None:
@@ -243,17 +245,17 @@ def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Ite
 def _header(file: InputFile, text: TextStream, layout: TableLayout) -> tuple[str, list[str]]:
     """The delimiter and the column names of the first line."""
     line = normalize("NFC", text.read_line().decode("utf-8", "replace"))
-    told = file.format.separator if file.format else None
+    declared = file.format.separator if file.format else None
     headers = {
         delimiter: [name.strip().strip('"').strip() for name in line.split(delimiter)]
-        for delimiter in ([told] if told else DELIMITERS)
+        for delimiter in ([declared] if declared else DELIMITERS)
     }
     known = set(layout.names)
     delimiter = max(headers, key=lambda each: len(known.intersection(headers[each])))
     if len(headers[delimiter]) < 2 or not known.intersection(headers[delimiter]):
         raise file.unreadable(
             f"the header is not the {layout.column_names} column names separated by "
-            f"{_NAMED if told is None else SEPARATORS.get(told, repr(told))}",
+            f"{_NAMED if declared is None else SEPARATORS.get(declared, repr(declared))}",
             "write the column names on the first line, separated like the rows",
         )
     return delimiter, headers[delimiter]
@@ -320,18 +322,20 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
 def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
     layout = file.columns
     line_length = layout.fixed_length
-    told = file.format if file.format is not None and file.format.places else None
-    columns = selection.choose(file, layout.names if told is None else tuple(told.places))
+    text_format = file.format if file.format is not None and file.format.places else None
+    columns = selection.choose(
+        file, layout.names if text_format is None else tuple(text_format.places)
+    )
     line_end = b"\r\n" if text.peek().split(b"\n", 1)[0].endswith(b"\r") else b"\n"
     wrong_length = (
         f"every line must have {line_length} characters in the fixed-width CEF layout",
         "correct these lines, or give delimited text with a header of CEF column names",
     )
     not_ascii = "a fixed-width CEF file has digits, letters and spaces only; write it again"
-    if told is not None:
+    if text_format is not None:
         wrong_length = (
             f"every line must have {line_length} characters",
-            f"correct these lines, or {told.key}.columns and line_length",
+            f"correct these lines, or {text_format.key}.columns and line_length",
         )
         not_ascii = "write the table as delimited text, or as Parquet"
     n_wrong = 0
@@ -356,7 +360,7 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
         if cut and not n_wrong:
             lines = characters.reshape(-1, line_length + len(line_end))
             found = {name: _slice(lines, layout, name) for name in columns}
-            yield found if told is None else cleaned(told, found)
+            yield found if text_format is None else cleaned(text_format, found)
     if n_wrong:
         raise file.unreadable(*wrong_length, count=n_wrong)
 

@@ -155,11 +155,11 @@ def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> byt
         ) from None
 
 
-def encoding_of(start: bytes, told: str | None) -> str:
+def encoding_of(start: bytes, declared: str | None) -> str:
     """The encoding of a text that begins with some bytes, and that settings may tell; a byte order
     mark is surer than they.
     """
-    name = codecs.lookup(told or UTF_8).name
+    name = codecs.lookup(declared or UTF_8).name
     if start == _UTF8_BOM:
         return UTF_8
     # The mark of UTF-32 begins like one of UTF-16.
@@ -181,8 +181,8 @@ class TextStream:
         stream.seek(0)
         self._raw = gzip.GzipFile(fileobj=stream) if magic == GZIP_MAGIC else stream
         start = _read(file, self._raw, len(_UTF8_BOM))
-        told = file.format.encoding if file.format else None
-        self.encoding = encoding_of(start, told)
+        declared = file.format.encoding if file.format else None
+        self.encoding = encoding_of(start, declared)
         self._decoder = codecs.getincrementaldecoder(self.encoding)()
         self._line_ends = 0
         self._ahead = self._checked(1 << 16, start)
@@ -264,12 +264,12 @@ class TextStream:
     def _not_in_encoding(self, line: int) -> UnreadableInput:
         """What refuses bytes that the encoding does not have."""
         name = self.encoding.upper()
-        told = self._file.format
+        text_format = self._file.format
         remedy = "save it as UTF-8, as Parquet, or as gzip of either text format"
-        if told is not None:
+        if text_format is not None:
             remedy = (
                 "save it as UTF-8, or name its encoding, such as 'latin-1' or 'windows-1250', in "
-                f"{told.key}.encoding"
+                f"{text_format.key}.encoding"
             )
         return self._file.unreadable(
             f"the file holds bytes that are not {name} text", remedy, line=line

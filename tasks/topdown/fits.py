@@ -14,7 +14,7 @@ from ..products.product import Caution, Charge, noted
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from .estimation.full_information import measured_algebra
-from .estimation.largest_solve import largest_solve, refuse_large_solves, told_size
+from .estimation.largest_solve import largest_solve, refuse_large_solves, size_in_words
 from .estimation.refusals import refuse_settings
 from .ingest.earlier import held_answers
 from .ingest.ingest import refuse_large_deltas
@@ -49,7 +49,7 @@ def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> I
         yield from noted(redundant_spending(settings, universe, spine))
         yield from noted(spending_on_exact_answers(settings, universe, spine, held))
         records = accepted.known_records(universe)
-        yield from told_size(universe, largest_solve(settings, universe, spine, records))
+        yield from size_in_words(universe, largest_solve(settings, universe, spine, records))
         yield from _no_margins(settings, universe, spine)
 
 

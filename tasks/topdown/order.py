@@ -321,11 +321,13 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
     yield {"geography": [geography]}
     spines = {universe: call(read_geounits, universe, after=[geography]) for universe in universes}
     yield {f"{universe} geounits": [spine] for universe, spine in spines.items()}
-    told = call(read_told_invariants, after=spines.values())
-    yield {"invariants": [told]}
-    constrained = {universe: call(constrain, universe, after=[told]) for universe in universes}
+    invariants = call(read_told_invariants, after=spines.values())
+    yield {"invariants": [invariants]}
+    constrained = {
+        universe: call(constrain, universe, after=[invariants]) for universe in universes
+    }
     measured = {
-        (universe, geolevel): [call(read_measurements, universe, geolevel, after=[told])]
+        (universe, geolevel): [call(read_measurements, universe, geolevel, after=[invariants])]
         for universe in universes
         for geolevel in shards_by_geolevel(spine_folder(run, universe))
     }
@@ -334,7 +336,7 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
         for (universe, geolevel), made in measured.items()
     }
     summaries = {
-        f"{universe} spine summary": [call(summarise_spine, universe, after=[told])]
+        f"{universe} spine summary": [call(summarise_spine, universe, after=[invariants])]
         for universe in universes
     }
     posterior = posterior_of(run, settings, chain(*measured.values()))

@@ -15,7 +15,7 @@ from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon, sh
 from ..products.product import Accuracy, Product, noted
 from ..products.registry import later
 from ..runs.errors import InputRefused
-from .estimation.largest_solve import largest_solve, told_size
+from .estimation.largest_solve import largest_solve, size_in_words
 from .estimation.refusals import refuse_settings
 from .published.settings import EstimateSettings
 from .settings import TopdownSettings
@@ -100,7 +100,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
                 *([_charged(settings, universe, cost["rho"])] if is_more_charged else []),
                 Table((*headers, "margin, 95 %"), queries),
                 Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),
-                *told_size(universe, largest_solve(settings, universe)),
+                *size_in_words(universe, largest_solve(settings, universe)),
             ),
         )
     if not settings.geography.bypass:  # To build a spine takes more than the rest.
@@ -125,10 +125,10 @@ def needed(settings: TopdownSettings, target: str, margin: int) -> str:
     except ValueError as error:
         raise InputRefused(f"--target {target}: {error}.") from None
     symbol = "epsilon" if budget.is_pure else "rho"
-    told = "none" if budget.infinite else f"{float(budget.total):.4g}"
+    rho = "none" if budget.infinite else f"{float(budget.total):.4g}"
     return (
         f"{query} at {geolevel} is within {margin} of the truth, but for post-processing, with a "
-        f"probability of 95 % at {symbol} {float(total):.6g} and these shares (now {told})"
+        f"probability of 95 % at {symbol} {float(total):.6g} and these shares (now {rho})"
     )
 
 

@@ -164,9 +164,9 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                     f"run.coherent: {universe} agree with the released {agreement.universe}; add "
                     "them to run.universes, or take run.coherent out"
                 )
-        told = census.universes[universe].described_by
-        if told is not None and told not in universes:
-            refuse(f"microdata of {universe} are described by {told}; add it to run.universes")
+        described = census.universes[universe].described_by
+        if described is not None and described not in universes:
+            refuse(f"microdata of {universe} are described by {described}; add it to run.universes")
         for held in census.universes[universe].held_beside:
             if held.universe not in universes:
                 refuse(

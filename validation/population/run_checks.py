@@ -84,16 +84,16 @@ class ExpectedPopulation:
 
 def check_population(expected: ExpectedPopulation) -> tuple[Outcome, ...]:
     """All checks of one population."""
-    whole, told, zeros, kept = Failures(), Failures(), Failures(), Failures()
+    whole, derived, zeros, kept = Failures(), Failures(), Failures(), Failures()
     n_units = n_persons = 0
-    with unusable_files_fail(whole, told, zeros, kept):
+    with unusable_files_fail(whole, derived, zeros, kept):
         persons, units = _read(expected.persons), _read(expected.units)
         n_persons, n_units = len(persons), len(units)
         _check_whole(persons, units, whole)
         if not whole.count:
-            _check_told(expected, persons, units, told)
+            _check_derived(expected, persons, units, derived)
         else:
-            told.add("households are not whole, so that nothing can be told of them")
+            derived.add("households are not whole, so that nothing can be told of them")
         _check_zeros(persons, expected.person_zeros, expected.persons.name, zeros)
         _check_zeros(units, expected.unit_zeros, expected.units.name, zeros)
         for table, released in ((persons, expected.persons_kept), (units, expected.units_kept)):
@@ -102,7 +102,7 @@ def check_population(expected: ExpectedPopulation) -> tuple[Outcome, ...]:
     every = f"{n_persons:,} persons and {n_units:,} units"
     return (
         whole.outcome("every_person_has_a_home", SUBJECT, f"{every} fit each other"),
-        told.outcome("households_are_what_members_tell", SUBJECT, f"{every} tell the same"),
+        derived.outcome("households_are_what_members_tell", SUBJECT, f"{every} tell the same"),
         zeros.outcome("no_impossible_households", SUBJECT, "nothing impossible is released"),
         kept.outcome("redistricting_counts_are_kept", SUBJECT, "counts of blocks are the same"),
     )
@@ -166,7 +166,7 @@ def _check_whole(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures)
     )
 
 
-def _check_told(
+def _check_derived(
     expected: ExpectedPopulation,
     persons: pd.DataFrame,
     units: pd.DataFrame,
@@ -187,12 +187,12 @@ def _check_told(
     def number(mask: np.ndarray) -> np.ndarray:
         return np.bincount(home[mask], minlength=n)
 
-    def differs(name: str, told: np.ndarray) -> None:
+    def differs(name: str, derived: np.ndarray) -> None:
         failures.add_each(
-            homes[name].astype(str).to_numpy() != told,
+            homes[name].astype(str).to_numpy() != derived,
             lambda i: (
                 f"{name} of unit {homes['unit'].iloc[i]} in block {homes['geocode'].iloc[i]} is "
-                f"{homes[name].iloc[i]!r}, and its members tell {told[i]!r}"
+                f"{homes[name].iloc[i]!r}, and its members tell {derived[i]!r}"
             ),
         )
 
@@ -244,7 +244,7 @@ def _check_told(
         r"children (?P<children>[^;]+); (?P<minors>minors|no minors)"
         r"(?P<generations>; three generations)?; size (?P<size>\d)\+?$"
     )
-    told = {
+    derived = {
         "couple": couple,
         "relatives": np.where(has_relatives, "relatives", "no relatives"),
         "own": parts["own"],
@@ -253,7 +253,7 @@ def _check_told(
         "generations": np.where(generations, "; three generations", ""),
         "size": np.minimum(size, _OPEN).astype(str),
     }
-    for name, values in told.items():
+    for name, values in derived.items():
         failures.add_each(said[name].fillna("").to_numpy() != values, _other_type(name, homes))
 
 

@@ -191,17 +191,21 @@ def check_possible(rows: pd.DataFrame, failures: Failures, *, is_noisy: bool) ->
 
     Without noise, averages over no households have no estimate.
     """
-    told = rows if is_noisy else rows[rows["estimate"].notna()]
-    if told[["estimate", "low", "high"]].isna().to_numpy().any():
+    published = rows if is_noisy else rows[rows["estimate"].notna()]
+    if published[["estimate", "low", "high"]].isna().to_numpy().any():
         failures.add("an estimate or a limit is missing")
-    ordered = (told["low"] <= told["high"]) & (told["estimate"] >= 0) & (told["low"] >= 0)
+    ordered = (
+        (published["low"] <= published["high"])
+        & (published["estimate"] >= 0)
+        & (published["low"] >= 0)
+    )
     failures.add_each(~ordered.to_numpy(), "an estimate or a limit is negative or out of order")
-    inside = (told["low"] - ROUNDED <= told["estimate"]) & (
-        told["estimate"] <= told["high"] + ROUNDED
+    inside = (published["low"] - ROUNDED <= published["estimate"]) & (
+        published["estimate"] <= published["high"] + ROUNDED
     )
     failures.add_each(~inside.to_numpy(), "an estimate is not within its interval")
     for table, (*_, least) in AVERAGES.items():
-        own = told[told["table"] == table]
+        own = published[published["table"] == table]
         is_part = (table in PARTS_OF_AGES) & (own["cell"] > 1)
         low = np.where(is_part, 0.0, least) if is_noisy else 0.0
         wrong = (own["low"] < low - ROUNDED) | (own["high"] > LARGEST + ROUNDED)

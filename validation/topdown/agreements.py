@@ -95,14 +95,14 @@ def _counted(rows: AgreeingRows) -> tuple[np.ndarray, np.ndarray]:
                 own = pc.cast(table[name], pa.string())
                 table = table.filter(pc.is_in(own, value_set=pa.array(list(codes), pa.string())))
             columns = [pc.cast(table[name], pa.string()) for name in rows.area]
-            columns += [_told(table, name, words, pa.string()) for name, words in rows.kinds]
+            columns += [_looked_up(table, name, words, pa.string()) for name, words in rows.kinds]
             # Areas that have no code of a geolevel are told by those of the others.
             code = pc.binary_join_element_wise(
                 *columns, SEPARATOR, null_handling="replace", null_replacement=""
             )
             number = table[rows.count] if rows.count else pa.repeat(1, table.num_rows)
             if rows.weights is not None:
-                number = pc.multiply(number, _told(table, *rows.weights, pa.int64()))
+                number = pc.multiply(number, _looked_up(table, *rows.weights, pa.int64()))
             parts.append(_summed(pa.table({"area": code, "number": number})))
     if not parts:
         return np.empty(0, dtype=str), np.empty(0, dtype=np.int64)
@@ -110,7 +110,7 @@ def _counted(rows: AgreeingRows) -> tuple[np.ndarray, np.ndarray]:
     return np.array(summed["area"].to_pylist(), dtype=str), summed["number"].to_numpy()
 
 
-def _told(
+def _looked_up(
     table: pa.Table, name: str, words: Mapping[str, object], kind: pa.DataType
 ) -> pa.ChunkedArray:
     """What is told for the code of each row; raises UnusableRunFile for a code without any."""

@@ -167,11 +167,13 @@ def check_declared(
             _compare(run, name, areas, counted[name], failures[name][MICRODATA])
             _check_declarations(universe, areas, counted, name, failures[name])
             if universe.layout is not None and universe.layout.described is not None:
-                told = universe.layout.described
-                if told.universe not in counted:
-                    raise UnusableRunFile(f"the microdata of {told.universe} could not be counted")
-                cells, others = universes[told.universe].cells, counted[told.universe]
-                check_description(told, rows[name], cells, others, failures[name][MICRODATA])
+                described = universe.layout.described
+                if described.universe not in counted:
+                    raise UnusableRunFile(
+                        f"the microdata of {described.universe} could not be counted"
+                    )
+                cells, others = universes[described.universe].cells, counted[described.universe]
+                check_description(described, rows[name], cells, others, failures[name][MICRODATA])
     return tuple(
         failures[name][check].outcome(check, name, passed)
         for name, universe in universes.items()

@@ -56,7 +56,7 @@ class ReleasedRows:
 
 
 def check_description(
-    told: ExpectedDescription,
+    description: ExpectedDescription,
     rows: ReleasedRows,
     cells: Cells,
     counts: sparse.csr_array,
@@ -65,12 +65,12 @@ def check_description(
     """Compare the rows with the records of the other universe, `(n_areas, n_cells)`."""
     if rows.described is None:
         raise ValueError("the rows have no columns that describe them")
-    answer = told.row[rows.cell]
-    otherwise = SEPARATOR.join(told.otherwise[name] for name in told.columns)
+    answer = description.row[rows.cell]
+    otherwise = SEPARATOR.join(description.otherwise[name] for name in description.columns)
     is_alone = answer < 0
     failures.add_each(
         is_alone & (rows.described != otherwise).to_numpy(),
-        lambda _: f"a row that no record of {told.universe} is matched with has its codes",
+        lambda _: f"a row that no record of {description.universe} is matched with has its codes",
     )
     found = _numbers(
         rows.area[~is_alone],
@@ -81,17 +81,18 @@ def check_description(
     entries = sparse.coo_array(counts)
     distinct, place = np.unique(entries.col, return_inverse=True)
     texts = np.full(distinct.size, "", dtype=object)
-    for number, (query, codes) in enumerate(told.columns.values()):
+    for number, (query, codes) in enumerate(description.columns.values()):
         own = Cells(cells.universe, cells.sizes, cells.coarsenings).margin(query).row_of_cell
         code = np.array(codes, dtype=object)[own[distinct]]
         texts = code if number == 0 else texts + SEPARATOR + code
-    matched = cells.margin(told.query).row_of_cell
+    matched = cells.margin(description.query).row_of_cell
     due = _numbers(entries.row, matched[entries.col], texts[place.reshape(-1)], entries.data)
     differs = found.subtract(due, fill_value=0)
     failures.add_each(
         (differs != 0).to_numpy(),
         lambda i: (
-            f"the rows of area {differs.index[i][0]} do not tell the records of {told.universe}"
+            f"the rows of area {differs.index[i][0]} do not tell the records of "
+            f"{description.universe}"
         ),
     )
 

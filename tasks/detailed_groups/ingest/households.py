@@ -52,8 +52,8 @@ def household_cells(
             tenure = columns[TENURE].lookup(
                 lambda value: TENURE_OF_CODE.get(value or "", NONE), np.int8
             )
-            told = columns[TENURE].at(np.flatnonzero(kind != NONE)).counts()
-            evidence.add("units", HOUSEHOLD_TENURE, told, file=file)
+            counts = columns[TENURE].at(np.flatnonzero(kind != NONE)).counts()
+            evidence.add("units", HOUSEHOLD_TENURE, counts, file=file)
             is_known = (kind != NONE) & (tenure != NONE)
             cells.append(np.where(is_known, kind * len(TENURES) + tenure, NONE))
     if findings:

@@ -194,8 +194,8 @@ def _guarantee(parameters: HouseholdParameters) -> Section:
     for region_pass in parameters.passes:
         plan = household_plan(parameters, region_pass)
         own = (str(table.total_of(region_pass)) for table in parameters.of.values())
-        told = ("inf" if parameters.infinite else loss for loss in own)
-        rows.append((region_pass, plan.symbol, *told, plan.stated_loss, plan.bounded_rho))
+        losses = ("inf" if parameters.infinite else loss for loss in own)
+        rows.append((region_pass, plan.symbol, *losses, plan.stated_loss, plan.bounded_rho))
     headers = ("pass", "in", *(name.upper() for name in parameters.of), "both", "changing one: rho")
     return Section(
         "What is guaranteed",

@@ -242,8 +242,8 @@ class Evidence:
         value, low, high = (side.ravel()[at] for side in (own.value, own.low, own.high))
         rest = self._counts[table.key][at] - (at == present)
         if not self._is_weighed:
-            told = (at >= 0) & ~np.isnan(value)
-            return np.where(told, np.nan_to_num(value) - rest, 0.0), told
+            is_published = (at >= 0) & ~np.isnan(value)
+            return np.where(is_published, np.nan_to_num(value) - rest, 0.0), is_published
         with_it, without = (self._log_chance(rest + more, value, low, high) for more in (1, 0))
         return np.where(at >= 0, with_it - without, 0.0), at >= 0
 
@@ -255,9 +255,9 @@ class Evidence:
         chances = holds.astype(float)
         if self._chance is not None:
             chance, _ = self._chance
-            for told in np.unique(value[~np.isnan(value)]):
-                rows = value == told
-                chances[rows] = chance(counts[rows].astype(np.int64), round(told))
+            for figure in np.unique(value[~np.isnan(value)]):
+                rows = value == figure
+                chances[rows] = chance(counts[rows].astype(np.int64), round(figure))
         return np.log(np.maximum(chances, IMPOSSIBLE))
 
 

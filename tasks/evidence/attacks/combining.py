@@ -45,18 +45,18 @@ def difference(release: Release) -> Iterator[Row]:
         # What is published of no zone, such as of land outside all places, is not known.
         unknown = [np.isnan(own) for own in published]
         used = abs(slivers.first) @ unknown[0] + abs(slivers.second) @ unknown[1]
-        told = slivers.among(np.asarray(used) == 0)
-        found = told.figures(*(np.nan_to_num(own) for own in published))
+        unused = slivers.among(np.asarray(used) == 0)
+        found = unused.figures(*(np.nan_to_num(own) for own in published))
         ends = [
             _ends(release, table, len(own))
             for table, own in zip((first, second), published, strict=True)
         ]
-        bounds = told.bounds(*ends)
+        bounds = unused.bounds(*ends)
         persons = _persons(release, first)
         level = f"{first.places.level} and {second.places.level}"
         for threshold in THRESHOLDS:
             group = f"below {threshold} persons"
-            graded = exposed(told, zoning, found, persons, threshold)
+            graded = exposed(unused, zoning, found, persons, threshold)
             yield level, f"{DIFFERENCING}: slivers", group, float(graded.slivers)
             yield level, f"{DIFFERENCING}: persons in slivers", group, float(graded.persons)
             if graded.slivers:
@@ -66,7 +66,7 @@ def difference(release: Release) -> Iterator[Row]:
                 guess = 1 / (threshold - 1)
                 measure = f"baseline of {DIFFERENCING}: counts of them found exactly"
                 yield level, measure, group, guess
-                proof = proven(told, zoning, bounds, persons, threshold)
+                proof = proven(unused, zoning, bounds, persons, threshold)
                 for shown, share in (
                     ("counts of them proven by bounds", proof.pinned),
                     ("proven by bounds to be below", proof.shown_small),

@@ -146,8 +146,8 @@ def likeliest_of_blocks(
     found = []
     for block, is_in_time in effort.in_time(range(len(published))):
         if is_in_time:
-            told = [costs(tuple(figure)) for figure in published[block].tolist()]
-            found.append(likeliest(system, told, effort=effort))
+            figure_costs = [costs(tuple(figure)) for figure in published[block].tolist()]
+            found.append(likeliest(system, figure_costs, effort=effort))
         else:
             found.append(None)
     return found

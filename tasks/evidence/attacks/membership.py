@@ -98,12 +98,12 @@ def measured_test(
     threshold = np.quantile(learned[1], 1 - false_positive_rate)
     even = _best_threshold(*learned)
     right = int((tested[0] > even).sum() + (tested[1] <= even).sum())
-    pairs_told = mannwhitneyu(inside, outside, method="asymptotic").statistic
+    pairs = mannwhitneyu(inside, outside, method="asymptotic").statistic
     return MeasuredTest(
         clopper_pearson(int((tested[0] > threshold).sum()), len(tested[0]), alpha),
         clopper_pearson(int((tested[1] > threshold).sum()), len(tested[1]), alpha),
         clopper_pearson(right, len(tested[0]) + len(tested[1]), alpha),
-        float(pairs_told / (len(inside) * len(outside))),
+        float(pairs / (len(inside) * len(outside))),
     )
 
 

@@ -32,16 +32,16 @@ def chance_of(method: Method, strength: int) -> tuple[Chance, int] | None:
     if isinstance(method, Rounding) and method.how == "random":
         base = method.bases[strength]
 
-        def rounded(counts: np.ndarray, told: int) -> np.ndarray:
-            return np.maximum(1 - np.abs(counts - told) / base, 0) * (told % base == 0)
+        def rounded(counts: np.ndarray, figure: int) -> np.ndarray:
+            return np.maximum(1 - np.abs(counts - figure) / base, 0) * (figure % base == 0)
 
         return rounded, base - 1
     if isinstance(method, CellKeys):
         table = method.perturbation(strength).table()
         reach = table.shape[1] // 2
 
-        def perturbed(counts: np.ndarray, told: int) -> np.ndarray:
-            noise = told - counts
+        def perturbed(counts: np.ndarray, figure: int) -> np.ndarray:
+            noise = figure - counts
             column = np.clip(noise + reach, 0, 2 * reach)
             return np.where(
                 abs(noise) <= reach, table[np.minimum(counts, len(table) - 1), column], 0
@@ -71,9 +71,9 @@ def most_likely(
     chance = chance_of(release.method, release.draw.strength)
     # No count is published as -1, which stands for what is withheld.
     values = np.nan_to_num(release.values()[chosen], nan=-1.0)
-    told = np.stack([values, lower[chosen], upper[chosen]], axis=2)
+    figures = np.stack([values, lower[chosen], upper[chosen]], axis=2)
     likely = likeliest_of_blocks(
-        release.system, told, lambda figure: _costs(figure, chance), effort=effort
+        release.system, figures, lambda figure: _costs(figure, chance), effort=effort
     )
     solved = {int(at): own for at, own in zip(chosen, likely, strict=True) if own is not None}
     return _replaced(found, solved)

@@ -69,23 +69,23 @@ def accuracy(
 
 
 def _of_counts(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str, float]]:
-    is_told = ~np.isnan(value)
+    is_shown = ~np.isnan(value)
     error = np.abs(value - truth)
     groups = [(label, (truth >= low) & (truth <= high)) for label, low, high in CLASSES]
     for label, inside in [(ALL, np.ones(len(truth), dtype=bool)), *groups]:
-        own = error[inside & is_told]
+        own = error[inside & is_shown]
         yield "counts", label, float(inside.sum())
         if len(own):
             yield "mean absolute error", label, float(own.mean())
             yield "99th percentile of error", label, float(np.quantile(own, 0.99))
-            signed = (value - truth)[inside & is_told]
+            signed = (value - truth)[inside & is_shown]
             yield "mean error", label, float(signed.mean())
         if inside.any():
-            yield "withheld", label, float(1 - is_told[inside].mean())
+            yield "withheld", label, float(1 - is_shown[inside].mean())
     if (positive := truth > 0).any():
-        yield "false zeros", ALL, float((value[positive & is_told] == 0).sum() / positive.sum())
+        yield "false zeros", ALL, float((value[positive & is_shown] == 0).sum() / positive.sum())
     if (zero := truth == 0).any():
-        yield "false positives", ALL, float((value[zero & is_told] > 0).sum() / zero.sum())
+        yield "false positives", ALL, float((value[zero & is_shown] > 0).sum() / zero.sum())
 
 
 def _by_share(

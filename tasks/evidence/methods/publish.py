@@ -123,13 +123,13 @@ def _without_cells(
         made += [(counts[rows], mask) for rows, mask in zip(groups, masks, strict=True)]
     n_primary = sum(int(((own > 0) & (own < threshold)).sum()) for own, _ in made)
     share = min(1.0, VERIFIED / max(n_primary, 1))
-    told = suppression.Verified(0, 0, 0)
+    verified = suppression.Verified(0, 0, 0)
     for own, mask in made:
-        told += suppression.verified(own, mask, threshold, share, generator)
+        verified += suppression.verified(own, mask, threshold, share, generator)
     return published, [
-        (ALL, "primary cells", ALL, float(told.primary)),
-        (ALL, "primary cells verified by linear programs", ALL, float(told.computed)),
-        (ALL, "primary cells with too narrow an interval", ALL, float(told.too_narrow)),
+        (ALL, "primary cells", ALL, float(verified.primary)),
+        (ALL, "primary cells verified by linear programs", ALL, float(verified.computed)),
+        (ALL, "primary cells with too narrow an interval", ALL, float(verified.too_narrow)),
     ]
 
 

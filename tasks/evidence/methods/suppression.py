@@ -59,8 +59,8 @@ def intervals(
     known = np.where(withheld, 0, table.counts)
     side = -(table.matrix @ known)
     matrix = sparse.csr_array(table.matrix[:, own])
-    is_told = np.diff(matrix.indptr) > 0
-    matrix, side = matrix[is_told], side[is_told]
+    has_cells = np.diff(matrix.indptr) > 0
+    matrix, side = matrix[has_cells], side[has_cells]
     place = {int(cell): number for number, cell in enumerate(own)}
     lower, upper = np.zeros(len(own)), np.full(len(own), np.inf)
     found = np.empty((2, len(asked)))

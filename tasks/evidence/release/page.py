@@ -145,9 +145,9 @@ def _accuracy(
         "count has none, and makes the total of its table and area one that is off. Mean errors "
         "are signed, by the true share of a count in its table and area."
     )
-    told = figures["measure"].isin({measure for measure, _ in _ACCURACY})
+    is_accuracy = figures["measure"].isin({measure for measure, _ in _ACCURACY})
     for level in levels:
-        own = figures[(figures["level"] == level) & told]
+        own = figures[(figures["level"] == level) & is_accuracy]
         yield f"{level}:"
         yield Table(headers, tuple(_rows(own, settings, _ACCURACY)))
 

@@ -113,13 +113,13 @@ def at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
     chosen = np.sort(ends[np.argsort(-covered, kind="stable")[:ERRORS]])
     headers = ("method", *(f"{error:.3g}" for error in chosen))
     rows = tuple(
-        (in_words(name), *(_told(curve.at(error)) for error in chosen))
+        (in_words(name), *(_as_text(curve.at(error)) for error in chosen))
         for name, curve in several.items()
     )
     return Table(headers, rows)
 
 
-def _told(figure: tuple[float, float, float] | None) -> str:
+def _as_text(figure: tuple[float, float, float] | None) -> str:
     return NONE if figure is None else with_range(*figure)
 
 

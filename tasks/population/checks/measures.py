@@ -149,7 +149,7 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
     everybody = areas.persons(np.ones(len(areas.of_person), dtype=bool))
     occupied = areas.homes(np.ones(len(areas.of_home)))
     is_any = (everybody > 0) | (occupied > 0)
-    told = areas.homes(areas.size)
+    sizes = areas.homes(areas.size)
 
     def share(so: np.ndarray, among: np.ndarray = is_any) -> Ratio:
         return Ratio(int((so & among).sum()), int(among.sum()))
@@ -162,10 +162,10 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
         one._replace(part="occupied units and nobody"): share(alone),
         one._replace(part="persons and no occupied unit"): share(empty),
         Measure("M2", "as many persons as the sizes of households add up to"): share(
-            everybody == told
+            everybody == sizes
         ),
         Measure("M3", "as many persons as sizes allow, the open one included"): share(
-            (told <= everybody) & (everybody <= areas.homes(areas.most))
+            (sizes <= everybody) & (everybody <= areas.homes(areas.most))
         ),
     }
     one = Measure("M4", "a householder of a race or origin of which nobody is")
@@ -189,7 +189,7 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
     if (homeless := _homeless(records)) is not None:
         without = areas.persons(homeless)
         found[Measure("M8", "an occupied unit of the block for every person")] = share(without == 0)
-    n, difference = int(everybody.sum()), everybody - told
+    n, difference = int(everybody.sum()), everybody - sizes
     words = "difference of persons and sizes, of the persons"
     found[Measure("M9", f"gross {words}")] = Ratio(int(abs(difference).sum()), n)
     found[Measure("M9", f"net {words}")] = Ratio(int(difference.sum()), n)
@@ -207,7 +207,7 @@ def _areas(records: PersonsAndHouseholds, digits: int) -> _Areas:
             for name in ("unit", "relationship", "age", "sex", "hispanic", "race")
         )
     )
-    told, ages = household_types.parts_of_types(), np.array([[1 << YOUNG], [1 << SCHOOLCHILD]])
+    parts, ages = household_types.parts_of_types(), np.array([[1 << YOUNG], [1 << SCHOOLCHILD]])
     has_relatives = [one.has_relatives for one in household_types.household_types()]
     levels = records.household_levels
     kind = levels[household_types.TYPE]
@@ -218,13 +218,13 @@ def _areas(records: PersonsAndHouseholds, digits: int) -> _Areas:
         records.person_levels[person_levels.KIND][inside] == person_levels.relationships().alone,
         area[records.household_block],
         levels,
-        told["size"][kind],
-        told["couple"][kind],
-        (told["own"][kind] & ages) > 0,
-        (told["children"][kind] & ages) > 0,
+        parts["size"][kind],
+        parts["couple"][kind],
+        (parts["own"][kind] & ages) > 0,
+        (parts["children"][kind] & ages) > 0,
         np.array(has_relatives)[kind],
-        told["minors"][kind] > 0,
-        told["generations"][kind] > 0,
+        parts["minors"][kind] > 0,
+        parts["generations"][kind] > 0,
     )
 
 

@@ -10,12 +10,12 @@ from typing import TypeVar
 import numpy as np
 
 from ...census.households import HOUSEHOLDER, MALE, Members
+from ..workload.derived_types import derived_levels
 from ..workload.household_types import OPEN_SIZE, TYPE, levels_of_age
-from ..workload.levels import TOLD, are_possible, head_races, household_levels
+from ..workload.levels import DERIVED, are_possible, head_races, household_levels
 from ..workload.patterns import book
 from ..workload.places import N_PLACES
 from ..workload.tables import BLOCK_GROUP, TRACT
-from ..workload.told_types import told_levels
 from .cells import CARRIED
 from .composition import Households, nearest_composition
 from .counts import Spans
@@ -138,7 +138,7 @@ def _of_county(blocks: Blocks, drift: Drift) -> Piece:
         costs.append(cost)
     starts = blocks.household_starts
     members = joined_members(parts, starts[:-1])
-    wrong = np.flatnonzero(~are_possible(told_levels(members, int(starts[-1]))))
+    wrong = np.flatnonzero(~are_possible(derived_levels(members, int(starts[-1]))))
     # Not seen to happen: patterns exclude it. A block that is wrong is made anew all the same.
     for block in np.unique(np.searchsorted(starts, wrong, side="right") - 1).tolist():
         own = _rows(blocks.persons, *blocks.person_starts[block : block + 2])
@@ -150,7 +150,9 @@ def _of_county(blocks: Blocks, drift: Drift) -> Piece:
     before, homes = members, blocks.households
     members = exchanged(blocks.persons, homes, before, spans_of(blocks), drift.cells)
     # Of tracts and block groups nothing is carried on to another piece.
-    was, now = (told_levels(own, int(starts[-1]))[TOLD.index(TYPE)] for own in (before, members))
+    was, now = (
+        derived_levels(own, int(starts[-1]))[DERIVED.index(TYPE)] for own in (before, members)
+    )
     drift.add(_made(before, was, homes.is_rented), _made(members, now, homes.is_rented))
     return Piece(members, tuple(ways), np.array(costs))
 

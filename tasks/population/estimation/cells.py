@@ -39,7 +39,7 @@ class Cells:
                     counts[:, level] = 0
         self._areas = tuple(areas)
 
-    def told(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         """All that blocks that come go on with, as JSON has it; most counts are 0."""
         return {
             "areas": self._areas,
@@ -48,12 +48,12 @@ class Cells:
         }
 
     @classmethod
-    def of_told(cls, told: Mapping[str, Any]) -> Cells:
-        """What `told` said."""
+    def of_facts(cls, facts: Mapping[str, Any]) -> Cells:
+        """The counts of such `facts`."""
         cells = cls()
-        cells._areas = tuple(told["areas"])
+        cells._areas = tuple(facts["areas"])
         for counts, name in ((cells.persons, "persons"), (cells.households, "households")):
-            counts[:] = np.frombuffer(zlib.decompress(b64decode(told[name])), dtype="<i4").reshape(
+            counts[:] = np.frombuffer(zlib.decompress(b64decode(facts[name])), dtype="<i4").reshape(
                 counts.shape
             )
         return cells

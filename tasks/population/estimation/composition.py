@@ -85,12 +85,14 @@ def nearest_composition(
     left_over, n_open = int(places.sum() - size.sum()), int((size == OPEN_SIZE).sum())
     if n_open > 0 and left_over >= 0:
         per_first, per_later = PER_TOLD_PERSON
-        told = _solved(replace(problem, per_first=per_first, per_later=per_later), drift, present)
+        solution = _solved(
+            replace(problem, per_first=per_first, per_later=per_later), drift, present
+        )
         first = min(left_over, n_open)
         most = per_first * first + per_later * (left_over - first)
-        if told is not None and told.cost <= most + EXACT:
+        if solution is not None and solution.cost <= most + EXACT:
             # Nothing else has to change: then nothing else shall.
-            return _dealt(told, owner.reshape(-1))
+            return _dealt(solution, owner.reshape(-1))
     taken = _solved(problem, drift, present)
     return None if taken is None else _dealt(taken, owner.reshape(-1))
 

@@ -11,8 +11,9 @@ import numpy as np
 from numba import njit
 
 from ...census.households import HOUSEHOLDER, MALE, Members
+from ..workload.derived_types import derived_levels
 from ..workload.household_types import ELDERLY, TYPE, levels_of_age, possible
-from ..workload.levels import TOLD
+from ..workload.levels import DERIVED
 from ..workload.person_levels import relationships
 from ..workload.places import (
     AGES_OF_RELATIONSHIP,
@@ -32,7 +33,6 @@ from ..workload.tables import (
     household_tables,
     person_tables,
 )
-from ..workload.told_types import told_levels
 from .cells import CARRIED, Cells
 from .composition import Households
 from .placing import Persons
@@ -40,7 +40,7 @@ from .placing import Persons
 
 class People(NamedTuple):
     """Members. By their place in a household `(n,)`: the relationship by its place among those of
-    `Told`, and its level; the household, whether it is the householder's, whether either sex may
+    `Codes`, and its level; the household, whether it is the householder's, whether either sex may
     have it, and the age, sex and person now there. By person: origin, race, and the race that
     householders are counted by; and levels that were released `(n, 5)`.
     """
@@ -100,8 +100,8 @@ class Ages(NamedTuple):
     possible: np.ndarray
 
 
-class Told(NamedTuple):
-    """By relationship `(17,)`: its level, role, first and last age."""
+class Codes(NamedTuple):
+    """By code of a relationship `(17,)`: its level, role, first and last age."""
 
     level: np.ndarray
     role: np.ndarray
@@ -112,7 +112,7 @@ class Told(NamedTuple):
 class State(NamedTuple):
     """All that exchanges read and change."""
 
-    told: Told
+    codes: Codes
     people: People
     homes: Homes
     persons: Counts
@@ -146,7 +146,7 @@ def state_of(
     curve : how much a difference counts, and its square.
     """
     state = State(
-        _told(),
+        _codes(),
         _people(persons, members),
         _homes(households, members),
         _counts(cells.persons, person_tables(), curve),
@@ -181,14 +181,14 @@ def members_of(state: State, members: Members, cells: Cells) -> Members:
 
 
 def _people(persons: Persons, members: Members) -> People:
-    told = relationships()
+    known = relationships()
     place = members.relationship - FIRST_RELATIONSHIP
     is_alone = (np.bincount(members.unit) == 1)[members.unit]
     is_head = members.relationship == HOUSEHOLDER
     is_partner = np.isin(ROLE_OF_RELATIONSHIP[place], PARTNERS)
-    level = np.where(is_head & is_alone, told.alone, told.level[place])
-    was = told.level[persons.relationship - FIRST_RELATIONSHIP]
-    was = np.where(persons.is_alone, told.alone, was)
+    level = np.where(is_head & is_alone, known.alone, known.level[place])
+    was = known.level[persons.relationship - FIRST_RELATIONSHIP]
+    was = np.where(persons.is_alone, known.alone, was)
     origin, race = persons.hispanic - 1, persons.race - 1
     # Arrays from files cannot be written to, and loops are compiled for those that can.
     return People(
@@ -209,16 +209,16 @@ def _people(persons: Persons, members: Members) -> People:
 
 def _homes(households: Households, members: Members) -> Homes:
     n = len(households.kind)
-    levels = told_levels(members, n)
+    levels = derived_levels(members, n)
     heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
     head = np.empty(n, dtype=np.int64)
     head[members.unit[heads]] = heads
     own = households
-    kind = levels[TOLD.index(TYPE)]
+    kind = levels[DERIVED.index(TYPE)]
     released = (own.sex, own.age, own.origin, own.race, own.elderly, own.tenure, own.kind)
     return Homes(
         head,
-        levels[TOLD.index(ELDERLY)],
+        levels[DERIVED.index(ELDERLY)],
         kind,
         families()[kind],
         np.arange(n),
@@ -321,10 +321,10 @@ def growth_of_two(counts: Counts, table: int, a: int, c: int, b: int, d: int) ->
 
 
 @cache
-def _told() -> Told:
+def _codes() -> Codes:
     every = range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)
     first, last = np.array([AGES_OF_RELATIONSHIP[code] for code in every]).T
-    return Told(relationships().level, ROLE_OF_RELATIONSHIP, first.copy(), last.copy())
+    return Codes(relationships().level, ROLE_OF_RELATIONSHIP, first.copy(), last.copy())
 
 
 @cache

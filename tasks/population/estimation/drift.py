@@ -166,19 +166,19 @@ class Drift:
                 "areas": self._areas,
                 "prices": self.prices.tolist(),
                 "counts": counts,
-                "cells": self.cells.told(),
+                "cells": self.cells.facts(),
             }
         )
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Drift:
-        """What `to_json` told, to the last digit."""
-        told, drift = json.loads(text), cls()
-        drift._weights = np.array(told["weights"])
-        drift._areas = tuple(told["areas"])
-        drift.prices = np.array(told["prices"])
-        drift._counts = {name: np.array(own) for name, own in told["counts"].items()}
-        drift.cells = Cells.of_told(told["cells"])
+        """What `to_json` wrote, to the last digit."""
+        facts, drift = json.loads(text), cls()
+        drift._weights = np.array(facts["weights"])
+        drift._areas = tuple(facts["areas"])
+        drift.prices = np.array(facts["prices"])
+        drift._counts = {name: np.array(own) for name, own in facts["counts"].items()}
+        drift.cells = Cells.of_facts(facts["cells"])
         return drift
 
     def of_types(self, sex: np.ndarray, is_rented: np.ndarray) -> np.ndarray:

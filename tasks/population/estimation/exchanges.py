@@ -84,7 +84,7 @@ def _n_changed(state: State, spans: Spans, block: int) -> int:
     """Make the changes of a block that bring the tables nearer, once through; how many."""
     n_made = 0
     for p in range(spans.persons[block], spans.persons[block + 1]):
-        n_made += _is_told_otherwise(state, p)
+        n_made += _is_coded_otherwise(state, p)
         for q in range(p + 1, spans.persons[block + 1]):
             n_made += _is_exchanged(state, p, q)
     for home in range(spans.households[block], spans.households[block + 1]):
@@ -94,10 +94,10 @@ def _n_changed(state: State, spans: Spans, block: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _is_told_otherwise(state: State, at: int) -> bool:
+def _is_coded_otherwise(state: State, at: int) -> bool:
     """Whether a member now has the age, sex and relationship, of those that the place in the
     household allows, that bring the tables nearest."""
-    told, people, ages, more = state.told, state.people, state.ages, state.persons.more
+    codes, people, ages, more = state.codes, state.people, state.ages, state.persons.more
     sex, age, code, who = people.sex[at], people.age[at], people.code[at], people.who[at]
     now = person_row(state, 0, at, sex, age, who)
     if more[now, STATE] <= 0:
@@ -108,14 +108,14 @@ def _is_told_otherwise(state: State, at: int) -> bool:
     while last < OLDEST and ages.band[last + 1] == band:
         last += 1
     least, best_code, best_sex, best_age = 0, code, sex, age
-    for other in range(told.role.size):
-        if told.role[other] != told.role[code]:
+    for other in range(codes.role.size):
+        if codes.role[other] != codes.role[code]:
             continue
-        level = people.relationship[at] if other == code else told.level[other]
+        level = people.relationship[at] if other == code else codes.level[other]
         for new_sex in range(2):
             if new_sex != sex and not people.is_free[at]:
                 continue
-            for new_age in range(max(first, told.first[other]), min(last, told.last[other]) + 1):
+            for new_age in range(max(first, codes.first[other]), min(last, codes.last[other]) + 1):
                 if people.is_head[at] and ages.level[new_age] != ages.level[age]:
                     continue
                 grown = 0
@@ -127,7 +127,7 @@ def _is_told_otherwise(state: State, at: int) -> bool:
                     least, best_code, best_sex, best_age = grown, other, new_sex, new_age
     if least == 0:
         return False
-    level = people.relationship[at] if best_code == code else told.level[best_code]
+    level = people.relationship[at] if best_code == code else codes.level[best_code]
     for table in range(state.persons.weight.shape[0]):
         a = person_row(state, table, at, sex, age, who)
         shift(state.persons, table, a, row_of(state, table, level, best_sex, best_age, who))
@@ -176,7 +176,7 @@ def _fits(state: State, at: int, age: int) -> bool:
     if ages.band[age] != ages.band[people.age[at]]:
         return False
     code = people.code[at]
-    if not state.told.first[code] <= age <= state.told.last[code]:
+    if not state.codes.first[code] <= age <= state.codes.last[code]:
         return False
     if not people.is_head[at]:
         return True
@@ -199,11 +199,11 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
     one, two = (q, p) if with_persons else (p, q)
     who, other_who = people.who[one], people.who[two]
     home, other = people.home[p], people.home[q]
-    told, other_told = _told(state, home), _told(state, other)
+    householder, other_householder = _householder(state, home), _householder(state, other)
     if people.is_head[p]:
-        told = age, who, homes.unit[home]
+        householder = age, who, homes.unit[home]
     if people.is_head[q]:
-        other_told = other_age, other_who, homes.unit[other]
+        other_householder = other_age, other_who, homes.unit[other]
     grown = 0
     # At first to see what it comes to, and then to do it.
     for is_made in (False, True):
@@ -218,7 +218,7 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
             else:
                 grown += growth_of_two(state.persons, table, a, c, b, d)
         if people.is_head[p] or people.is_head[q]:
-            grown += _growth_of_homes(state, home, other, told, other_told, is_made)
+            grown += _growth_of_homes(state, home, other, householder, other_householder, is_made)
         if grown >= 0:
             return False
     people.sex[p], people.age[p], people.who[p] = sex, age, who
@@ -227,7 +227,7 @@ def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool
 
 
 @njit(cache=True, nogil=True)
-def _told(state: State, home: int) -> tuple[int, int, int]:
+def _householder(state: State, home: int) -> tuple[int, int, int]:
     """Age of a household's householder, who is a person, and the unit that it lives in."""
     head = state.homes.head[home]
     return state.people.age[head], state.people.who[head], state.homes.unit[home]
@@ -238,8 +238,8 @@ def _growth_of_homes(
     state: State,
     home: int,
     other: int,
-    told: tuple[int, int, int],
-    other_told: tuple[int, int, int],
+    householder: tuple[int, int, int],
+    other_householder: tuple[int, int, int],
     is_made: bool,
 ) -> int:
     """By how much the sum grows if two households have householders of an age, who is a person, and
@@ -247,8 +247,10 @@ def _growth_of_homes(
     grown = 0
     for table in range(state.households.weight.shape[0]):
         a, b = row_now(state, table, home), row_now(state, table, other)
-        c = home_row(state, table, home, told[0], told[1], told[2])
-        d = home_row(state, table, other, other_told[0], other_told[1], other_told[2])
+        c = home_row(state, table, home, householder[0], householder[1], householder[2])
+        d = home_row(
+            state, table, other, other_householder[0], other_householder[1], other_householder[2]
+        )
         if is_made:
             shift(state.households, table, a, c)
             shift(state.households, table, b, d)
@@ -271,10 +273,10 @@ def _is_rehoused(state: State, home: int, other: int) -> bool:
     )
     if (one == RENTED) != (two == RENTED) and not is_same_family:
         return False
-    told = people.age[head], people.who[head], unit
-    other_told = people.age[other_head], people.who[other_head], other_unit
-    if _growth_of_homes(state, home, other, told, other_told, False) >= 0:
+    householder = people.age[head], people.who[head], unit
+    other_householder = people.age[other_head], people.who[other_head], other_unit
+    if _growth_of_homes(state, home, other, householder, other_householder, False) >= 0:
         return False
-    _growth_of_homes(state, home, other, told, other_told, True)
+    _growth_of_homes(state, home, other, householder, other_householder, True)
     homes.unit[home], homes.unit[other] = unit, other_unit
     return True

@@ -97,8 +97,8 @@ class _Moves(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """What a member is: the household, the relationship by its place among those of `Told`, sex and
-    age."""
+    """What a member is: the household, the relationship by its place among those of `Codes`, sex
+    and age."""
 
     home: int
     code: int
@@ -175,7 +175,7 @@ def _sweep(state: State, moves: _Moves, swaps: Swaps, spans: Spans) -> None:
 @njit(cache=True, nogil=True)
 def _move_members(state: State, moves: _Moves, spans: Spans, block: int) -> None:
     """Make the moves of a block that bring the tables nearer, once through."""
-    people, role = state.people, state.told.role
+    people, role = state.people, state.codes.role
     first, end = spans.households[block], spans.households[block + 1]
     n_larger = 0
     for home in range(first, end):
@@ -204,17 +204,17 @@ def _more_beyond(moves: _Moves, home: int, other: int) -> int:
 @njit(cache=True, nogil=True)
 def _give_relationships(state: State, moves: _Moves, at: int) -> None:
     """Give a member other relationships, each if the tables come nearer."""
-    people, told = state.people, state.told
+    people, codes = state.people, state.codes
     home = people.home[at]
     _tell(state, moves, at, home, home, 0, True)
-    for code in range(told.role.size):
+    for code in range(codes.role.size):
         sex, age = people.sex[at], people.age[at]
         if code in (_HEAD, people.code[at]):
             continue
         is_adult = age >= ADULT
-        low = max(told.first[code], ADULT if is_adult else 0)
-        high = min(told.last[code], OLDEST if is_adult else ADULT - 1)
-        role = told.role[code]
+        low = max(codes.first[code], ADULT if is_adult else 0)
+        high = min(codes.last[code], OLDEST if is_adult else ADULT - 1)
+        role = codes.role[code]
         if FIRST_PARTNER <= role <= LAST_PARTNER:
             of_head = people.sex[state.homes.head[home]]
             sex = of_head if role in SAME_SEX else 1 - of_head
@@ -228,9 +228,9 @@ def _give_relationships(state: State, moves: _Moves, at: int) -> None:
 def _give_ages(state: State, moves: _Moves, at: int) -> None:
     """Give a member another age, in the band or in another one, or the other sex, each if the
     tables come nearer."""
-    people, told = state.people, state.told
+    people, codes = state.people, state.codes
     home, code, who = people.home[at], people.code[at], people.who[at]
-    role = told.role[code]
+    role = codes.role[code]
     is_free = not people.is_head[at] and not FIRST_PARTNER <= role <= LAST_PARTNER
     _tell(state, moves, at, home, home, 0, True)
     for new_sex in range(2):
@@ -243,7 +243,7 @@ def _give_ages(state: State, moves: _Moves, at: int) -> None:
             low, high = _STARTS[band], _STARTS[band + 1] - 1
             best, least = -1, 0
             a = person_row(state, moves.by_age, at, sex, own, who)
-            for age in range(max(low, told.first[code]), min(high, told.last[code]) + 1):
+            for age in range(max(low, codes.first[code]), min(high, codes.last[code]) + 1):
                 if age == own and new_sex == sex:
                     continue
                 c = person_row(state, moves.by_age, at, new_sex, age, who)
@@ -258,7 +258,7 @@ def _give_ages(state: State, moves: _Moves, at: int) -> None:
 def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
     """Whether a member now lives in another household, in the relationship that the member had or
     in the one that brings numbers by relationship nearest, by which the tables have come nearer."""
-    people, told = state.people, state.told
+    people, codes = state.people, state.codes
     if home == people.home[at] or not _fits_better(state, moves, people.home[at], home):
         return False
     own, sex, age = people.code[at], people.sex[at], people.age[at]
@@ -266,10 +266,10 @@ def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
     if _is_made(state, moves, at, _Member(home, own, sex, age)):
         return True
     part, best, least = state.persons.part[:, :, moves.by_kind], own, 0
-    a = part[0, told.level[own]] + part[1, sex]
-    for code in range(told.role.size):
-        if told.role[code] > LAST_PARTNER and told.first[code] <= age <= told.last[code]:
-            grown = growth(state.persons, a, part[0, told.level[code]] + part[1, sex])
+    a = part[0, codes.level[own]] + part[1, sex]
+    for code in range(codes.role.size):
+        if codes.role[code] > LAST_PARTNER and codes.first[code] <= age <= codes.last[code]:
+            grown = growth(state.persons, a, part[0, codes.level[code]] + part[1, sex])
             if grown < least:
                 best, least = code, grown
     return best != own and _is_made(state, moves, at, _Member(home, best, sex, age))
@@ -279,7 +279,7 @@ def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
 def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
     """Whether numbers of households by size, and of householders who live alone, come nearer if
     somebody goes from a household to another."""
-    grown, homes, told = 0, state.homes, state.told
+    grown, homes, codes = 0, state.homes, state.codes
     of_size = state.households.part[:, :, moves.by_size]
     of_kind = state.persons.part[:, :, moves.by_kind]
     for one, step in ((home, -1), (other, 1)):
@@ -292,7 +292,7 @@ def _fits_better(state: State, moves: _Moves, home: int, other: int) -> bool:
             of_head = of_kind[1, state.people.sex[homes.head[one]]]
             alone, others = (
                 of_head + of_kind[0, moves.alone],
-                of_head + of_kind[0, told.level[_HEAD]],
+                of_head + of_kind[0, codes.level[_HEAD]],
             )
             a, c = (others, alone) if after == 1 else (alone, others)
             grown += growth(state.persons, a, c)
@@ -326,18 +326,18 @@ def _is_made(state: State, moves: _Moves, at: int, new: _Member) -> bool:
 @njit(cache=True, nogil=True, inline="always")
 def _put(state: State, moves: _Moves, at: int, new: _Member) -> bool:
     """Let a member be something else; whether households can be so."""
-    people, homes, told, ages = state.people, state.homes, state.told, state.ages
+    people, homes, codes, ages = state.people, state.homes, state.codes, state.ages
     crowd, old, can_be = moves.crowd, people.home[at], True
-    place = told.role[people.code[at]] * N_BANDS + ages.band[people.age[at]]
+    place = codes.role[people.code[at]] * N_BANDS + ages.band[people.age[at]]
     crowd.members[old, place] -= 1
     crowd.size[old] -= 1
     people.home[at], people.code[at], people.sex[at], people.age[at] = new
-    people.relationship[at] = told.level[new.code]
-    crowd.members[new.home, told.role[new.code] * N_BANDS + ages.band[new.age]] += 1
+    people.relationship[at] = codes.level[new.code]
+    crowd.members[new.home, codes.role[new.code] * N_BANDS + ages.band[new.age]] += 1
     crowd.size[new.home] += 1
     for home in (old, new.home):
         head = homes.head[home]
-        people.relationship[head] = moves.alone if crowd.size[home] == 1 else told.level[_HEAD]
+        people.relationship[head] = moves.alone if crowd.size[home] == 1 else codes.level[_HEAD]
         tell_type(state, crowd, home)
         can_be = can_be and is_possible(state, crowd, home)
         if old == new.home:

@@ -191,9 +191,9 @@ def drift_before(run: RunDirectory, piece: str) -> Drift:
     states, number = _states(run), int(piece)
     before = earlier(number, states)
     if before is not None:
-        told = pq.read_schema(made_file(run, _name(before))).metadata or {}
-        if _DRIFT in told:  # Pieces of an earlier version do not tell.
-            return Drift.from_json(told[_DRIFT])
+        metadata = pq.read_schema(made_file(run, _name(before))).metadata or {}
+        if _DRIFT in metadata:  # Pieces of an earlier version do not tell.
+            return Drift.from_json(metadata[_DRIFT])
     return first_drift(number, states)
 
 
@@ -203,10 +203,10 @@ def write_made(run: RunDirectory, piece: str, blocks: Blocks, made: Piece, drift
     """
     block = np.repeat(np.arange(len(blocks.areas)), np.diff(blocks.person_starts))
     way = np.array([_WAYS.index(one) for one in made.way], dtype=np.int64)
-    told = {name: getattr(made.members, name) for name in ("unit", "relationship", "age", "sex")}
+    columns = {name: getattr(made.members, name) for name in ("unit", "relationship", "age", "sex")}
     path = made_file(run, piece)
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.table({**told, "way": way[block], "cost": made.cost[block]})
+    table = pa.table({**columns, "way": way[block], "cost": made.cost[block]})
     write_parquet(path, table.replace_schema_metadata({_DRIFT: drift.to_json()}))
     return path
 
@@ -217,12 +217,12 @@ def read_made(run: RunDirectory, own: Blocks, every: Sequence[Extent]) -> list[P
     for name, extent in zip(pieces_before(run), every, strict=True):
         table = pq.read_table(made_file(run, name))
         first, end = own.person_starts[extent.first], own.person_starts[extent.end]
-        told = {column: table[column].to_numpy() for column in table.column_names}
+        columns = {column: table[column].to_numpy() for column in table.column_names}
         members = Members(
-            told["unit"],
-            told["relationship"],
-            told["age"],
-            told["sex"],
+            columns["unit"],
+            columns["relationship"],
+            columns["age"],
+            columns["sex"],
             own.persons.hispanic[first:end],
             own.persons.race[first:end],
         )
@@ -230,7 +230,7 @@ def read_made(run: RunDirectory, own: Blocks, every: Sequence[Extent]) -> list[P
         way, cost = np.zeros(len(n_persons), dtype=np.int64), np.zeros(len(n_persons))
         # Nothing is there to be made of an empty block, which has no row.
         rows = own.person_starts[extent.first : extent.end][n_persons > 0] - first
-        way[n_persons > 0], cost[n_persons > 0] = told["way"][rows], told["cost"][rows]
+        way[n_persons > 0], cost[n_persons > 0] = columns["way"][rows], columns["cost"][rows]
         found.append(Piece(members, tuple(_WAYS[one] for one in way), cost))
     return found
 

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from ..workload.derived_types import N_MEMBERS, Types, derived_type, types
 from ..workload.places import FIRST_PARTNER, LAST_PARTNER, N_BANDS
 from ..workload.tables import TRACT
-from ..workload.told_types import N_MEMBERS, Types, told_type, types
 from .counts import Counts, Spans, State, growth, growth_of_two, home_row, person_row, shift
 from .placing import SAME_SEX
 
@@ -66,7 +66,7 @@ def swaps_of(state: State) -> Swaps:
     """What swaps need of the members and households of some blocks."""
     people, n = state.people, len(state.homes.head)
     n_persons, n_homes = (own.weight.shape[0] for own in (state.persons, state.households))
-    place = state.told.role[people.code] * N_BANDS + state.ages.band[people.age]
+    place = state.codes.role[people.code] * N_BANDS + state.ages.band[people.age]
     members = np.bincount(people.home * N_MEMBERS + place, minlength=n * N_MEMBERS)
     return Swaps(
         Crowd(
@@ -110,7 +110,7 @@ def swap_members(state: State, swaps: Swaps, spans: Spans, block: int) -> None:
 def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> None:
     """Let householders of two households, or a householder and another member of one, have each
     other's place, if the tables come nearer by it."""
-    people, told, ages, homes = state.people, state.told, state.ages, state.homes
+    people, codes, ages, homes = state.people, state.codes, state.ages, state.homes
     one, two, age, other_age = people.home[p], people.home[q], people.age[p], people.age[q]
     who, other_who = people.who[p], people.who[q]
     is_same_band = ages.band[age] == ages.band[other_age]
@@ -128,8 +128,8 @@ def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> None:
         and homes.tenure[homes.unit[one]] == homes.tenure[homes.unit[two]]
     )
     code, other = people.code[p], people.code[q]
-    fits = told.first[code] <= other_age <= told.last[code]
-    fits = fits and told.first[other] <= age <= told.last[other]
+    fits = codes.first[code] <= other_age <= codes.last[code]
+    fits = fits and codes.first[other] <= age <= codes.last[other]
     if is_same or not fits or not _sexes_fit(state, swaps, p, q):
         return
     was = homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two]
@@ -165,7 +165,7 @@ def _sexes_fit(state: State, swaps: Swaps, p: int, q: int) -> bool:
 @njit(cache=True, nogil=True, inline="always")
 def _is_partner(state: State, at: int) -> bool:
     """Whether a member is the householder's spouse or partner."""
-    return FIRST_PARTNER <= state.told.role[state.people.code[at]] <= LAST_PARTNER
+    return FIRST_PARTNER <= state.codes.role[state.people.code[at]] <= LAST_PARTNER
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -180,9 +180,9 @@ def _has_partner(swaps: Swaps, home: int) -> bool:
 @njit(cache=True, nogil=True, inline="always")
 def _swap_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
     """Let two members have each other's place; whether their households can be so."""
-    people, told, ages = state.people, state.told, state.ages
+    people, codes, ages = state.people, state.codes, state.ages
     one, two = people.home[p], people.home[q]
-    role, other = told.role[people.code[p]] * N_BANDS, told.role[people.code[q]] * N_BANDS
+    role, other = codes.role[people.code[p]] * N_BANDS, codes.role[people.code[q]] * N_BANDS
     band, other_band = ages.band[people.age[p]], ages.band[people.age[q]]
     people.sex[p], people.sex[q] = people.sex[q], people.sex[p]
     people.age[p], people.age[q] = people.age[q], people.age[p]
@@ -201,9 +201,9 @@ def _swap_places(state: State, swaps: Swaps, p: int, q: int) -> bool:
 def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> None:
     """Let two members who are no householders live in each other's household, if the tables come
     nearer by it."""
-    people, told, ages, homes = state.people, state.told, state.ages, state.homes
-    place = told.role[people.code[p]] * N_BANDS + ages.band[people.age[p]]
-    other = told.role[people.code[q]] * N_BANDS + ages.band[people.age[q]]
+    people, codes, ages, homes = state.people, state.codes, state.ages, state.homes
+    place = codes.role[people.code[p]] * N_BANDS + ages.band[people.age[p]]
+    other = codes.role[people.code[q]] * N_BANDS + ages.band[people.age[q]]
     one, two = people.home[p], people.home[q]
     if place == other or not _fits_householder(state, p, two):
         return
@@ -226,7 +226,7 @@ def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> None:
 def _fits_householder(state: State, at: int, home: int) -> bool:
     """Whether a member, who may be a spouse or partner, can be that of a household's
     householder."""
-    people, role = state.people, state.told.role[state.people.code[at]]
+    people, role = state.people, state.codes.role[state.people.code[at]]
     if not FIRST_PARTNER <= role <= LAST_PARTNER:
         return True
     is_same_sex = people.sex[at] == people.sex[state.homes.head[home]]
@@ -249,8 +249,8 @@ def _swap_homes(state: State, swaps: Swaps, p: int, q: int, place: int, other: i
 @njit(cache=True, nogil=True, inline="always")
 def tell_type(state: State, crowd: Crowd, home: int) -> None:
     """Tell the type and the oldest member of a household from its members."""
-    told = told_type(crowd.types, crowd.members[home], crowd.size[home])
-    state.homes.kind[home], state.homes.elderly[home] = told
+    derived = derived_type(crowd.types, crowd.members[home], crowd.size[home])
+    state.homes.kind[home], state.homes.elderly[home] = derived
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -19,7 +19,7 @@ from ..estimation.pieces import blocks_of, extents, read_made
 from ..ingest.released import Released, read_released
 from ..ingest.releases import Sources
 from ..workload import household_types, person_levels
-from ..workload.levels import TOLD
+from ..workload.levels import DERIVED
 from .files import (
     NOBODY,
     PERSONS_FILE,
@@ -43,7 +43,7 @@ class Population:
     def household_levels(self) -> np.ndarray:
         """Levels of all households `(7, n)`, in the order of the released ones."""
         levels = self.source.household_levels.copy()
-        levels[list(TOLD)] = self.made.levels
+        levels[list(DERIVED)] = self.made.levels
         return levels
 
     def sizes(self) -> np.ndarray:
@@ -117,7 +117,7 @@ def summary(population: Population) -> dict[str, object]:
     source, made = population.source, population.made
     has_any = np.bincount(source.household_block, minlength=len(source.blocks)) > 0
     ways = [way for way, any_there in zip(made.way, has_any, strict=True) if any_there]
-    before = source.household_levels[list(TOLD)]
+    before = source.household_levels[list(DERIVED)]
     people = blocks_of(source).persons
     return {
         "blocks": {way.value: ways.count(way) for way in Way},

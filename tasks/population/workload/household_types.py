@@ -76,7 +76,7 @@ class HouseholdType:
         return self.couple != NO_COUPLE
 
 
-def told_type(label: str) -> HouseholdType:
+def type_of_label(label: str) -> HouseholdType:
     """The type of a label.
 
     >>> told_type("no couple; relatives; own under 6; children of both ages; minors; size 4").own
@@ -116,7 +116,7 @@ def unit_kinds() -> Schema:
 def household_types() -> tuple[HouseholdType, ...]:
     """All types, in the order of their levels."""
     schema = universe().schema
-    return tuple(told_type(label) for label in schema.labels(schema.attributes[TYPE]))
+    return tuple(type_of_label(label) for label in schema.labels(schema.attributes[TYPE]))
 
 
 @cache

@@ -12,7 +12,7 @@ from ...census.households import Members, unit_columns
 from ...tables.columns import CodedColumn
 from .household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TYPE, possible, universe
 
-TOLD = (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE)
+DERIVED = (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE)
 """Attributes of households that members tell; the tenure is none of them."""
 _LARGEST = {"P18": 99, "P60": 99, "P65": 99, "P75": 99}
 """What columns of two digits can say."""
@@ -21,7 +21,7 @@ _N_RACES = 63
 
 
 def household_levels(members: Members, n_units: int) -> np.ndarray:
-    """Level of each household in the attributes of `TOLD` `(6, n_units)`, -1 where none has it."""
+    """Level of each household in the attributes of `DERIVED` `(6, n_units)`, -1 for none."""
     made = {
         name: np.minimum(values, _LARGEST.get(name, values))
         for name, values in unit_columns(members, n_units).items()
@@ -31,7 +31,7 @@ def household_levels(members: Members, n_units: int) -> np.ndarray:
     return np.stack(
         [
             declared.recodes[declared.schema.attributes[axis]].evaluate(columns, n_units)
-            for axis in TOLD
+            for axis in DERIVED
         ]
     ).astype(np.int64)
 
@@ -40,8 +40,8 @@ def are_possible(levels: np.ndarray) -> np.ndarray:
     """Whether households `(6, n)` of `household_levels` are of a type that there is, and in no
     structural zero."""
     sex, age, _, _, elderly, kind = levels
-    is_told = (levels >= 0).all(axis=0)
-    return is_told & possible()[sex, age, elderly, kind]
+    is_whole = (levels >= 0).all(axis=0)
+    return is_whole & possible()[sex, age, elderly, kind]
 
 
 def head_races(race: np.ndarray) -> np.ndarray:

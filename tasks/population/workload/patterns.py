@@ -93,19 +93,19 @@ class Catalogue:
     """Slots by number, in the order in which they came up."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[Slot, ...], int] = {}
+        self._numbers: dict[tuple[Slot, ...], int] = {}
         self._number: dict[bytes, int] = {}
         self._masks: list[np.ndarray] = []
 
     def number(self, slots: tuple[Slot, ...]) -> int:
         """Number of the union of some sets of places."""
-        if slots not in self._told:
+        if slots not in self._numbers:
             mask = np.any([place_set(roles, bands) for roles, bands in slots], axis=0)
             number = self._number.setdefault(mask.tobytes(), len(self._masks))
             if number == len(self._masks):
                 self._masks.append(mask)
-            self._told[slots] = number
-        return self._told[slots]
+            self._numbers[slots] = number
+        return self._numbers[slots]
 
     @property
     def masks(self) -> np.ndarray:
@@ -166,15 +166,15 @@ def _rows(band: int, catalogue: Catalogue) -> Iterator[Row]:
     is_minor = band == TEENAGER
     alone = catalogue.number((((ALONE,), (band,)),))
     kinds: dict[HouseholdType, list[tuple[int, int]]] = {}
-    for kind, told in enumerate(household_types()):
-        kinds.setdefault(replace(told, size=0), []).append((told.size, kind))
-    for told, sizes in kinds.items():
+    for kind, household in enumerate(household_types()):
+        kinds.setdefault(replace(household, size=0), []).append((household.size, kind))
+    for household, sizes in kinds.items():
         for elderly in range(4):
-            if not told.has_minors if is_minor else band - GROWN > elderly:
+            if not household.has_minors if is_minor else band - GROWN > elderly:
                 continue
             ways = {
                 (tuple(sorted(map(catalogue.number, slots))), catalogue.number(free))
-                for slots, free in _ways(told, band, elderly)
+                for slots, free in _ways(household, band, elderly)
             }
             for (numbers, free), (size, kind) in product(sorted(ways), sizes):
                 if size >= len(numbers):
@@ -183,7 +183,7 @@ def _rows(band: int, catalogue: Catalogue) -> Iterator[Row]:
 
 
 def _ways(
-    told: HouseholdType, band: int, elderly: int
+    household: HouseholdType, band: int, elderly: int
 ) -> Iterator[tuple[list[tuple[Slot, ...]], tuple[Slot, ...]]]:
     """Slots of the members who must be there, and the slot of all further ones.
 
@@ -193,16 +193,16 @@ def _ways(
     oldest, is_minor = adults[-1], band == TEENAGER
     first: list[tuple[Slot, ...]] = [(((HOUSEHOLDER,), (band,)),)]
     has_oldest = band == oldest or elderly == 0
-    lone_minor = told.has_minors and not told.children and not is_minor
-    if lone_minor and not told.is_couple:
+    lone_minor = household.has_minors and not household.children and not is_minor
+    if lone_minor and not household.is_couple:
         return
     # A minor whom no child is there to be can only be the householder or the partner.
     bands = (TEENAGER,) if lone_minor else adults
-    if told.has_minors and not lone_minor:
+    if household.has_minors and not lone_minor:
         bands = (TEENAGER, *adults)
-    role = (PARTNERS[told.couple],) if told.is_couple else ()
+    role = (PARTNERS[household.couple],) if household.is_couple else ()
     partner: list[tuple[Slot, ...]] = [((role, bands),)] if role else []
-    for others, free in _others(told, adults):
+    for others, free in _others(household, adults):
         if has_oldest:
             yield [*first, *partner, *others], free
             continue
@@ -222,31 +222,31 @@ def _in_band(slot: tuple[Slot, ...], band: int) -> tuple[Slot, ...]:
 
 
 def _others(
-    told: HouseholdType, adults: tuple[int, ...]
+    household: HouseholdType, adults: tuple[int, ...]
 ) -> Iterator[tuple[list[tuple[Slot, ...]], tuple[Slot, ...]]]:
     """Slots of children, relatives and generations that must be there, and of further members."""
-    kin_allowed = told.has_relatives or told.is_married
-    needs_kin = told.has_relatives and not told.is_married and not told.own
-    own = [(((OWN_CHILD,), minor_bands((age,))),) for age in told.own]
-    further_ages = tuple(age for age in told.children if age not in told.own)
-    if told.is_multigenerational:
-        own_adult = [] if told.own else [(((OWN_CHILD,), adults),)]
+    kin_allowed = household.has_relatives or household.is_married
+    needs_kin = household.has_relatives and not household.is_married and not household.own
+    own = [(((OWN_CHILD,), minor_bands((age,))),) for age in household.own]
+    further_ages = tuple(age for age in household.children if age not in household.own)
+    if household.is_multigenerational:
+        own_adult = [] if household.own else [(((OWN_CHILD,), adults),)]
         roles: tuple[int, ...] = (GENERATION, RELATIVE, NONRELATIVE)
-        free = _free(told, adults, roles, has_own_adults=True)
+        free = _free(household, adults, roles, has_own_adults=True)
         children = {age: ((roles, minor_bands((age,))),) for age in further_ages}
         yield [*own, *own_adult, *children.values(), (((GENERATION,), adults),)], free
-        for age in told.children:
+        for age in household.children:
             rest = [slot for other, slot in children.items() if other != age]
             yield [*own, *own_adult, *rest, (((GENERATION,), minor_bands((age,))),)], free
         return
     for has_generations in (True, False):
-        if has_generations and (told.own or not kin_allowed):
+        if has_generations and (household.own or not kin_allowed):
             continue
         kin: tuple[int, ...] = ()
         if kin_allowed:
             kin = (GENERATION, RELATIVE) if has_generations else (RELATIVE,)
         has_own_adults = kin_allowed and not has_generations
-        free = _free(told, adults, (*kin, NONRELATIVE), has_own_adults=has_own_adults)
+        free = _free(household, adults, (*kin, NONRELATIVE), has_own_adults=has_own_adults)
         children = {age: (((*kin, NONRELATIVE), minor_bands((age,))),) for age in further_ages}
         if not needs_kin:
             yield [*own, *children.values()], free
@@ -259,14 +259,18 @@ def _others(
 
 
 def _free(
-    told: HouseholdType, adults: tuple[int, ...], roles: tuple[int, ...], *, has_own_adults: bool
+    household: HouseholdType,
+    adults: tuple[int, ...],
+    roles: tuple[int, ...],
+    *,
+    has_own_adults: bool,
 ) -> tuple[Slot, ...]:
     """The slot of members whom the type does not ask for."""
-    if not (told.has_relatives or told.is_married):
+    if not (household.has_relatives or household.is_married):
         roles = (NONRELATIVE,)
     slots: list[Slot] = [((*roles, OWN_CHILD) if has_own_adults else roles, adults)]
-    if told.children:
-        slots.append((roles, minor_bands(told.children)))
-    if told.own:
-        slots.append(((OWN_CHILD,), minor_bands(told.own)))
+    if household.children:
+        slots.append((roles, minor_bands(household.children)))
+    if household.own:
+        slots.append(((OWN_CHILD,), minor_bands(household.own)))
     return tuple(slots)

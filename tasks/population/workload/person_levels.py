@@ -79,12 +79,12 @@ def members_of(levels: np.ndarray) -> Members:
 
 def levels_of(members: Members, size: np.ndarray) -> np.ndarray:
     """Levels `(5, n)` of members of households; `size` (n_units,) tells who is alone."""
-    told = relationships()
-    kind = told.level[members.relationship - FIRST_RELATIONSHIP]
+    known = relationships()
+    kind = known.level[members.relationship - FIRST_RELATIONSHIP]
     is_alone = (members.relationship == HOUSEHOLDER) & (size[members.unit] == 1)
     return np.stack(
         [
-            np.where(is_alone, told.alone, kind),
+            np.where(is_alone, known.alone, kind),
             members.sex - MALE,
             members.age,
             members.hispanic - _FIRST,

@@ -78,9 +78,9 @@ def read_households(
     Tables must have passed the rules on census tables, and units must have the columns that their
     members tell (`tasks.census.members`). Raises UnreadableInput.
     """
-    keys, home, told = read_units(units, UNIT_COLUMNS, UNIT_KEY)
+    keys, home, values_of = read_units(units, UNIT_COLUMNS, UNIT_KEY)
     hashes = [key_hashes(canonical_keys(part).to_pylist()) for part in keys.chunks()]
-    columns = [*told.values(), np.concatenate(hashes)]
+    columns = [*values_of.values(), np.concatenate(hashes)]
     members, _ = read_members(persons, UNIT_KEY, KeyIndex(keys), home)
     return Households(*columns), members
 

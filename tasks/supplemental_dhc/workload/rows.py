@@ -47,20 +47,20 @@ class Row:
         )
 
 
-def _rows(table: str, told: Mapping[str, Any]) -> Iterator[Row]:
+def _rows(table: str, declared: Mapping[str, Any]) -> Iterator[Row]:
     """The rows of a table, as `presets/tables.toml` declares them."""
-    for number, row in enumerate(told["rows"], start=1):
-        counted, of, whole = Cells(told["measure"], tuple(row["cells"])), None, None
+    for number, row in enumerate(declared["rows"], start=1):
+        counted, of, whole = Cells(declared["measure"], tuple(row["cells"])), None, None
         if "of" in row:
-            of = Cells(told["households"], tuple(row["of"]))
-            whole = Cells(told["measure"], tuple(row.get("whole", row["cells"])))
-        yield Row(table, number, row["label"], counted, of, whole, told.get("smallest", 1))
+            of = Cells(declared["households"], tuple(row["of"]))
+            whole = Cells(declared["measure"], tuple(row.get("whole", row["cells"])))
+        yield Row(table, number, row["label"], counted, of, whole, declared.get("smallest", 1))
 
 
 _DECLARED = read_declared(Path(__file__).parent / "presets" / "tables.toml")
 
-ROWS = tuple(row for table, told in _DECLARED.items() for row in _rows(table, told))
+ROWS = tuple(row for table, declared in _DECLARED.items() for row in _rows(table, declared))
 """All rows, table by table."""
 
-TITLES: Mapping[str, str] = {table: told["title"] for table, told in _DECLARED.items()}
+TITLES: Mapping[str, str] = {table: declared["title"] for table, declared in _DECLARED.items()}
 """What the tables are of."""

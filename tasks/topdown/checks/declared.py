@@ -55,25 +55,25 @@ HOUSEHOLDERS_AGREE, SIZES_AGREE = "householders_agree", "sizes_agree"
 
 
 def _described(
-    settings: TopdownSettings, schema: Schema, told: DescribedByDeclaration, held: Held
+    settings: TopdownSettings, schema: Schema, declared: DescribedByDeclaration, held: Held
 ) -> ExpectedDescription:
     """The columns that tell more of records, in plain facts."""
-    later = settings.schema_of(told.universe)
+    later = settings.schema_of(declared.universe)
     row = rows_that_count(later, schema, held.query, held.where, held.of)
     columns = {}
-    for column in told.columns:
+    for column in declared.columns:
         query = column.attribute or ""
         columns[column.name] = query, codes_of(column, marginal_query(later, query).n_rows)
-    return ExpectedDescription(told.universe, held.query, row, columns, told.otherwise)
+    return ExpectedDescription(declared.universe, held.query, row, columns, declared.otherwise)
 
 
 def _layout(settings: TopdownSettings, universe: Universe, layout: Layout | None) -> Layout | None:
     """The columns of a universe's microdata, with those that another universe tells."""
-    told = description(settings, universe)
-    if layout is None or told is None:
+    described = description(settings, universe)
+    if layout is None or described is None:
         return layout
     schema = settings.schema_of(universe.name)
-    return replace(layout, described=_described(settings, schema, *told))
+    return replace(layout, described=_described(settings, schema, *described))
 
 
 def check_declared_run(
@@ -89,8 +89,8 @@ def check_declared_run(
 
 def _tie(settings: TopdownSettings, schema: Schema, held: Held) -> ExpectedTie:
     """Answers that are those of another universe of the run, in plain facts."""
-    told = settings.schema_of(held.universe)
-    row = rows_that_count(schema, told, held.query, held.where, held.of)
+    other_schema = settings.schema_of(held.universe)
+    row = rows_that_count(schema, other_schema, held.query, held.where, held.of)
     return ExpectedTie(held.query, schema.cells_where(held.where), held.universe, row)
 
 
@@ -207,8 +207,10 @@ def _householders(
 ) -> ExpectedNumbers:
     """As many of both by every answer, which the attributes of each tell by their own codes."""
     parts = [part for part, _, _ in label_parts(settings.schema_of(name), one.query)]
-    of_rows = tuple(_told(settings, name, part) for part in parts)
-    of_others = tuple(_told(settings, one.universe, one.called.get(part, part)) for part in parts)
+    of_rows = tuple(_column_and_levels(settings, name, part) for part in parts)
+    of_others = tuple(
+        _column_and_levels(settings, one.universe, one.called.get(part, part)) for part in parts
+    )
     due = replace(others, kinds=of_others)
     return ExpectedNumbers(HOUSEHOLDERS_AGREE, name, replace(rows, kinds=of_rows), due, due)
 
@@ -221,7 +223,7 @@ def _sizes(
     others: AgreeingRows,
 ) -> ExpectedNumbers:
     """As many people as the sizes of the others have room for."""
-    column, level_of_code = _told(settings, one.universe, one.size or "")
+    column, level_of_code = _column_and_levels(settings, one.universe, one.size or "")
     least, most = (
         {code: one.people.get(level, (0, 0))[side] for code, level in level_of_code.items()}
         for side in (0, 1)
@@ -235,12 +237,14 @@ def _sizes(
     )
 
 
-def _told(settings: TopdownSettings, universe: str, name: str) -> tuple[str, dict[str, str]]:
+def _column_and_levels(
+    settings: TopdownSettings, universe: str, name: str
+) -> tuple[str, dict[str, str]]:
     """The column that tells an attribute or a coarsening of it, and the level of each code."""
     schema = settings.schema_of(universe)
-    told = schema.grouping(name)
-    levels = [told.levels[group] for group in told.groups]
-    column, codes = _codes(settings, universe, told.attribute)
+    grouping = schema.grouping(name)
+    levels = [grouping.levels[group] for group in grouping.groups]
+    column, codes = _codes(settings, universe, grouping.attribute)
     return column, dict(zip(codes, levels, strict=True))
 
 

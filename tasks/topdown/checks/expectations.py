@@ -27,9 +27,12 @@ def layout_facts(schema: Schema, census: Census = CENSUS) -> Layout:
         attribute: str | None = None
         codes: tuple[str, ...] = ()
         if column.attribute is not None:
-            told = schema.grouping(column.attribute)
-            of_level = codes_of(column, max(told.groups) + 1)
-            attribute, codes = told.attribute, tuple(of_level[group] for group in told.groups)
+            grouping = schema.grouping(column.attribute)
+            of_level = codes_of(column, max(grouping.groups) + 1)
+            attribute, codes = (
+                grouping.attribute,
+                tuple(of_level[group] for group in grouping.groups),
+            )
         columns.append(
             LayoutColumn(
                 column.name, column.constant, column.digits, column.number, attribute, codes

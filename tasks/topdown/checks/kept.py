@@ -32,7 +32,7 @@ def keep(path: Path, state: str, found: Any) -> None:
 def kept(path: Path, state: str) -> Any | None:
     """What was found when the files were in this state; None if nothing was, or it is unusable."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return told["found"] if told["state"] == state else None
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return facts["found"] if facts["state"] == state else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

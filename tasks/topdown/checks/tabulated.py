@@ -74,8 +74,8 @@ def _each(
     if each is None:
         yield joint
         return
-    told = schema.grouping(each)
-    attribute, groups = told.attribute, np.array(told.groups)
+    grouping = schema.grouping(each)
+    attribute, groups = grouping.attribute, np.array(grouping.groups)
     inside = joint.get(attribute, list(range(len(groups))))
     for group in np.unique(groups[inside]):
         yield joint | {attribute: [level for level in inside if groups[level] == group]}

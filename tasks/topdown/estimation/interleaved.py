@@ -108,8 +108,8 @@ def solve_interleaved(
             classes = np.arange(problem.cells.size)
         else:
             further = [rows.labels() for rows in problem.rows]
-            told = [problem.type_of_cell, *queried, *rounded, *labels_held, *further]
-            classes = joint_classes(told)
+            labels = [problem.type_of_cell, *queried, *rounded, *labels_held, *further]
+            classes = joint_classes(labels)
         first = np.unique(classes, return_index=True)[1]
         coarse = problem.coarsened(classes)
         pins = Pins(tuple(label[first] for label in labels_held), tuple(targets_held)).finest()

@@ -210,10 +210,10 @@ def _largest_pass(
     ]
     asked = [(queries, chain) for queries, chain in asked if queries]
     relations = settings.compiled_census.universes[universe].relations
-    sizes, told = [], list[MarginalQuery]()
+    sizes, so_far = [], list[MarginalQuery]()
     for number, (queries, chain) in enumerate(asked, 1):
-        told += [*queries, *(marginal_query(schema, name) for name in chain)]
-        k = cells if number == len(asked) else min(cells, n_classes(told))
+        so_far += [*queries, *(marginal_query(schema, name) for name in chain)]
+        k = cells if number == len(asked) else min(cells, n_classes(so_far))
         rows = sum(min(query.n_rows, k) for query in queries)
         solver = "admm" if passes.interleaved else _solver(queries, k, bool(relations))
         n_bytes = _n_bytes(solver, k, children, len(queries), rows)
@@ -234,8 +234,8 @@ def n_classes(queries: Sequence[MarginalQuery]) -> int:
 
 def _solver(queries: Sequence[MarginalQuery], cells: int, has_rows: bool) -> str:
     """What `least_squares.PassProblem` takes for a pass."""
-    told = max(min(query.n_rows, cells) for query in queries)
-    return "dual newton" if has_rows or is_wide(cells, told) else "active set"
+    most_rows = max(min(query.n_rows, cells) for query in queries)
+    return "dual newton" if has_rows or is_wide(cells, most_rows) else "active set"
 
 
 def _n_bytes(solver: str, cells: int, children: int, queries: int, rows: int) -> int:
@@ -247,7 +247,7 @@ def _n_bytes(solver: str, cells: int, children: int, queries: int, rows: int) ->
     return int(8 * numbers)
 
 
-def told_size(universe: str, size: SolveSize) -> Iterator[Block]:
+def size_in_words(universe: str, size: SolveSize) -> Iterator[Block]:
     """The largest solve of a universe in words, with a warning where it may not fit."""
     yield f"{universe}: largest solve {size.sentence()}."
     memory = memory_of_machine()

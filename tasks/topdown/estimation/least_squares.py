@@ -318,8 +318,8 @@ class PassProblem:
         if self.covariance.rest.size or self.shape[1] <= MANY_UNTOLD:
             return False
         # The rows of a query are numbered without gaps.
-        told = max((int(np.ptp(label)) + 1 for label in self.labels), default=0)
-        return is_wide(self.shape[1], told)
+        most_rows = max((int(np.ptp(label)) + 1 for label in self.labels), default=0)
+        return is_wide(self.shape[1], most_rows)
 
     def _solve_by_rows(self) -> tuple[np.ndarray | None, PassRecord]:
         """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""

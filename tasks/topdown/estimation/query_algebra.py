@@ -141,11 +141,11 @@ class QueryAlgebra:
         `measured` tell and that answers to the queries `asked`, any by default, see; the module's
         docstring says how.
         """
-        told = {self.kept(query) for query in measured} or {0}
+        axes_measured = {self.kept(query) for query in measured} or {0}
         seen = {self._every} if asked is None else {self.kept(query) for query in asked}
         # An answer that keeps a set sees the components within it: a measured one and an asked one
         # have in common those within both of their sets.
-        both = {u & w for u in told for w in seen}
+        both = {u & w for u in axes_measured for w in seen}
         largest = [u for u in both if not any(u & w == u != w for w in both)]
         sets = tuple(sorted(largest, key=lambda u: (-u.bit_count(), u)))
         others = any(all(w & ~kept for kept in sets) for w in seen)

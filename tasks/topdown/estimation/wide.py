@@ -9,11 +9,11 @@ MANY, MANY_UNTOLD = 2500, 300
 """Cells above which a pass is wide: in any case, and where no query tells all of them apart."""
 
 
-def is_wide(cells: int, told: int) -> bool:
+def is_wide(cells: int, n_rows: int) -> bool:
     """Whether a pass has too many cells for matrices of cells by cells, or so many, of which a
-    query tells `told` apart at most, that these would be singular.
+    query has `n_rows` rows at most, that these would be singular.
 
-    >>> is_wide(2016, told=2016), is_wide(2016, told=252)
+    >>> is_wide(2016, n_rows=2016), is_wide(2016, n_rows=252)
     (False, True)
     """
-    return cells > MANY or (cells > MANY_UNTOLD and told < cells)
+    return cells > MANY or (cells > MANY_UNTOLD and n_rows < cells)

@@ -63,8 +63,8 @@ def held_answers(settings: TopdownSettings, result: IngestedInput) -> HeldAnswer
         universe = census.universes[name]
         schema = settings.schema_of(name)
         for held in universe.held_earlier:
-            counts, told = _counted(settings, held, result.areas)
-            found[name, held.name] = _answers(held, schema, counts, told)
+            counts, other_schema = _counted(settings, held, result.areas)
+            found[name, held.name] = _answers(held, schema, counts, other_schema)
         _refuse_contradictions(settings, universe, result, found)
         implied = implying(universe, schema) if settings.interleaves(name) else None
         if implied is not None:
@@ -154,10 +154,10 @@ def _counted(
                 f"{where}: the earlier release is stamped NOT PRIVATE, so that whatever is held to "
                 "it protects nobody; name a release whose noise protects."
             )
-        told = earlier.universes[held.universe].declared
-        if run is None or told.microdata is not None:
+        declared = earlier.universes[held.universe].declared
+        if run is None or declared.microdata is not None:
             return _counted_in_layout(file, areas, held, earlier)
-        schema, count = of_run.schema_of(held.universe), told.count
+        schema, count = of_run.schema_of(held.universe), declared.count
         return count_labelled_microdata(file, areas, schema, count), schema
     except (ValueError, OSError, pa.ArrowException) as error:
         reason = str(error) if type(error) is ValueError else "the file cannot be read"
@@ -234,16 +234,16 @@ def _counted_in_layout(
 
 
 def _answers(
-    held: Held, schema: Schema, counts: sparse.csr_array, told: Schema
+    held: Held, schema: Schema, counts: sparse.csr_array, other_schema: Schema
 ) -> sparse.csr_array:
-    """The earlier counts `(n_areas, n_cells of told)` added up to the rows of the held query."""
+    """The earlier counts `(n_areas, other_schema.n_cells)` added to the rows of the held query."""
     where = f"input.{held.release}, as held_to {held.name!r} needs it"
     try:
-        told.cells_where(held.of)
+        other_schema.cells_where(held.of)
     except ValueError as error:
         raise InputRefused(f"{where}: {error} of the earlier release.") from None
     try:
-        matrix = counted_rows(schema, told, held.query, held.where, held.of)
+        matrix = counted_rows(schema, other_schema, held.query, held.where, held.of)
     except ValueError as error:
         raise InputRefused(f"{where}: the earlier release {error}.") from None
     return sparse.csr_array(counts @ matrix)

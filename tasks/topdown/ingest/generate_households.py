@@ -207,9 +207,9 @@ def _minors(
     """RELSHIP and ages of minors, by what they are and their householder's age."""
     n = len(kind)
     relationship, age = np.zeros(n, dtype=np.int64), rng.integers(0, ADULT, n)
-    for which, told in enumerate(_TABLES["minors"]):
+    for which, table in enumerate(_TABLES["minors"]):
         own = kind == which
-        relationship[own] = rng.choice(told["roles"], size=int(own.sum()), p=told["role_shares"])
+        relationship[own] = rng.choice(table["roles"], size=int(own.sum()), p=table["role_shares"])
     is_child = (relationship >= 25) & (relationship <= 27)
     youngest = np.maximum(0, head_age - _WIDEST_GAP)
     oldest = np.clip(head_age - _CHILD_GAP, youngest, ADULT - 1)
@@ -286,9 +286,9 @@ def rehouse(source: Path | str, target: Path | str, *, seed: int = 20) -> Genera
     members = Members(
         *(values[inside] for values in (unit, relationship, age, sex, hispanic, race))
     )
-    told = unit_columns(members, len(keys))
-    told["FINAL_POP"] = np.where(is_household, told["FINAL_POP"], size)
-    told["TEN"] = _tenures(rng, told["HHLDRAGE"], told["CPLT"])
+    columns = unit_columns(members, len(keys))
+    columns["FINAL_POP"] = np.where(is_household, columns["FINAL_POP"], size)
+    columns["TEN"] = _tenures(rng, columns["HHLDRAGE"], columns["CPLT"])
     person_values = {
         "MAFID": keys[unit],
         "CUF_PNC": number,
@@ -297,7 +297,7 @@ def rehouse(source: Path | str, target: Path | str, *, seed: int = 20) -> Genera
         "RELSHIP": relationship,
     }
     pq.write_table(_with(persons, person_values), files.persons, compression="zstd")
-    pq.write_table(_with(units, told), files.units, compression="zstd")
+    pq.write_table(_with(units, columns), files.units, compression="zstd")
     shutil.copyfile(source / "grfc.txt", files.geography)
     return files
 
@@ -305,9 +305,9 @@ def rehouse(source: Path | str, target: Path | str, *, seed: int = 20) -> Genera
 def _ages_in_group_quarters(age: np.ndarray, code: np.ndarray) -> np.ndarray:
     """Ages, those in group quarters moved to the nearest that their type may have."""
     age = age.copy()
-    for told in _TABLES["group_quarters"]:
-        own = np.isin(code, told["types"])
-        age[own] = np.clip(age[own], *told["ages"])
+    for kind in _TABLES["group_quarters"]:
+        own = np.isin(code, kind["types"])
+        age[own] = np.clip(age[own], *kind["ages"])
     return age
 
 
@@ -331,8 +331,8 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     if pa.types.is_integer(values.type):
         return values.to_numpy(zero_copy_only=False).astype(np.int64)
     encoded = values.dictionary_encode()
-    told = [int((text or "").strip() or 0) for text in encoded.dictionary.to_pylist()]
-    return np.array(told, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+    numbers = [int((text or "").strip() or 0) for text in encoded.dictionary.to_pylist()]
+    return np.array(numbers, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
 def _with(table: pa.Table, columns: dict[str, np.ndarray]) -> pa.Table:

@@ -41,8 +41,8 @@ def check_input_of(
     with TemporaryDirectory(dir=scratch) as folder:
         reading, findings = completed(reading_of(settings, ahead), Path(folder))
         if findings:
-            told = dict.fromkeys(finding.file for finding in findings)
-            outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in told)
+            files = dict.fromkeys(finding.file for finding in findings)
+            outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in files)
             return InputCheck(outcomes, findings, None)
         return reading.check(scratch)
 

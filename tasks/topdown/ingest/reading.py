@@ -63,12 +63,12 @@ def completed(
     if not isinstance(reading, DeclaredTables):
         return reading, ()
     findings = list[Finding]()
-    for table, told in reading.census.members.items():
-        if told.table not in reading.files:
+    for table, members in reading.census.members.items():
+        if members.table not in reading.files:
             continue
-        units, persons = reading.files[table], reading.files[told.table]
+        units, persons = reading.files[table], reading.files[members.table]
         try:
-            findings += completed_units(units, persons, told.key, folder / _completed(table))
+            findings += completed_units(units, persons, members.key, folder / _completed(table))
         except UnreadableInput as error:
             findings.append(error.finding)
     return as_completed(reading, folder), tuple(findings)

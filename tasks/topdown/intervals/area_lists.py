@@ -208,25 +208,31 @@ def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
         raise InputRefused(f"{path} is {what}; name a CSV or Parquet file.")
-    told = TextFormat() if written is None else written
+    text_format = TextFormat() if written is None else written
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path), ""
         content = path.read_bytes()
-        encoding = _encoding_of_file(content, told.encoding)
+        encoding = _encoding_of_file(content, text_format.encoding)
         text = content.decode("utf-8-sig" if encoding == UTF_8 else encoding)
         header = text.partition("\n")[0]
-        separator = told.separator
+        separator = text_format.separator
         if separator is None or separator not in header:
             separator = max((",", *SEPARATORS), key=header.count)
         options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
         table = pd.read_csv(io.StringIO(text), sep=separator, **options)
-        is_told = told.encoding is not None and encoding not in (UTF_8, "utf-16")
-        return table, f", read in {told.encoding} as {told.key} says," if is_told else ""
+        is_declared = text_format.encoding is not None and encoding not in (UTF_8, "utf-16")
+        return (
+            table,
+            f", read in {text_format.encoding} as {text_format.key} says," if is_declared else "",
+        )
     except UnicodeError:
         name, mark = "UTF-8", ""
-        if told.encoding is not None:
-            name, mark = f"{told.encoding}, as {told.key} says", " with a byte order mark"
+        if text_format.encoding is not None:
+            name, mark = (
+                f"{text_format.encoding}, as {text_format.key} says",
+                " with a byte order mark",
+            )
         raise InputRefused(
             f"{path} is no text in {name}; save it as UTF-8{mark}, or as Parquet."
         ) from None
@@ -234,13 +240,13 @@ def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
         raise InputRefused(f"{path} cannot be read: {type(error).__name__}.") from None
 
 
-def _encoding_of_file(content: bytes, told: str | None) -> str:
+def _encoding_of_file(content: bytes, declared: str | None) -> str:
     """The encoding of a text: the one that is told, or shown by a mark, unless it is UTF-8.
 
     UTF-8 that is not mere ASCII cannot be by chance what a code of one byte for each character has
     written. Raises UnicodeError for what is in neither.
     """
-    encoding = encoding_of(content[:3], told)
+    encoding = encoding_of(content[:3], declared)
     if encoding == UTF_8 or content.isascii():
         return encoding
     try:

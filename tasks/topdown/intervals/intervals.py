@@ -183,14 +183,14 @@ def ratios(
     xx, yy = variances
     xy = covariance
     a = y * y - z * z * yy
-    is_told = (a > 0) & (np.abs(y) > ROUNDING)
-    y, a = np.where(is_told, y, 1.0), np.where(is_told, a, 1.0)
+    is_defined = (a > 0) & (np.abs(y) > ROUNDING)
+    y, a = np.where(is_defined, y, 1.0), np.where(is_defined, a, 1.0)
     b, c = x * y - z * z * xy, x * x - z * z * xx
     value = x / y
     sd = np.sqrt(np.maximum(xx - 2 * value * xy + value**2 * yy, 0.0)) / np.abs(y)
     root = np.sqrt(np.maximum(b * b - a * c, 0.0))
     ends = value, sd, (b - root) / a, (b + root) / a
-    return Compared(*(np.where(is_told, end, np.nan) for end in ends))
+    return Compared(*(np.where(is_defined, end, np.nan) for end in ends))
 
 
 def shares(

@@ -48,20 +48,20 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
         return {"kind": array.dtype.str, "shape": array.shape, "at": at}
 
     posterior = found.posterior
-    told = {
+    facts = {
         "format": FORMAT,
-        "root": _told(posterior.root, _STEPS),
+        "root": _facts(posterior.root, _STEPS),
         "steps": [
-            (_told(step.parts, _STEPS), step.whole, _told(step.sums, _STEPS))
+            (_facts(step.parts, _STEPS), step.whole, _facts(step.sums, _STEPS))
             for step in posterior.steps
         ],
         "depths": posterior.depth_of_step,
-        "geolevels": [_told(level, _ALL) for level in found.geolevels],
+        "geolevels": [_facts(level, _ALL) for level in found.geolevels],
         "bounds": [(bound.lower, bound.upper, bound.total) for bound in found.bounds],
         "type_of_cell": found.of_run.type_of_cell,
     }
     description, content = _files(run, universe)
-    text = json.dumps(told, default=place)
+    text = json.dumps(facts, default=place)
     with replacing(content) as part, part.open("wb") as file:
         for at, array in arrays:
             file.seek(at)
@@ -89,10 +89,10 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
     def found(of: dict[str, Any]) -> Any:
         return _array(bytes_of, of) if of.keys() == {"kind", "shape", "at"} else of
 
-    told = json.loads(description.read_bytes(), object_hook=found)
-    bounds = tuple(LevelBounds(*of) for of in told["bounds"])
+    facts = json.loads(description.read_bytes(), object_hook=found)
+    bounds = tuple(LevelBounds(*of) for of in facts["bounds"])
     spine = read_spine(spine_folder(run, universe))
-    levels = RunLevels.of_bounds(settings, universe, spine, bounds, told["type_of_cell"])
+    levels = RunLevels.of_bounds(settings, universe, spine, bounds, facts["type_of_cell"])
     algebra = levels.algebra
 
     def estimates(of: Mapping[str, Any]) -> GroupedEstimates:
@@ -100,10 +100,10 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
         return GroupedEstimates(algebra, of["can_have"], groups)
 
     steps = tuple(
-        Step(estimates(parts), whole, estimates(sums)) for parts, whole, sums in told["steps"]
+        Step(estimates(parts), whole, estimates(sums)) for parts, whole, sums in facts["steps"]
     )
-    up = SpinePosterior(algebra, estimates(told["root"]), steps, tuple(told["depths"]))
-    return RunPosterior(levels, up, tuple(map(estimates, told["geolevels"])))
+    up = SpinePosterior(algebra, estimates(facts["root"]), steps, tuple(facts["depths"]))
+    return RunPosterior(levels, up, tuple(map(estimates, facts["geolevels"])))
 
 
 def drop_posterior(run: RunDirectory, universe: str) -> None:
@@ -112,7 +112,7 @@ def drop_posterior(run: RunDirectory, universe: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _told(of: GroupedEstimates, names: Sequence[str]) -> dict[str, Any]:
+def _facts(of: GroupedEstimates, names: Sequence[str]) -> dict[str, Any]:
     """The arrays of estimates, and of these those of the names."""
     groups = [
         {"rows": group.rows, "cells": group.cells}
@@ -130,7 +130,7 @@ def _group(
     diffuse: np.ndarray,
     mean: np.ndarray | None = None,
 ) -> Group:
-    """A group as `_told` has it; without means, where those of steps are left out."""
+    """A group as `_facts` has it; without means, where those of steps are left out."""
     if mean is None:
         mean = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
     return Group(rows, cells, LinearEstimates(mean, variance, diffuse))

@@ -24,7 +24,7 @@ from .area_lists import (
     read_pairs,
 )
 from .run_posterior import RunPosterior
-from .spine_posterior import Told, nobody
+from .spine_posterior import Listener, nobody
 from .tables import (
     Asked,
     Written,
@@ -47,9 +47,9 @@ def write_run_intervals(
     compare: str | Path | None = None,
     level: float = 0.9,
     out: str | Path | None = None,
-    told: Told = nobody,
+    listener: Listener = nobody,
 ) -> Iterator[Written]:
-    """Write intervals of one universe; yields each file, and has `told` what is being done.
+    """Write intervals of one universe; yields each file, and tells `listener` what is being done.
 
     `entities` is a file of areas, or areas as `listed_areas` takes them. Without `out` the files go
     to `intervals/<universe>/<geolevel>.parquet` of the run, for every geolevel or the one asked
@@ -88,7 +88,7 @@ def write_run_intervals(
     if entities is not None:
         listed, known = _listed(run, settings, entities)
     pairs = None if compare is None else read_pairs(Path(compare), settings.written)
-    found = RunPosterior.read(run, settings, universe, asked.seen, told)
+    found = RunPosterior.read(run, settings, universe, asked.seen, listener)
     folder, is_private = run.root / "intervals", settings.is_private
     areas = None
     if listed is not None and known is not None:
@@ -139,10 +139,10 @@ def _listed(
     known = KnownBlocks.of(geography, last)
     if of_file is not None:
         return of_file, known
-    told = declared.entities.get(declared.geolevels[-1])
+    entity = declared.entities.get(declared.geolevels[-1])
     points = None
-    if told is not None and told.latitude is not None and told.longitude is not None:
-        points = points_of(geography, told.latitude, told.longitude)
+    if entity is not None and entity.latitude is not None and entity.longitude is not None:
+        points = points_of(geography, entity.latitude, entity.longitude)
     return listed_areas(entities, points, last), known
 
 

@@ -27,7 +27,7 @@ from ..spine.shards import Shard, read_shards
 from ..workload.zeros import structural_zeros
 from .areas import BlockAreas
 from .sizes import PosteriorSize, refuse_large_posterior
-from .spine_posterior import LevelInput, SpinePosterior, Told, nobody
+from .spine_posterior import LevelInput, Listener, SpinePosterior, nobody
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,7 @@ class RunPosterior:
         settings: TopdownSettings,
         universe: str,
         asked: Sequence[MarginalQuery] | None = None,
-        told: Told = nobody,
+        listener: Listener = nobody,
     ) -> RunPosterior:
         """From the measurement files of a run; see `RunLevels.read`.
 
@@ -192,13 +192,13 @@ class RunPosterior:
         levels = RunLevels.read(run, settings, universe, asked)
         size = levels.size
         refuse_large_posterior(universe, size)
-        told(f"combining what was measured of {universe}: {size.work}", 0, 0)
-        return cls.of(levels, told)
+        listener(f"combining what was measured of {universe}: {size.work}", 0, 0)
+        return cls.of(levels, listener)
 
     @classmethod
-    def of(cls, levels: RunLevels, told: Told = nobody) -> RunPosterior:
+    def of(cls, levels: RunLevels, listener: Listener = nobody) -> RunPosterior:
         """From what was measured and declared."""
-        return cls(levels, SpinePosterior.up(levels.algebra, list(levels.levels), told))
+        return cls(levels, SpinePosterior.up(levels.algebra, list(levels.levels), listener))
 
     @property
     def spine(self) -> Spine:

@@ -44,7 +44,7 @@ class LevelInput:
     known_sums: KnownSums | None = None
 
 
-Told = Callable[[str, int, int], None]
+Listener = Callable[[str, int, int], None]
 """Called with what is being done, and how many geounits are done and planned. With nothing planned,
 the text is something to be said."""
 
@@ -65,18 +65,18 @@ class SpinePosterior:
         parts and the root.
     depth_of_step : number of the geolevel whose geounits are a step's parts; -1 for states that
         are no geounits.
-    told : who is told of the progress down the spine.
+    listener : who is told of the progress down the spine.
     """
 
     algebra: QueryAlgebra
     root: GroupedEstimates
     steps: tuple[Step, ...]
     depth_of_step: tuple[int, ...]
-    told: Told = nobody
+    listener: Listener = nobody
 
     @classmethod
     def up(
-        cls, algebra: QueryAlgebra, levels: list[LevelInput], told: Told = nobody
+        cls, algebra: QueryAlgebra, levels: list[LevelInput], listener: Listener = nobody
     ) -> SpinePosterior:
         """From the geolevels' measurements, root first."""
         planned = sum(len(level.parent) for level in levels)
@@ -88,7 +88,7 @@ class SpinePosterior:
             before = sum(len(lower.parent) for lower in levels[depth + 1 :])
 
             def done(stop: int, before: int = before) -> None:
-                told(UP, before + stop, planned)
+                listener(UP, before + stop, planned)
 
             root = _from_subtrees(algebra, level, below, done)
             if depth or level.known_sums is not None:
@@ -97,7 +97,7 @@ class SpinePosterior:
                 steps.extend(reversed(found))
                 depths.extend([depth, *[-1] * (len(found) - 1)])
                 root = below = found[0].sums
-        return cls(algebra, root, tuple(reversed(steps)), tuple(reversed(depths)), told)
+        return cls(algebra, root, tuple(reversed(steps)), tuple(reversed(depths)), listener)
 
     def down(self) -> Iterator[tuple[int, GroupedEstimates]]:
         """Number of each geolevel, root first, and the estimates of its geounits."""
@@ -107,7 +107,7 @@ class SpinePosterior:
             yield 0, above
         for step, depth in zip(self.steps, self.depth_of_step, strict=True):
             above, done = step.given(above), done + len(step.whole)
-            self.told(DOWN, done, planned)
+            self.listener(DOWN, done, planned)
             if depth >= 0:
                 yield depth, above
 

@@ -198,11 +198,11 @@ class Written:
         >>> Written(Path("a.csv"), 48, 48).sentence()[:46]
         'a.csv: 0 intervals; 48 of 48 rows are blank, s'
         """
-        told = f"{self.path}: {self.rows - self.undetermined:,} intervals"
+        words = f"{self.path}: {self.rows - self.undetermined:,} intervals"
         if not self.undetermined:
-            return told
+            return words
         return (
-            f"{told}; {self.undetermined:,} of {self.rows:,} rows are blank, since no measurement "
+            f"{words}; {self.undetermined:,} of {self.rows:,} rows are blank, since no measurement "
             "determines their answers: ask for queries that were measured, or that coarsen these"
         )
 
@@ -213,7 +213,7 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
     path.parent.mkdir(parents=True, exist_ok=True)
     n_rows = n_blank = 0
     first = next(parts)
-    told = "difference" if "difference" in first.column_names else "estimate"
+    column = "difference" if "difference" in first.column_names else "estimate"
     with (
         replacing(path) as file,
         _writer(path.suffix == ".csv", file, first.schema, is_private) as writer,
@@ -221,7 +221,7 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
         for table in chain([first], parts):
             writer.write_table(table)
             n_rows += table.num_rows
-            n_blank += table[told].null_count
+            n_blank += table[column].null_count
     return Written(path, n_rows, n_blank)
 
 

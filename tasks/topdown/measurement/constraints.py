@@ -200,7 +200,7 @@ def bound_names(bounded: BoundedQuery, schema: Schema) -> tuple[str, str]:
 
     They are on the total where the schema lacks what the query asks for.
     """
-    stem = bounded.stem if bounded.is_told(schema) else TOTAL
+    stem = bounded.stem if bounded.is_askable(schema) else TOTAL
     return constraint_name(stem, "_lb"), constraint_name(stem, "_ub")
 
 
@@ -272,8 +272,8 @@ def bound_values(
             found.append(None)
             continue
         values = sum(factor * own for factor, own in zip(factors, records, strict=True))
-        is_told = bounded.is_told(schema)
-        found.append(values if is_told else values.sum(axis=1, keepdims=True))
+        is_askable = bounded.is_askable(schema)
+        found.append(values if is_askable else values.sum(axis=1, keepdims=True))
     return found[0], found[1]
 
 

@@ -222,9 +222,11 @@ def read_held(
     found = {}
     for held in declared.held:
         if held.release is None:
-            told = settings.schema_of(held.universe)
-            counts = area_counts(run, held.universe, told.n_cells, n_areas)
-            found[held.name] = counts @ counted_rows(schema, told, held.query, held.where, held.of)
+            other_schema = settings.schema_of(held.universe)
+            counts = area_counts(run, held.universe, other_schema.n_cells, n_areas)
+            found[held.name] = counts @ counted_rows(
+                schema, other_schema, held.query, held.where, held.of
+            )
             continue
         n_rows = marginal_query(schema, held.query).n_rows
         found[held.name] = _read_held(run, universe, held.name, n_areas, n_rows)
@@ -286,9 +288,9 @@ def agreed_answers(
     if types is not None:
         return _household_answers(run, settings, types, schema, n_areas)
     for one in universe.agreements:
-        told = settings.schema_of(one.universe)
-        counts = area_counts(run, one.universe, told.n_cells, n_areas)
-        released = counts @ told.cells_where(one.of).astype(np.int64)
+        other_schema = settings.schema_of(one.universe)
+        counts = area_counts(run, one.universe, other_schema.n_cells, n_areas)
+        released = counts @ other_schema.cells_where(one.of).astype(np.int64)
         (invariant,) = universe.invariants
         query = marginal_query(schema, one.query)
         agrees = np.zeros(query.n_rows, dtype=bool)
@@ -311,18 +313,18 @@ def _household_answers(
     found, householders = {}, None
     if types.householders is not None:
         one = types.householders
-        told = settings.schema_of(one.universe)
-        counts = area_counts(run, one.universe, told.n_cells, n_areas)
-        row = householders_of_cells(one, schema, told)
+        other_schema = settings.schema_of(one.universe)
+        counts = area_counts(run, one.universe, other_schema.n_cells, n_areas)
+        row = householders_of_cells(one, schema, other_schema)
         cell, n_rows = np.flatnonzero(row >= 0), marginal_query(schema, one.query).n_rows
         ones, shape = np.ones(cell.size, dtype=np.int64), (row.size, n_rows)
         householders = (counts @ sparse.csr_array((ones, (cell, row[cell])), shape)).toarray()
         found[one.name] = householders, householders
     if types.sizes is not None:
         one = types.sizes
-        told = settings.schema_of(one.universe)
-        counts = area_counts(run, one.universe, told.n_cells, n_areas)
-        least, most = (counts @ people for people in people_of_cells(one, told))
+        other_schema = settings.schema_of(one.universe)
+        counts = area_counts(run, one.universe, other_schema.n_cells, n_areas)
+        least, most = (counts @ people for people in people_of_cells(one, other_schema))
         low, high = household_limits(householders, least, most)
         found[one.name] = low[:, None], high[:, None]
     return found

@@ -62,7 +62,7 @@ from .layout import (
     partition_name,
     query_factors,
 )
-from .settings import MEASURED_FILE, told_by
+from .settings import MEASURED_FILE, measured_settings
 
 FILE = "part-00000.parquet"
 TOTALS_CSV = "state_totals.csv"
@@ -100,7 +100,9 @@ def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Pa
             _write_universe(run, settings, universe, target)
         _write_totals(run, folder)
         tree = settings_tree(run.settings)
-        (folder / MEASURED_FILE).write_text(tomli_w.dumps(told_by(tree)), encoding="utf-8")
+        (folder / MEASURED_FILE).write_text(
+            tomli_w.dumps(measured_settings(tree)), encoding="utf-8"
+        )
         if not settings.is_private:
             (folder / STAMP_FILE).write_text(f"{settings.stamp}.\n", encoding="utf-8")
     except BaseException:

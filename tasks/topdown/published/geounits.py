@@ -262,7 +262,7 @@ class ShareReader:
         key = (query, variance, plb)
         if key not in self.known:
             self.known[key] = (
-                self._told(query, plb, variance) if plb else self._near(query, variance)
+                self._of_fraction(query, plb, variance) if plb else self._near(query, variance)
             )
         return self.known[key]
 
@@ -284,7 +284,7 @@ class ShareReader:
             - {Fraction(0)}
         )
 
-    def _told(self, query: str, plb: str, variance: float) -> Fraction | None:
+    def _of_fraction(self, query: str, plb: str, variance: float) -> Fraction | None:
         try:
             spent = Fraction(plb)
         except (ValueError, ZeroDivisionError):

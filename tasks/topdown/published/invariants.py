@@ -58,8 +58,8 @@ def read_totals(
     if not declares_state_totals(settings):
         return {}
     path = settings.input.paths().get("state_totals")
-    told = _totals_of_folder(folder) if path is None else _totals_of_file(Path(path))
-    missing = [state for state in states.tolist() if state not in told]
+    found = _totals_of_folder(folder) if path is None else _totals_of_file(Path(path))
+    missing = [state for state in states.tolist() if state not in found]
     if missing and path is None:
         raise InputRefused(
             f"The population of state {missing[0]} is exact and not in {folder.root}; name the "
@@ -70,7 +70,7 @@ def read_totals(
             f"{Path(str(path)).name} has no total of state {missing[0]}, where {folder.root} has "
             "measurements; add its row."
         )
-    return {state: told[state] for state in states.tolist()}
+    return {state: found[state] for state in states.tolist()}
 
 
 def _totals_of_file(path: Path) -> dict[str, int]:
@@ -120,19 +120,19 @@ def read_blocks(
     """
     level, n_types = spine.geolevel(BLOCK), _n_types(schema)
     widths = dict.fromkeys(address_bounds(schema), n_types) or {TOTAL_CONSTRAINT: 1}
-    told = {
+    values_of = {
         name: np.full((len(level), width), -1, dtype=np.int64) for name, width in widths.items()
     }
     for rows, name, place, values in constraint_rows(folder, spine, schema, BLOCK, zeros):
-        if name in told:
+        if name in values_of:
             what = f"has the constraint {name} twice; fetch the file again"
-            rows.refuse_repeated(place, told[name][place, 0] >= 0, level.geocode, what)
-            told[name][place] = values
-    for name, found in told.items():
+            rows.refuse_repeated(place, values_of[name][place, 0] >= 0, level.geocode, what)
+            values_of[name][place] = values
+    for name, found in values_of.items():
         _refuse_missing(folder, schema.universe, name, level, found)
     if schema.universe == UNITS:
-        return BlockCounts(told[TOTAL_CONSTRAINT][:, 0], None)
-    lower, upper = told.values()
+        return BlockCounts(values_of[TOTAL_CONSTRAINT][:, 0], None)
+    lower, upper = values_of.values()
     addresses, rest = np.divmod(upper, MOST_PERSONS_PER_ADDRESS)
     is_odd = (rest != 0).any(axis=1)
     if n_types > 1:
@@ -168,10 +168,10 @@ def block_invariants_of(
         own[place] = counts.housing_units
         for other, known in placed.items():
             differs = np.flatnonzero(own != housing_units)
-            told = f"has other numbers of housing units in {universe} and {other}"
-            _refuse_blocks(geography, differs, told)
-            told = f"is on one of the spines of {universe} and {other} alone"
-            _refuse_blocks(geography, np.setxor1d(place, known), told)
+            what = f"has other numbers of housing units in {universe} and {other}"
+            _refuse_blocks(geography, differs, what)
+            what = f"is on one of the spines of {universe} and {other} alone"
+            _refuse_blocks(geography, np.setxor1d(place, known), what)
         housing_units, placed[universe] = own, place
         if counts.facilities is not None:
             width = counts.facilities.shape[1]

@@ -26,7 +26,7 @@ MEASURED_FILE = "measured.toml"
 
 NATION, PUERTO_RICO = "pl94_2020_us", "pl94_2020_pr"
 
-_TOLD = ("census", "geography", "budget", "workload")
+_DECLARED = ("census", "geography", "budget", "workload")
 _RELEASED = ("tables", "pl94171", "margins")
 
 
@@ -57,17 +57,17 @@ class EstimateSettings(TopdownSettings):
 
         root = (folder / path).resolve()
         found = open_folder(root, _product_asked(own))
-        told = {} if "preset" in own else told_beside(found)
+        declared = {} if "preset" in own else settings_beside(found)
         base: dict[str, Any] = {
             "input": {"confidential": False},
             "privacy": {"dataset": _dataset_of(found)},
             "run": {"universes": list(found.universes)},
         }
-        if "preset" not in own and not told:
+        if "preset" not in own and not declared:
             base["preset"] = NATION if found.has_root_of_nation else PUERTO_RICO
-        if not told and found.is_conventional:
+        if not declared and found.is_conventional:
             base["geography"] = {"spine": "conventional"}
-        merged = merged_tables(merged_tables(base, cls.without_replaced(told, own)), own)
+        merged = merged_tables(merged_tables(base, cls.without_replaced(declared, own)), own)
         merged["run"]["universes"] = [
             name for name in merged["run"]["universes"] if _is_asked(own) or name in found.universes
         ]
@@ -81,7 +81,7 @@ class EstimateSettings(TopdownSettings):
             refuse("privacy.infinite and privacy.seed are of noise, and no noise is drawn")
 
 
-def told_beside(folder: MeasurementFolder) -> dict[str, Any]:
+def settings_beside(folder: MeasurementFolder) -> dict[str, Any]:
     """What is told beside measurements of how they were made, as tables of settings.
 
     An export has it in `measured.toml`, a run's own folder in the run's `settings.toml`. Raises
@@ -99,17 +99,17 @@ def told_beside(folder: MeasurementFolder) -> dict[str, Any]:
             f"{file} names no dataset ([privacy] dataset) whose measurements these are; restore "
             "it, or take it away and say in the settings how they were made."
         )
-    return told_by(tree)
+    return measured_settings(tree)
 
 
-def told_by(tree: Mapping[str, Any]) -> dict[str, Any]:
+def measured_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Of the settings of a run, those that say what its measurements are and how they are used."""
-    told: dict[str, Any] = {name: tree[name] for name in _TOLD if name in tree}
+    kept: dict[str, Any] = {name: tree[name] for name in _DECLARED if name in tree}
     run, release = tree.get("run", {}), tree.get("release", {})
-    told["run"] = {name: run[name] for name in ("universes", "estimator") if name in run}
-    told["release"] = {name: release[name] for name in _RELEASED if name in release}
-    told["privacy"] = {"dataset": tree["privacy"]["dataset"]}
-    return told
+    kept["run"] = {name: run[name] for name in ("universes", "estimator") if name in run}
+    kept["release"] = {name: release[name] for name in _RELEASED if name in release}
+    kept["privacy"] = {"dataset": tree["privacy"]["dataset"]}
+    return kept
 
 
 def _product_asked(own: Mapping[str, Any]) -> str | None:

@@ -199,9 +199,9 @@ def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
     made from the declaration.
     """
     sentences = list(_sentences(settings, "exact"))
-    told = {key for sentence in sentences for key in sentence.tells}
+    stated = {key for sentence in sentences for key in sentence.tells}
     exact = [Exact(sentence.name, _text(settings, sentence)) for sentence in sentences]
-    exact += [fact for key, fact in declared_statements(settings) if key not in told]
+    exact += [fact for key, fact in declared_statements(settings) if key not in stated]
     return tuple(exact)
 
 
@@ -257,14 +257,16 @@ def _change(settings: TopdownSettings, universe: str) -> str:
 
 def _in_plain_words(settings: TopdownSettings) -> str:
     exact = [_text(settings, sentence) for sentence in _sentences(settings, "plain")]
-    told = ""
+    of_exact = ""
     if exact:
-        told = f" Exact are {' and '.join(exact)}, and nothing but what stands under What is exact."
+        of_exact = (
+            f" Exact are {' and '.join(exact)}, and nothing but what stands under What is exact."
+        )
     areas = f"{settings.area_word}s"
     return (
-        f"{BLURRED}{told} Numbers of small places, single {areas} above all, are mostly noise: add "
-        "them up before you use them. Rows of these files are not persons or homes; they are made "
-        "so that their sums are the published counts."
+        f"{BLURRED}{of_exact} Numbers of small places, single {areas} above all, are mostly noise: "
+        "add them up before you use them. Rows of these files are not persons or homes; they are "
+        "made so that their sums are the published counts."
     )
 
 

@@ -113,8 +113,8 @@ def _term(settings: TopdownSettings, name: str, term: Term) -> str:
 def _held(settings: TopdownSettings, name: str, held: Held) -> str:
     """What is held to an earlier release, or to another universe, and what that costs."""
     among = f" with {levels_in_words(settings, name, held.where)}" if held.where else ""
-    told = held.universe if held.release is None else None
-    theirs = f" with {levels_in_words(settings, told, held.of)}" if held.of else ""
+    beside = held.universe if held.release is None else None
+    theirs = f" with {levels_in_words(settings, beside, held.of)}" if held.of else ""
     if held.release is None:
         return (
             f"{held.query} of {name}{among} in every geounit is that of the released "

@@ -54,9 +54,9 @@ def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) 
             count=declared.count,
             is_private=settings.is_private,
         )
-    told = description(settings, census.universes[universe])
-    if told is not None:
-        return write_described_universe(run, settings, census.universes[universe], *told)
+    described = description(settings, census.universes[universe])
+    if described is not None:
+        return write_described_universe(run, settings, census.universes[universe], *described)
     has_further = declared.microdata.further is not None
     return write_microdata(
         block_estimate_parts(run, universe, schema.n_cells),
@@ -84,11 +84,13 @@ def description(
     settings: TopdownSettings, universe: Universe
 ) -> tuple[DescribedByDeclaration, Held] | None:
     """What describes the records of a universe, and what holds the later one to them."""
-    told = None if universe.declared.microdata is None else universe.declared.microdata.described_by
-    if told is None:
+    declared = (
+        None if universe.declared.microdata is None else universe.declared.microdata.described_by
+    )
+    if declared is None:
         return None
-    other = settings.compiled_census.universes[told.universe]
-    return told, next(held for held in other.held_beside if held.universe == universe.name)
+    other = settings.compiled_census.universes[declared.universe]
+    return declared, next(held for held in other.held_beside if held.universe == universe.name)
 
 
 def matched(
@@ -101,8 +103,8 @@ def matched(
     as many records of both in an answer.
     """
     first, second = _ordered(earlier, row), _ordered(later, row_of_later)
-    is_told = first["row"].to_numpy() >= 0
-    alone, first = first[~is_told], first[is_told]
+    is_matched = first["row"].to_numpy() >= 0
+    alone, first = first[~is_matched], first[is_matched]
     keys = ["area", "row"]
     sums = [frame.groupby(keys)["count"].sum() for frame in (first, second)]
     if not sums[0].equals(sums[1]):
@@ -131,17 +133,17 @@ def write_described_universe(
     run: RunDirectory,
     settings: TopdownSettings,
     universe: Universe,
-    told: DescribedByDeclaration,
+    declared: DescribedByDeclaration,
     held: Held,
 ) -> WrittenFiles:
     """Write the microdata of a universe with what another one tells of its records, as
     `write_microdata` does.
     """
     areas = read_geography(geography_file(run))
-    schema, later = settings.schema_of(universe.name), settings.schema_of(told.universe)
+    schema, later = settings.schema_of(universe.name), settings.schema_of(declared.universe)
     records = matched(
         area_counts(run, universe.name, schema.n_cells, len(areas)),
-        area_counts(run, told.universe, later.n_cells, len(areas)),
+        area_counts(run, declared.universe, later.n_cells, len(areas)),
         rows_that_count(later, schema, held.query, held.where, held.of),
         marginal_query(later, held.query).row_of_cell,
     )
@@ -155,10 +157,10 @@ def write_described_universe(
         if column.attribute is not None:
             codes, of_cell = coded_cells(column, schema)
             columns[column.name] = codes, of_cell[cell]
-    for column in told.columns:
+    for column in declared.columns:
         codes, of_cell = coded_cells(column, later)
         of_pair = np.where(described >= 0, of_cell[described], len(codes))
-        columns[column.name] = [*codes, told.otherwise[column.name]], of_pair
+        columns[column.name] = [*codes, declared.otherwise[column.name]], of_pair
     paths = areas["block_geocode"].str.replace(".", "", regex=False)
     geocodes = paths.str[-BLOCK_GEOCODE_DIGITS:].to_numpy(dtype=object)
     table = pa.table(

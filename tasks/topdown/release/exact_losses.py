@@ -62,8 +62,8 @@ def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> No
     """Work out the loss of a universe and keep it."""
     found = exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
     with replacing(loss_file(run, universe)) as part:
-        told = None if found is None else asdict(found)
-        part.write_text(json.dumps(told, default=np.ndarray.tolist), encoding="utf-8")
+        facts = None if found is None else asdict(found)
+        part.write_text(json.dumps(facts, default=np.ndarray.tolist), encoding="utf-8")
 
 
 def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> ExactLoss | None:
@@ -71,16 +71,16 @@ def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> Exac
     file = loss_file(run, universe)
     if not file.exists():
         return exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
-    told = json.loads(file.read_bytes())
-    return None if told is None else _told(told)
+    facts = json.loads(file.read_bytes())
+    return None if facts is None else _loss_of_facts(facts)
 
 
-def _told(told: Mapping[str, Any]) -> ExactLoss:
-    points, tests = told["points"], told["tests"]
+def _loss_of_facts(facts: Mapping[str, Any]) -> ExactLoss:
+    points, tests = facts["points"], facts["tests"]
     return ExactLoss(
-        told["epsilon"],
-        told["n_paths"],
-        ExactParts(**told["parts"]),
+        facts["epsilon"],
+        facts["n_paths"],
+        ExactParts(**facts["parts"]),
         None if points is None else CurvePoints(**{k: np.array(v) for k, v in points.items()}),
         None
         if tests is None

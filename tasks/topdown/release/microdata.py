@@ -182,9 +182,9 @@ def present_columns(
 
 def present_attributes(schema: Schema) -> tuple[str, ...]:
     """The universe's own attributes among those of a schema that its microdata tell."""
-    told = {column.attribute for column in layout_of(schema.universe).columns}
+    in_layout = {column.attribute for column in layout_of(schema.universe).columns}
     own = CENSUS.universes[schema.universe].declared.attributes
-    return tuple(name for name in own if name in told and name in schema.attributes)
+    return tuple(name for name in own if name in in_layout and name in schema.attributes)
 
 
 def _geography_column(digits: tuple[int, int], block_geocode: pa.Array) -> _Column:
@@ -303,7 +303,7 @@ def _write(
     """Write the rows of all parts: the declared columns, of which those that cells do not tell are
     made of the geocodes of each part's blocks or number the rows, and further coded ones.
     """
-    of_cells = {name: _cell_column(name, *told) for name, told in coded.items()}
+    of_cells = {name: _cell_column(name, *arguments) for name, arguments in coded.items()}
     digits = {c.name: c.digits for c in declared if c.digits is not None and c.name not in coded}
     # Dictionary arrays reach the writer as they are, which is what makes it fast; without the
     # stored Arrow schema a reader gets plain strings.

@@ -233,8 +233,8 @@ def _errors(accuracy: pd.DataFrame) -> Section:
     for universe, errors in accuracy.groupby("universe", sort=False):
         by_query = dict(iter(errors.groupby("query", sort=False)))
         # A total that is declared exact has nothing to tell.
-        told = [query for query, rows in by_query.items() if rows["mean_absolute_error"].any()]
-        query = next(iter(told), next(iter(by_query)))
+        uneven = [query for query, rows in by_query.items() if rows["mean_absolute_error"].any()]
+        query = next(iter(uneven), next(iter(by_query)))
         figures = by_query[query].set_index("geolevel")["mean_absolute_error"].to_dict()
         words = f"{universe}: error of {query} at each geolevel of the spine."
         label = "mean absolute error of an answer"

@@ -83,7 +83,7 @@ def read_spine(folder: Path) -> Spine:
 
 
 def _write_arrays(spine: Spine, folder: Path) -> None:
-    told = {
+    facts = {
         "kind": spine.kind,
         "geolevels": [
             {"name": level.name, "shares": [str(share) for share in level.plb_shares]}
@@ -91,7 +91,7 @@ def _write_arrays(spine: Spine, folder: Path) -> None:
         ],
         "of": _digests(folder),
     }
-    schema = _SCHEMA.with_metadata({_KEY: json.dumps(told)})
+    schema = _SCHEMA.with_metadata({_KEY: json.dumps(facts)})
     with replacing(folder / ARRAYS) as part, pa.ipc.new_file(str(part), schema) as writer:
         for level in spine.geolevels:
             is_last = level is spine.geolevels[-1]
@@ -113,12 +113,12 @@ def _mapped(folder: Path) -> Spine | None:
     """The spine of `spine.arrow`; None if it is of other Parquet files."""
     with pa.memory_map(str(folder / ARRAYS)) as source:
         file = pa.ipc.open_file(source)
-        told = json.loads(file.schema.metadata[_KEY])
-        if told["of"] != _digests(folder):
+        facts = json.loads(file.schema.metadata[_KEY])
+        if facts["of"] != _digests(folder):
             return None
         batches = [file.get_batch(number) for number in range(file.num_record_batches)]
     geolevels = []
-    for entry, batch in zip(told["geolevels"], batches, strict=True):
+    for entry, batch in zip(facts["geolevels"], batches, strict=True):
         numbers = {name: batch[name].to_numpy() for name in _SCHEMA.names[1:6]}
         geolevels.append(
             Geolevel(
@@ -134,7 +134,7 @@ def _mapped(folder: Path) -> Spine | None:
         )
     blocks = batches[-1]
     rows = blocks["block_row"].to_numpy()
-    return Spine(told["kind"], tuple(geolevels), texts_of(blocks["block_geocode"]), rows)
+    return Spine(facts["kind"], tuple(geolevels), texts_of(blocks["block_geocode"]), rows)
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -51,8 +51,12 @@ def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:
             f"Records of {name} take {taken} from {table}: in this, the records of {table} are the "
             "same in both, and a change of one of them is not protected by this guarantee."
         )
-    told = universe.contributions.get(table)
-    whose = "" if told is None else f"or all {told.records_per_person} of a person there, "
+    contribution = universe.contributions.get(table)
+    whose = (
+        ""
+        if contribution is None
+        else f"or all {contribution.records_per_person} of a person there, "
+    )
     number = "one record" if reach.records == 1 else f"at most {reach.records:,} records"
     sentence = f"One changed record of {table} {whose}changes {number} of {name}"
     if reach.records == 1:

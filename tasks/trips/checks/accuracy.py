@@ -107,5 +107,5 @@ def facts_of_run(run: RunDirectory, settings: TripsSettings) -> dict[str, str]:
     """What a run is, in words."""
     plan = plan_of(run, settings)
     cost = cost_table(settings, plan)
-    told = {name: str(value) for name, value in zip(cost.headers, cost.rows[0], strict=True)}
-    return {"mechanism": plan.mechanism, **told}
+    facts = {name: str(value) for name, value in zip(cost.headers, cost.rows[0], strict=True)}
+    return {"mechanism": plan.mechanism, **facts}

@@ -29,11 +29,11 @@ def facts_of(
     exact = exact_of(plan, total)
     curves = curves_of(plan, settings.contribution) if settings.is_private else None
     figures = exact_figures(curves, settings.report_delta)
-    told = " Exact is only the number of trips in all." if len(exact) > 1 else ""
+    sentence = " Exact is only the number of trips in all." if len(exact) > 1 else ""
     return Facts(
         made=METHODS[plan.mechanism],
         public=(
-            f"{BLURRED}{told} A number of one pair of small places is mostly noise: add such "
+            f"{BLURRED}{sentence} A number of one pair of small places is mostly noise: add such "
             "numbers up before you use them."
         ),
         statement=statement_of(settings, plan, warning, figures),

@@ -57,7 +57,7 @@ def test_patterns_that_leave_it_open_are_refused(levels, says: str) -> None:
 def test_conditions_take_patterns_too() -> None:
     schema = Schema("people", ("type",), (TYPES,))
     assert schema.positions({"type": ["couple; *", "alone"]}) == {"type": [0, 1, 2]}
-    assert schema.told("type", ["other; *"]) == ["other; size 2", "other; size 3"]
+    assert schema.spelt_out("type", ["other; *"]) == ["other; size 2", "other; size 3"]
 
 
 @given(

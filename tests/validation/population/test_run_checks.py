@@ -22,7 +22,7 @@ from spineflow.tasks.population.release.population import (
 )
 from spineflow.tasks.population.workload import person_levels
 from spineflow.tasks.population.workload.household_types import unit_kinds, universe
-from spineflow.tasks.population.workload.levels import TOLD, household_levels
+from spineflow.tasks.population.workload.levels import DERIVED, household_levels
 from spineflow.tasks.topdown.ingest.generate_households import Persons, draw_households
 from spineflow.validation.population.run_checks import (
     ExpectedPopulation,
@@ -60,7 +60,7 @@ def written(tmp_path_factory) -> Path:
     cells = schema.cells(dict(zip(schema.attributes, levels, strict=True)))
     told = household_levels(members, n_homes)
     homes = np.zeros((len(universe().schema.attributes), n_homes), dtype=int)
-    homes[list(TOLD)] = told
+    homes[list(DERIVED)] = told
     units = np.repeat([0, 1], n_units + 2)
     kinds = np.concatenate([np.append([0] * k, [4, 20]) for k in n_units])
     order = np.lexsort((kinds, units))

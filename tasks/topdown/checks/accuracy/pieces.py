@@ -68,8 +68,8 @@ def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) ->
     """Work out what the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
     totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
-    told = {component: own.tolist() for component, own in totals.items()}
-    keep(totals_file(run, universe), state, told)
+    lists = {component: own.tolist() for component, own in totals.items()}
+    keep(totals_file(run, universe), state, lists)
     return totals_file(run, universe)
 
 
@@ -86,7 +86,7 @@ def write_piece(
     sums = sums_of_shards(run, settings, universe, number, of)
     found = {
         # By the name that subspines have in the files of unfinished runs.
-        "stretches": [own.told() for own in _tallies(run, settings, universe, number, of)],
+        "stretches": [own.facts() for own in _tallies(run, settings, universe, number, of)],
         "sums": [[*key, *own] for key, own in sums.items()],
     }
     keep(piece_file(run, universe, number, of), state, found)
@@ -103,7 +103,7 @@ def tallies_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: st
         if found is None:
             tallies += _tallies(run, settings, universe, number, of)
         else:
-            tallies += map(Tallies.from_told, found["stretches"])
+            tallies += map(Tallies.from_facts, found["stretches"])
     return tallies
 
 
@@ -135,11 +135,11 @@ def _tallies(
     whole = PredictedUniverse.read(run, settings, universe)
     n = n_subspines(whole.spine)
     numbers = range(n * number // of, n * (number + 1) // of)
-    told = kept(totals_file(run, universe), _state_of_spine(run, universe))
+    known = kept(totals_file(run, universe), _state_of_spine(run, universe))
     totals: Totals = (
         totals_of_universe(settings, whole)
-        if told is None
-        else {int(component): np.array(own) for component, own in told.items()}
+        if known is None
+        else {int(component): np.array(own) for component, own in known.items()}
     )
     return tallies_of_subspines(run, settings, whole, numbers, totals)
 

@@ -110,7 +110,7 @@ def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...
         return (Answer(declared.label, where),)
     axes = []
     for name in declared.by:
-        wanted = schema.told(name, declared.where.get(name, schema.grouping(name).levels))
+        wanted = schema.spelt_out(name, declared.where.get(name, schema.grouping(name).levels))
         axes.append([(name, level) for level in wanted])
     answers = []
     for chosen in product(*axes):

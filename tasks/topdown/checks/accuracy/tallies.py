@@ -36,7 +36,7 @@ from .quantities import (
 )
 from .theory import Prediction
 
-Told = TypeVar("Told")
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,31 +116,31 @@ class Tallies:
         levels = {level.name: level.geolevels for level in compared.levels}
         return cls(levels, errors, _largest_groups(compared, census))
 
-    def told(self) -> dict[str, Any]:
-        """The tallies in values that JSON has; see `from_told`."""
+    def facts(self) -> dict[str, Any]:
+        """The tallies in values that JSON has; see `from_facts`."""
         return {
             "levels": {name: sorted(geolevels) for name, geolevels in self.levels.items()},
             "errors": [
-                [*key, own.entities.tolist(), [[*k, _told(t)] for k, (t,) in own.tallies.items()]]
+                [*key, own.entities.tolist(), [[*k, _facts(t)] for k, (t,) in own.tallies.items()]]
                 for key, own in self.errors.items()
             ],
-            "groups": [[*key, _told(own)] for key, own in self.groups.items()],
+            "groups": [[*key, _facts(own)] for key, own in self.groups.items()],
         }
 
     @classmethod
-    def from_told(cls, told: Mapping[str, Any]) -> Tallies:
-        """What `told` has told."""
+    def from_facts(cls, facts: Mapping[str, Any]) -> Tallies:
+        """The tallies of such `facts`."""
         errors = {}
-        for quantity, level, entities, tallies in told["errors"]:
+        for quantity, level, entities, tallies in facts["errors"]:
             by_answer = {(a, c): (_tally(own),) for a, c, own in tallies}
             errors[quantity, level] = Errors(np.array(entities), by_answer)
         groups = {
             (population, level): LargestGroups(
                 np.array(own["points"], dtype=float), np.array(own["is_within"], dtype=bool)
             )
-            for population, level, own in told["groups"]
+            for population, level, own in facts["groups"]
         }
-        levels = {name: frozenset(geolevels) for name, geolevels in told["levels"].items()}
+        levels = {name: frozenset(geolevels) for name, geolevels in facts["levels"].items()}
         return cls(levels, errors, groups)
 
 
@@ -152,8 +152,8 @@ def error_rows(
     `own` are the geolevels that may have levels of their own; see `own_geolevels`.
     """
     for quantity in quantities:
-        told = [part.errors for part in parts]
-        for head, found in _by_level(parts, told, quantity.name, own):
+        of_parts = [part.errors for part in parts]
+        for head, found in _by_level(parts, of_parts, quantity.name, own):
             named = {"universe": universe, "quantity": quantity.name}
             yield from Errors.added(found).rows(named | head, quantity)
 
@@ -161,21 +161,24 @@ def error_rows(
 def criterion_rows(parts: Sequence[Tallies], own: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The rows of `AccuracyFigures.criterion`, of the subspines of a universe put together."""
     for population in dict.fromkeys(name for part in parts for name, _ in part.groups):
-        told = [part.groups for part in parts]
-        for head, found in _by_level(parts, told, population, own):
+        of_parts = [part.groups for part in parts]
+        for head, found in _by_level(parts, of_parts, population, own):
             yield {"population": population} | head | criterion_of(found)
 
 
 def _by_level(
     parts: Sequence[Tallies],
-    told: Sequence[Mapping[tuple[str, str], Told]],
+    of_parts: Sequence[Mapping[tuple[str, str], Record]],
     name: str,
     own: Sequence[str],
-) -> Iterator[tuple[dict[str, Any], list[Told]]]:
-    """Each level of all subspines that has entities, with what is `told` under a name by some."""
+) -> Iterator[tuple[dict[str, Any], list[Record]]]:
+    """Each level of all subspines that has entities, with the records that some have under a
+    name; `of_parts` are those of each subspine."""
     for level, on_spine in _levels_of_all(parts, own).items():
         keys = [(name, _level_in(part, level, own)) for part in parts]
-        found = [of_part[key] for of_part, key in zip(told, keys, strict=True) if key in of_part]
+        found = [
+            of_part[key] for of_part, key in zip(of_parts, keys, strict=True) if key in of_part
+        ]
         if found:
             yield {"level": level, "on_spine": on_spine}, found
 
@@ -255,13 +258,13 @@ def _largest_groups(compared: Compared, census: Census) -> dict[tuple[str, str],
     return found
 
 
-def _told(record: Tally | LargestGroups) -> dict[str, Any]:
+def _facts(record: Tally | LargestGroups) -> dict[str, Any]:
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in asdict(record).items()
     }
 
 
-def _tally(told: Mapping[str, Any]) -> Tally:
-    arrays = {name: np.array(told[name], dtype=np.int64) for name in ("errors", "counts")}
-    return Tally(**{**told, **arrays, "beyond_percent": tuple(told["beyond_percent"])})
+def _tally(facts: Mapping[str, Any]) -> Tally:
+    arrays = {name: np.array(facts[name], dtype=np.int64) for name in ("errors", "counts")}
+    return Tally(**{**facts, **arrays, "beyond_percent": tuple(facts["beyond_percent"])})

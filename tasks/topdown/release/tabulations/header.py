@@ -73,9 +73,9 @@ def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.
             columns[name] = further_column(geography, name).take(entities.first_block)
     for name in set(_AREAS) & set(geography.columns):
         columns[name] = _area(entities, geography[name])
-    for name, told in own_columns(entities, geography).items():
+    for name, column in own_columns(entities, geography).items():
         known = columns.get(name, pa.repeat(pa.scalar(""), len(entities)))
-        columns[name] = pc.if_else(pc.equal(told, ""), known.cast(pa.string()), told)
+        columns[name] = pc.if_else(pc.equal(column, ""), known.cast(pa.string()), column)
     return columns
 
 

@@ -146,8 +146,8 @@ def _fields_of_entities(records: pd.DataFrame, blocks: pd.DataFrame) -> dict[str
             continue
         parts, kind = list(level.parts), level.parts[-1]
         fields = POINT if kind in _NAMED_BY_CODE else OWN_FIELDS
-        told = own.drop_duplicates(parts).set_index(parts)[list(fields)]
-        of_blocks = blocks[parts].join(told, on=parts)[list(fields)].fillna("")
+        of_parts = own.drop_duplicates(parts).set_index(parts)[list(fields)]
+        of_blocks = blocks[parts].join(of_parts, on=parts)[list(fields)].fillna("")
         for field in fields:
             if of_blocks[field].ne("").any():
                 found[f"{kind}_{field}"] = of_blocks[field].to_numpy()

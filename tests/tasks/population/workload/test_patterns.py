@@ -14,7 +14,7 @@ from spineflow.tasks.population.workload.household_types import (
     HEAD_BANDS,
     household_types,
     possible,
-    told_type,
+    type_of_label,
 )
 from spineflow.tasks.population.workload.levels import are_possible, household_levels
 from spineflow.tasks.population.workload.patterns import book
@@ -97,10 +97,12 @@ def test_what_has_no_pattern_cannot_be() -> None:
 
 
 def test_labels_tell_types() -> None:
-    told = told_type("cohabiting same; no relatives; own none; children 6 to 17; minors; size 7+")
+    told = type_of_label(
+        "cohabiting same; no relatives; own none; children 6 to 17; minors; size 7+"
+    )
     assert (told.couple, told.has_relatives, told.children, told.size) == (3, False, (1,), 7)
     with pytest.raises(ValueError, match="tells no size"):
-        told_type("no couple; relatives; own none; children none; no minors")
+        type_of_label("no couple; relatives; own none; children none; no minors")
 
 
 @settings(max_examples=200, deadline=None)

@@ -18,7 +18,7 @@ from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 from spineflow.tasks.topdown.published.export import export_measurements, running
 from spineflow.tasks.topdown.published.geounits import ShareReader
 from spineflow.tasks.topdown.published.layout import partition_name, partition_of
-from spineflow.tasks.topdown.published.settings import told_by
+from spineflow.tasks.topdown.published.settings import measured_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 SIZES = {"hhgq": 8, "hhinstlevels": 3, "votingage": 2, "hispanic": 2, "cenrace": 63}
@@ -134,7 +134,7 @@ def test_an_export_tells_what_was_asked_and_nothing_of_where(export):
     assert set(tree) == {"census", "geography", "budget", "workload", "run", "release", "privacy"}
     assert tree["privacy"] == {"dataset": "county"}
     assert str(export.geography.parent) not in text
-    assert told_by(tree) == tree
+    assert measured_settings(tree) == tree
     assert (export.folder / "NOT PRIVATE.txt").exists()
 
 

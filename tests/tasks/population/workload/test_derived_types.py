@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 from spineflow.tasks.census.households import Members
-from spineflow.tasks.population.workload.household_types import ELDERLY, TYPE
-from spineflow.tasks.population.workload.levels import TOLD, household_levels
-from spineflow.tasks.population.workload.places import ALONE, N_BANDS, places_of
-from spineflow.tasks.population.workload.told_types import (
+from spineflow.tasks.population.workload.derived_types import (
     N_MEMBERS,
-    told_levels,
-    told_type,
+    derived_levels,
+    derived_type,
     types,
 )
+from spineflow.tasks.population.workload.household_types import ELDERLY, TYPE
+from spineflow.tasks.population.workload.levels import DERIVED, household_levels
+from spineflow.tasks.population.workload.places import ALONE, N_BANDS, places_of
 
 
 def random_members(rng: np.random.Generator, n_units: int) -> Members:
@@ -39,18 +39,18 @@ def test_members_by_place_tell_what_the_recodes_tell() -> None:
     place = places_of(members.relationship, members.age, np.zeros(len(members.age), dtype=bool))
     counts = np.zeros((3000, N_MEMBERS), dtype=np.int16)
     np.add.at(counts, (members.unit, place), 1)
-    found = np.array([told_type(types(), own, n) for own, n in zip(counts, size, strict=True)])
+    found = np.array([derived_type(types(), own, n) for own, n in zip(counts, size, strict=True)])
     levels = household_levels(members, 3000)
-    kind, elderly = levels[TOLD.index(TYPE)], levels[TOLD.index(ELDERLY)]
+    kind, elderly = levels[DERIVED.index(TYPE)], levels[DERIVED.index(ELDERLY)]
     assert np.array_equal(found[:, 0], kind)
     assert np.array_equal(found[kind >= 0, 1], elderly[kind >= 0])
     assert len(np.unique(kind)) > 150
-    assert np.array_equal(told_levels(members, 3000)[:, kind >= 0], levels[:, kind >= 0])
-    assert np.array_equal(told_levels(members, 3000)[TOLD.index(TYPE)], kind)
+    assert np.array_equal(derived_levels(members, 3000)[:, kind >= 0], levels[:, kind >= 0])
+    assert np.array_equal(derived_levels(members, 3000)[DERIVED.index(TYPE)], kind)
 
 
 def test_two_partners_make_no_type() -> None:
     members = np.zeros(N_MEMBERS, dtype=np.int16)
     members[[4, N_BANDS + 4]] = 1, 2
     assert N_MEMBERS == ALONE * N_BANDS
-    assert told_type(types(), members, 3)[0] == -1
+    assert derived_type(types(), members, 3)[0] == -1

@@ -24,7 +24,7 @@ from .household_types import (
     parts_of_types,
     possible,
 )
-from .levels import TOLD, head_races
+from .levels import DERIVED, head_races
 from .places import (
     ALONE,
     FIRST_PARTNER,
@@ -63,42 +63,42 @@ def types() -> Types:
     """The declared types."""
     kind = np.full((NO_COUPLE + 1, 2, 4, 4, 2, 2, OPEN_SIZE + 1), -1)
     names = ("couple", "kin", "own", "children", "minors", "generations", "size")
-    told = tuple(parts_of_types()[name] for name in names)
-    kind[told] = np.arange(len(told[0]))
+    household = tuple(parts_of_types()[name] for name in names)
+    kind[household] = np.arange(len(household[0]))
     return Types(kind, possible())
 
 
-def told_levels(members: Members, n_units: int) -> np.ndarray:
-    """Level of each household in the attributes of `TOLD` `(6, n_units)`, as `household_levels`
+def derived_levels(members: Members, n_units: int) -> np.ndarray:
+    """Level of each household in the attributes of `DERIVED` `(6, n_units)`, as `household_levels`
     tells it, of households that have one householder each.
     """
     heads = members.relationship == HOUSEHOLDER
-    unit, found = members.unit[heads], np.full((len(TOLD), n_units), -1)
-    found[TOLD.index(SEX), unit] = members.sex[heads] - MALE
-    found[TOLD.index(AGE), unit] = levels_of_age(members.age[heads])
-    found[TOLD.index(ORIGIN), unit] = members.hispanic[heads] - 1
-    found[TOLD.index(RACE), unit] = head_races(members.race[heads])
+    unit, found = members.unit[heads], np.full((len(DERIVED), n_units), -1)
+    found[DERIVED.index(SEX), unit] = members.sex[heads] - MALE
+    found[DERIVED.index(AGE), unit] = levels_of_age(members.age[heads])
+    found[DERIVED.index(ORIGIN), unit] = members.hispanic[heads] - 1
+    found[DERIVED.index(RACE), unit] = head_races(members.race[heads])
     is_alone = np.zeros(len(members.age), dtype=bool)
     place = places_of(members.relationship, members.age, is_alone)
     by_place = np.bincount(members.unit * N_MEMBERS + place, minlength=n_units * N_MEMBERS)
-    told = _told_of_all(types(), by_place.reshape(n_units, N_MEMBERS))
-    found[[TOLD.index(TYPE), TOLD.index(ELDERLY)]] = told
+    derived = _derived_of_all(types(), by_place.reshape(n_units, N_MEMBERS))
+    found[[DERIVED.index(TYPE), DERIVED.index(ELDERLY)]] = derived
     return found
 
 
 @njit(cache=True, nogil=True)
-def _told_of_all(types: Types, by_place: np.ndarray) -> np.ndarray:
+def _derived_of_all(types: Types, by_place: np.ndarray) -> np.ndarray:
     """Types and oldest members `(2, n)` of households."""
     n = by_place.shape[0]
     found = np.empty((2, n), dtype=np.int64)
     for home in range(n):
         own = by_place[home]
-        found[0, home], found[1, home] = told_type(types, own, own.sum())
+        found[0, home], found[1, home] = derived_type(types, own, own.sum())
     return found
 
 
 @njit(cache=True, nogil=True)
-def told_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int]:
+def derived_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int]:
     """Levels of the type and of the oldest member of a household of some size, given how many of
     them have each place `(N_MEMBERS,)`; the first is -1 where there is no such type."""
     couple, n_partners, oldest, own, children = NO_COUPLE, 0, 0, 0, 0
@@ -123,5 +123,5 @@ def told_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int]:
         return -1, 0
     kin = int(has_kin or couple < _MARRIED)
     three = int(has_own and has_generation)
-    told = min(size, OPEN_SIZE)
-    return types.kind[couple, kin, own, children, int(has_minors), three, told], oldest
+    level_of_size = min(size, OPEN_SIZE)
+    return types.kind[couple, kin, own, children, int(has_minors), three, level_of_size], oldest
