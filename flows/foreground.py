@@ -15,7 +15,7 @@ from ..tasks.runs.directory import RunDirectory, refuse_odd_name
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
 from ..validation import judge
-from ..validation.expectations import import_great_expectations, judged
+from ..validation.expectations import import_alone, import_great_expectations, judged
 from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
 from .endings import explained
@@ -75,6 +75,6 @@ def make_ready(product: str, is_begun: bool) -> None:
     if not is_begun:
         with listening() as (listener, address):
             fork = partial(forked, kept={listener.fileno()})
-            judge.begin(listener, address, fork, import_great_expectations, judged)
+            judge.begin(listener, address, fork, import_alone, judged)
     stages_of(product)
     load_kernels(product)

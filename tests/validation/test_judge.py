@@ -100,7 +100,7 @@ def test_great_expectations_judges_there_as_here(tmp_path: Path) -> None:
     program = """
         from spineflow.validation.census.input_rules import RULES
         from spineflow.validation.expectations import (
-            import_great_expectations,
+            import_alone,
             judged,
             run_suites,
         )
@@ -109,7 +109,7 @@ def test_great_expectations_judges_there_as_here(tmp_path: Path) -> None:
         for rule in RULES:
             values = ["1", None] if rule.allowed != (False,) else [False]
             evidence.setdefault(rule.suite, {})[rule.evidence] = values
-        begin(import_great_expectations, judged)
+        begin(import_alone, judged)
         told = run_suites(RULES, evidence)
         assert "great_expectations" not in sys.modules
         assert told == judged(RULES, evidence)
