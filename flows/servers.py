@@ -17,14 +17,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import Any
 
+import certifi
 import fastapi  # noqa: F401  # Prefect needs it here and in its server, which is forked from here.
 import httpx
 import prefect
 from prefect.context import refresh_global_settings_context
 from prefect.settings import (
+    PREFECT_API_SSL_CERT_FILE,
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_HOME,
@@ -78,6 +80,9 @@ RETRIES = 7
 """How often a run asks a server of the office again that does not answer: after 2, 4, 8, … seconds,
 together four minutes, for as long as it takes to be started again. Prefect alone gives up after
 one. Set PREFECT_CLIENT_MAX_RETRIES to another number to wait longer, or less."""
+
+END_OF_CERTIFICATE = "-----END CERTIFICATE-----"
+"""Line after a certificate in a file of several."""
 
 SECONDS_TO_END = 5.0
 """A server of our own that takes longer to end is killed."""
@@ -197,22 +202,23 @@ def server_for_runs() -> Iterator[Server]:
         return
     found = local_server()
     server = _own_server() if found is None else Server(found)
-    settings = {PREFECT_API_URL: server.address, **(_patience() if found else _seldom())}
-    environment = {setting.name: str(value) for setting, value in settings.items()}
-    if found is None:
-        environment[OWN_SERVER] = server.address
-    os.environ.update(environment)
-    # For threads that Prefect starts without the settings that hold here, such as the one that
-    # forwards what worker processes say: they would start a server of their own.
-    refresh_global_settings_context()
-    try:
-        with temporary_settings(settings):
-            yield server
-    finally:
-        for name in environment:
-            os.environ.pop(name, None)
+    with nullcontext(_patience()) if found else _of_our_own() as further:
+        settings = {PREFECT_API_URL: server.address, **further}
+        environment = {setting.name: str(value) for setting, value in settings.items()}
+        if found is None:
+            environment[OWN_SERVER] = server.address
+        os.environ.update(environment)
+        # For threads that Prefect starts without the settings that hold here, such as the one that
+        # forwards what worker processes say: they would start a server of their own.
         refresh_global_settings_context()
-        server.stop()
+        try:
+            with temporary_settings(settings):
+                yield server
+        finally:
+            for name in environment:
+                os.environ.pop(name, None)
+            refresh_global_settings_context()
+            server.stop()
 
 
 def _patience() -> dict[Any, int]:
@@ -221,10 +227,24 @@ def _patience() -> dict[Any, int]:
     return {} if is_set else {PREFECT_CLIENT_MAX_RETRIES: RETRIES}
 
 
-def _seldom() -> dict[Any, float]:
-    """Settings with which Prefect tells a server of our own of logs; none where they are set."""
-    is_set = "batch_interval" in get_current_settings().logging.to_api.model_fields_set
-    return {} if is_set else {PREFECT_LOGGING_TO_API_BATCH_INTERVAL: SECONDS_BETWEEN_LOGS}
+@contextmanager
+def _of_our_own() -> Iterator[dict[Any, Any]]:
+    """Settings of Prefect for the block, with a server of our own, but for those that are set.
+
+    It is told of logs seldom. It speaks plain HTTP, and whoever asks it looks at no certificate;
+    but Prefect reads all for every client that it makes, several in each worker: here it reads one.
+    """
+    now, found = get_current_settings(), dict[Any, Any]()
+    if "batch_interval" not in now.logging.to_api.model_fields_set:
+        found[PREFECT_LOGGING_TO_API_BATCH_INTERVAL] = SECONDS_BETWEEN_LOGS
+    if now.api.model_fields_set & {"ssl_cert_file", "tls_insecure_skip_verify"}:
+        yield found
+        return
+    first, end, _ = certifi.contents().partition(END_OF_CERTIFICATE)
+    with NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(first + end + "\n")
+        file.flush()
+        yield found | {PREFECT_API_SSL_CERT_FILE: file.name}
 
 
 def _plain_client(patience: float) -> httpx.Client:

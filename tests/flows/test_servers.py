@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ import prefect.settings
 import pytest
 from prefect.server.database.configurations import AioSqliteConfiguration
 from prefect.settings import (
+    PREFECT_API_SSL_CERT_FILE,
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_SERVER_API_PORT,
@@ -107,6 +109,27 @@ def test_a_server_of_our_own_that_is_gone_is_not_waited_for_longer(
             assert PREFECT_CLIENT_MAX_RETRIES.value() == before
             with server_for_runs():
                 assert PREFECT_CLIENT_MAX_RETRIES.value() == before
+
+
+def test_clients_of_a_server_of_our_own_read_one_certificate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All would take longer than to ask; who has set a file of certificates is heard, and who asks
+    another server has all."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: None)
+    with temporary_settings({PREFECT_API_URL: None}):
+        before = PREFECT_API_SSL_CERT_FILE.value()
+        with server_for_runs():
+            file = PREFECT_API_SSL_CERT_FILE.value()
+            assert len(ssl.create_default_context(cafile=file).get_ca_certs()) == 1
+            assert os.environ["PREFECT_API_SSL_CERT_FILE"] == file, "workers are to be told of it"
+        assert PREFECT_API_SSL_CERT_FILE.value() == before and not Path(file).exists()
+        with temporary_settings({PREFECT_API_SSL_CERT_FILE: "own.pem"}), server_for_runs():
+            assert PREFECT_API_SSL_CERT_FILE.value() == "own.pem"
+        monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://found/api")
+        with server_for_runs():
+            assert PREFECT_API_SSL_CERT_FILE.value() == before
 
 
 def test_threads_without_settings_see_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
