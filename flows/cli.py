@@ -37,8 +37,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
         return _ended(options)
     with logged(getattr(options, "log", TEXT)):
-        code = answered(lambda: _ended(options))
+        code = _with_room(lambda: answered(lambda: _ended(options)))
     return code if arguments is not None else _end(code)
+
+
+def _with_room(call: Callable[[], int]) -> int:
+    """Call a function with half a MiB of room for the frames of all that it calls, here and in
+    forks of this process.
+
+    Python asks the system for the memory of frames 16 KiB at a time, and gives that back with the
+    first frame in it: where a loop calls from the end of one, as deep imports do, at every turn. To
+    this frame more belongs.
+    """
+    return call()
+
+
+_with_room.__code__ = _with_room.__code__.replace(co_stacksize=1 << 16)
 
 
 def _end(code: int) -> NoReturn:

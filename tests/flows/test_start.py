@@ -146,3 +146,27 @@ cli.main()
 print("not reached")
 """
     assert printed(program, tmp_path, InputRefused.exit_code) == "a thread\nat the end\n"
+
+
+def test_loops_at_the_end_of_the_memory_for_frames_ask_for_none(tmp_path: Path) -> None:
+    """At each depth a loop calls; without room each call of one of them has a page cleared."""
+    program = """
+from resource import RUSAGE_SELF, getrusage
+
+def nothing(one=0, two=0, three=0):
+    pass
+
+def deeper(depth):
+    for _ in range(2000):
+        nothing()
+    if depth:
+        deeper(depth - 1)
+
+def n_pages(call):
+    before = getrusage(RUSAGE_SELF).ru_minflt
+    call()
+    return getrusage(RUSAGE_SELF).ru_minflt - before
+
+print(n_pages(lambda: cli._with_room(lambda: deeper(400))) < 1000 < n_pages(lambda: deeper(400)))
+"""
+    assert printed(program, tmp_path) == "True\n"
