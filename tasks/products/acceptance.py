@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
+from ..runs.charged_files import know_renamed
 from ..runs.confinement import lost
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError
@@ -72,6 +73,7 @@ def warnings_of(run: RunDirectory) -> tuple[str, ...]:
 def release_checked(run: RunDirectory) -> None:
     """Give the checked release its name in one step."""
     os.rename(run.unchecked_release, run.release)
+    know_renamed(run.unchecked_release, run.release)
 
 
 def release_unchecked(run: RunDirectory) -> None:

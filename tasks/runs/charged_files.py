@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from .directory import RunDirectory
@@ -26,7 +27,9 @@ CHARGED = "spine/charged.json"
 """File of a run that has the digests that it was charged with."""
 
 _known: dict[Path, tuple[FileState, str]] = {}
-"""Digests of files, and the states that they had."""
+"""Digests of files, and the states that they had. Threads add to it: whoever goes through it takes
+a copy, which is made in one piece. A list of its items is not: it allocates, the collector may then
+run finalizers, and these let other threads run."""
 
 
 def digests_by_name(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
@@ -54,9 +57,24 @@ def digests_of(paths: Iterable[Path]) -> list[str]:
     return list(map(digest_of, paths))
 
 
+def _is_known(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return _known.get(path, ((), ""))[0] == state_of_file(path)
+    return False
+
+
+def know_renamed(before: Path, after: Path) -> None:
+    """Know the files in a folder that has been renamed: they stand as they were, but for where."""
+    for path, known in _known.copy().items():
+        if path.is_relative_to(before):
+            _known[after / path.relative_to(before)] = known
+
+
 def digests_if_there(paths: Sequence[Path]) -> list[str | None]:
     """SHA-256 of public files, as many at a time as there are processors; None of what there is
     not."""
+    if sum(not _is_known(path) for path in paths) < 2:
+        return list(map(_digest_if_there, paths))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(_digest_if_there, paths))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -54,6 +55,38 @@ def test_many_files_are_hashed_once_each(tmp_path: Path, read: list[str]) -> Non
     assert sorted(read) == [path.name for path in paths]
     with pytest.raises(FileNotFoundError):
         digests_of([*paths, tmp_path / "gone"])
+
+
+def test_a_renamed_folder_s_files_are_not_hashed_again(tmp_path: Path, read: list[str]) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    (before / "tables").mkdir(parents=True)
+    for name in ("tables/a.csv", "tables/b.csv", "c.csv"):
+        (before / name).write_bytes(name.encode())
+        digest_of(before / name)
+    before.rename(after)
+    (after / "c.csv").write_bytes(b"other")
+    charged_files.know_renamed(before, after)
+    assert digest_of(after / "tables" / "a.csv") == hashlib.sha256(b"tables/a.csv").hexdigest()
+    assert digest_of(after / "c.csv") == hashlib.sha256(b"other").hexdigest()
+    assert read == ["a.csv", "b.csv", "c.csv", "c.csv"]
+
+
+def test_files_are_renamed_while_others_are_added(tmp_path: Path, read: list[str]) -> None:
+    """A collection of garbage lets other threads run, which may add to what is known."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    names = [f"{number}" for number in range(5_000)]
+    state = (0, 0, 0, 0)
+    charged_files._known.update({before / name: (state, "00") for name in names})
+
+    def collected(phase: str, info: dict) -> None:
+        charged_files._known[tmp_path / f"{len(charged_files._known)}"] = (state, "00")
+
+    gc.callbacks.append(collected)
+    try:
+        charged_files.know_renamed(before, after)
+    finally:
+        gc.callbacks.remove(collected)
+    assert {after / name for name in names} <= charged_files._known.keys()
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "spine/../../outside", ""])
