@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numba import njit
 from scipy.special import ndtr, ndtri
 
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
@@ -56,14 +57,51 @@ def intervals_of(
     """
     if not 0.0 < level < 1.0:
         raise ValueError("the level of an interval is a number between 0 and 1, such as 0.9")
+    shape = np.shape(estimate)
+    estimates, variances, least, most = (
+        np.ascontiguousarray(np.broadcast_to(part, shape), dtype=np.float64).ravel()
+        for part in (estimate, variance, at_least, at_most)
+    )
+    of_noise = mechanism == DISCRETE_LAPLACE
+    farther = (
+        whole_quantiles(variances, level, mechanism) if of_noise else _largest_variances(level)
+    )
+    ends = np.empty((4, estimates.size), dtype=np.int64)
     z = float(ndtri(0.5 + level / 2))
-    reach = np.maximum(z * np.sqrt(variance), whole_quantiles(variance, level, mechanism))
-    lower = np.ceil(estimate - reach - ROUNDING)
-    upper = np.floor(estimate + reach + ROUNDING)
-    is_empty = lower > upper
-    ends = [np.where(is_empty, np.rint(estimate), end) for end in (lower, upper)]
-    ends += [np.minimum(np.maximum(end, at_least), at_most) for end in ends]
-    return Intervals(*(end.astype(np.int64) for end in ends))
+    _enter_ends(estimates, variances, least, most, z, farther, of_noise, ends)
+    return Intervals(*ends.reshape(4, *shape))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _enter_ends(
+    estimate: np.ndarray,
+    variance: np.ndarray,
+    at_least: np.ndarray,
+    at_most: np.ndarray,
+    z: float,
+    farther: np.ndarray,
+    of_noise: bool,
+    ends: np.ndarray,
+) -> None:
+    """Enter the ends (4, n) of intervals that reach z deviations, or as far as `whole_quantiles`
+    if that is farther: `farther` has these (n,), or else the largest variances from which they
+    follow."""
+    for i in range(estimate.size):
+        reach = z * math.sqrt(variance[i])
+        if of_noise:
+            whole = farther[i]
+        elif variance[i] > farther[-1]:
+            whole = np.ceil(reach - 0.5)
+        else:
+            whole = float(np.searchsorted(farther, variance[i]))
+        reach = max(reach, whole)
+        lower = np.ceil(estimate[i] - reach - ROUNDING)
+        upper = np.floor(estimate[i] + reach + ROUNDING)
+        if lower > upper:
+            lower = upper = np.rint(estimate[i])
+        ends[0, i], ends[1, i] = lower, upper
+        ends[2, i] = min(max(lower, at_least[i]), at_most[i])
+        ends[3, i] = min(max(upper, at_least[i]), at_most[i])
 
 
 def whole_quantiles(variance: np.ndarray, level: float, mechanism: str) -> np.ndarray:
