@@ -65,13 +65,23 @@ class Cube:
 
     def spread(self, x: np.ndarray) -> np.ndarray:
         """(N, z, shape...) from coordinates (N, z, m), zeros where another cube has them."""
+        if self.is_all_of(x.shape[-1]):
+            return x.reshape(*x.shape[:2], *self.shape)
         cube = np.zeros((*x.shape[:2], math.prod(self.shape)))
         cube[:, :, self.places] = x[:, :, self.columns]
         return cube.reshape(*x.shape[:2], *self.shape)
 
-    def enter(self, cube: np.ndarray, x: np.ndarray) -> None:
-        """Enter those of the cube (N, z, shape...) in coordinates `x` (N, z, m)."""
-        x[:, :, self.columns] = cube.reshape(*x.shape[:2], -1)[:, :, self.places]
+    def enter(self, cube: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Coordinates (N, z, m) `x` with those of the cube (N, z, shape...) entered."""
+        flat = cube.reshape(*x.shape[:2], -1)
+        if self.is_all_of(x.shape[-1]):
+            return flat
+        x[:, :, self.columns] = flat[:, :, self.places]
+        return x
+
+    def is_all_of(self, n_coordinates: int) -> bool:
+        """Whether all coordinates that are carried stand in the cube, and nothing else."""
+        return self.columns.size == n_coordinates == math.prod(self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +292,7 @@ class QueryAlgebra:
                 precision = answers.precision[rows].astype(np.float64) * scale
                 by_core = by_core[rows[:, None], self.core_row(answers.query, cells)]
                 weighted += by_core * precision.reshape(-1, *(1,) * (by_core.ndim - 1))
-            cube.enter(self._on_bases(weighted), b)
+            b = cube.enter(self._on_bases(weighted), b)
         return a, b
 
     def _summed(self, answers: QueryMeasurement, cube: Cube) -> tuple[np.ndarray, float]:

@@ -161,7 +161,7 @@ def test_what_is_carried_is_the_projection_of_all_on_what_is_measured_and_asked(
     assert np.array_equal(together, np.arange(algebra.n_coordinates))
     again = np.zeros_like(carried)
     for cube in algebra.cubes:
-        cube.enter(cube.spread(carried), again)
+        again = cube.enter(cube.spread(carried), again)
     assert np.array_equal(again, carried)
 
 
