@@ -16,6 +16,7 @@ from scipy import sparse
 
 from ....geography.levels import Spine
 from ...answers.estimates import read_estimates
+from ...census.entities import incidence
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..spine.families import Family
@@ -58,8 +59,5 @@ def _sums_of_children(given: ShardInput, below: list[Shard]) -> sparse.csr_array
         path = given.run.estimates(given.universe, shard.geolevel, shard.name)
         children = read_estimates([path], level.geocode[part], given.schema.n_cells)
         parent = level.parent[part] - given.shard.start
-        inside = np.flatnonzero((parent >= 0) & (parent < n))
-        where = (parent[inside], np.arange(inside.size))
-        sums = sparse.csr_array((np.ones(inside.size, dtype=np.int64), where), (n, inside.size))
-        total = total + sums @ children[inside]
+        total = total + incidence(np.where(parent < n, parent, -1), n) @ children
     return sparse.csr_array(total)

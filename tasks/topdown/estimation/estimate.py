@@ -17,6 +17,7 @@ from ...answers.demanded import DemandedAnswers, read_demanded
 from ...answers.estimates import write_estimates
 from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, read_measurements
 from ...census.census import Universe
+from ...census.entities import incidence
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
@@ -228,10 +229,8 @@ def _constraints(
         label, answers = implied
         blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
         geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
-        where = (geounit, spine.block_row[blocks])
-        shape = (len(geocode), answers.shape[0])
-        into = sparse.csr_array((np.ones(geounit.size, dtype=np.int64), where), shape)
-        exact = ExactTypes(label, (into @ answers).toarray())
+        into = incidence(geounit, len(geocode))
+        exact = ExactTypes(label, (into @ answers[spine.block_row[blocks]]).toarray())
     units = shard_units(run, settings, declared, spine, shard)
     return ShardConstraints.read(
         path, schema, held_invariants(declared, units), geocode, units, exact

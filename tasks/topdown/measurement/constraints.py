@@ -23,6 +23,7 @@ from ....geography.declared import Units
 from ....geography.levels import Geolevel, Spine
 from ...answers.noisy import Constraint
 from ...census.census import BoundedQuery, Invariant, Universe, Zero
+from ...census.entities import incidence
 from ...census.queries import TOTAL
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
@@ -249,9 +250,7 @@ def constraints_of_shard(
                 Constraint(constraint_name(name, ending), sign, geocode, summed(values[rows]))
             )
     for name, answers in public.held.items():
-        where = (geounit, rows)
-        into = sparse.csr_array((np.ones(rows.size, np.int64), where), (n, answers.shape[0]))
-        values = (into @ answers).toarray()
+        values = (incidence(geounit, n) @ answers[rows]).toarray()
         found.append(Constraint(constraint_name(name), "=", geocode, values))
     nothing = np.zeros((n, 1), dtype=np.int64)
     found += [Constraint(constraint_name(zero.name), "=", geocode, nothing) for zero in zeros]
