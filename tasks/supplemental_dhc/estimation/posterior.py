@@ -176,9 +176,11 @@ def _estimate_of(points: np.ndarray, density: np.ndarray) -> Estimate:
     area = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2.0)) * step
     total = area[-1]
     moments = density * points
-    mean = float(((moments[1:] + moments[:-1]) / 2.0).sum() * step / total)
+    mean = ((moments[1:] + moments[:-1]) / 2.0).sum() * step / total
     tails = LOWER_TAILS * (1.0 - LEVEL) * total
     low = np.interp(tails, area, points)
     high = np.interp(tails + LEVEL * total, area, points)
     best = int(np.argmin(high - low))
+    # Nearly all may lie between two points, where mean and interval are not known exactly.
+    mean = float(np.clip(mean, low[best], high[best]))
     return Estimate(mean, float(low[best]), float(high[best]))
