@@ -14,9 +14,10 @@ from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
 from ..workload.parameters import read_parameters, read_specification
 from ..workload.regions import REGION_TYPES
+from ..workload.specification import Specification
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS, NOT_MEASURED
 from .group_totals import chosen_tables, measured_totals, read_group_totals, write_totals
-from .ingest import kept_input, names_of, run_regions, run_specification, run_universe, shards
+from .ingest import kept_input, names_of, run_regions, run_universe, shards
 from .inputs import AcceptedGroups, check_groups_input
 
 
@@ -49,13 +50,17 @@ def check_input_of(
     `scratch` is the folder for temporary files of confidential rows. Raises InputRefused.
     """
     specification = read_specification(settings.input.parameters)
-    names_of(settings)
-    parameters = parameters_of(settings)
     if not settings.input.awaited:
         read_group_totals(settings, specification)
-    return check_groups_input(
-        settings.input.tables, specification, parameters.first, scratch, of_households=True
-    )
+    return _check_householders(settings, specification, scratch)
+
+
+def _check_householders(
+    settings: DetailedHouseholdsSettings, specification: Specification, scratch: Path | None
+) -> InputCheck[AcceptedGroups]:
+    names_of(settings)
+    tables, parameters = settings.input.tables, parameters_of(settings)
+    return check_groups_input(tables, specification, parameters.first, scratch, of_households=True)
 
 
 def ingest_input(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
@@ -64,12 +69,13 @@ def ingest_input(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Non
     Raises InputRefused as the ingest of persons does, for a finished run that cannot be used, and
     for a pass of which it has no group.
     """
-    kept_input(run, settings, check_input_of(settings, run.confidential))
+    specification = read_specification(settings.input.parameters)
+    totals = read_group_totals(settings, specification)
+    kept_input(run, settings, _check_householders(settings, specification, run.confidential))
     parameters = run_parameters(run, settings)
     levels = parameters.levels()
     regions = {region_type: run_regions(run, region_type) for region_type, _ in levels}
     universes = {level: run_universe(run, *level) for level in levels}
-    totals = read_group_totals(settings, run_specification(run))
     chosen = measured_totals(totals, regions, universes)
     measured = {REGION_TYPES[name].region_pass for name in chosen["region_type"].unique()}
     for region_pass in parameters.passes:

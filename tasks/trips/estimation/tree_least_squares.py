@@ -51,8 +51,9 @@ def tree_least_squares(levels: Sequence[MeasuredLevel]) -> list[np.ndarray]:
     sums = []
     for depth in range(len(levels) - 1, 0, -1):
         level, own = levels[depth], levels[depth - 1].variance
-        total = np.bincount(level.family, estimates[depth], level.parent.size)
-        variance = np.bincount(level.family, variances[depth], level.parent.size)
+        family, n = level.family, level.parent.size
+        total = np.bincount(family, estimates[depth], n)
+        variance = np.bincount(family, variances[depth], n)
         sums.append((total, variance))
         weight = 1.0 if np.isinf(own) else own / (own + variance)
         estimates[depth - 1][level.parent] += weight * (total - estimates[depth - 1][level.parent])
