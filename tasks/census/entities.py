@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from ...geography.declared import declared_units
 from ..tables.sources import InputFile
@@ -33,14 +32,6 @@ def entities(
         return units.number, units.path.tolist()
     code, distinct = pd.factorize(areas[level].replace("", None), sort=True)
     return code, distinct.tolist()
-
-
-def incidence(number: np.ndarray, n: int) -> sparse.csr_array:
-    """The 0/1 matrix `(n, len(number))` whose product with values adds them up by entity; `number`
-    is each one's entity, -1 for none."""
-    inside = np.flatnonzero(number >= 0)
-    ones = np.ones(inside.size, dtype=np.int64)
-    return sparse.csr_array((ones, (number[inside], inside)), (n, len(number)))
 
 
 def described_columns(declared: CensusGeography, levels: Iterable[str]) -> tuple[str, ...]:

@@ -184,15 +184,20 @@ def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ..
     return [found[attribute] for attribute in schema.attributes if attribute in found]
 
 
+def incidence(number: np.ndarray, n: int) -> sparse.csr_array:
+    """The 0/1 matrix `(n, len(number))` whose product with values adds them up by row; `number` is
+    the row that each one is in, -1 for none."""
+    inside = np.flatnonzero(number >= 0)
+    ones = np.ones(inside.size, dtype=np.int64)
+    return sparse.csr_array((ones, (number[inside], inside)), (n, len(number)))
+
+
 def counted_rows(
     schema: Schema, other_schema: Schema, name: str, where: Where, of: Where
 ) -> sparse.csr_array:
     """`rows_that_count` as a 0/1 matrix `(other_schema.n_cells, n_rows)`; raises as that does."""
     row = rows_that_count(schema, other_schema, name, where, of)
-    counted = np.flatnonzero(row >= 0)
-    shape = (other_schema.n_cells, marginal_query(schema, name).n_rows)
-    ones = np.ones(counted.size, dtype=np.int64)
-    return sparse.csr_array((ones, (counted, row[counted])), shape=shape)
+    return sparse.csr_array(incidence(row, marginal_query(schema, name).n_rows).T)
 
 
 def rows_that_count(

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from ....geography.levels import Spine
 from ...answers.estimates import read_estimates
-from ...census.entities import incidence
+from ...census.queries import incidence
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..spine.families import Family

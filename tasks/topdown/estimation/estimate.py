@@ -17,8 +17,7 @@ from ...answers.demanded import DemandedAnswers, read_demanded
 from ...answers.estimates import write_estimates
 from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, read_measurements
 from ...census.census import Universe
-from ...census.entities import incidence
-from ...census.queries import MarginalQuery, marginal_query
+from ...census.queries import MarginalQuery, incidence, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused

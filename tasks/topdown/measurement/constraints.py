@@ -23,8 +23,7 @@ from ....geography.declared import Units
 from ....geography.levels import Geolevel, Spine
 from ...answers.noisy import Constraint
 from ...census.census import BoundedQuery, Invariant, Universe, Zero
-from ...census.entities import incidence
-from ...census.queries import TOTAL
+from ...census.queries import TOTAL, incidence
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ..spine.shards import Shard

@@ -34,7 +34,7 @@ from ...census.invariants import (
     inhabitable,
     read_state_totals,
 )
-from ...census.queries import counted_rows, marginal_query
+from ...census.queries import counted_rows, incidence, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ..paths import (
@@ -316,9 +316,8 @@ def _household_answers(
         other_schema = settings.schema_of(one.universe)
         counts = area_counts(run, one.universe, other_schema.n_cells, n_areas)
         row = householders_of_cells(one, schema, other_schema)
-        cell, n_rows = np.flatnonzero(row >= 0), marginal_query(schema, one.query).n_rows
-        ones, shape = np.ones(cell.size, dtype=np.int64), (row.size, n_rows)
-        householders = (counts @ sparse.csr_array((ones, (cell, row[cell])), shape)).toarray()
+        answered = incidence(row, marginal_query(schema, one.query).n_rows)
+        householders = (counts @ answered.T).toarray()
         found[one.name] = householders, householders
     if types.sizes is not None:
         one = types.sizes

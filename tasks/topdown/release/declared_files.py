@@ -33,8 +33,8 @@ from scipy import sparse
 
 from ...census.areas import code_columns
 from ...census.declarations import CensusGeography, TableDeclaration
-from ...census.entities import described_columns, descriptions, entities, incidence
-from ...census.queries import label_parts, marginal_query
+from ...census.entities import described_columns, descriptions, entities
+from ...census.queries import incidence, label_parts, marginal_query
 from ...census.schema import Schema
 from ...census.table_variables import table_variables
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing

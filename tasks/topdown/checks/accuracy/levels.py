@@ -17,7 +17,8 @@ import pandas as pd
 from .....geography.levels import Spine
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
-from ....census.entities import entities, incidence
+from ....census.entities import entities
+from ....census.queries import incidence
 from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
 
 OF_THE_SPINE = " of the spine"

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ....census.census import Census
-from ....census.entities import incidence
+from ....census.queries import incidence
 from ....census.schema import Schema
 from .errors import (
     ALL_ANSWERS,

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....census.entities import incidence
+from ....census.queries import incidence
 from ....census.states import state_of
 from ....runs.declared import read_declared
 from .levels import (

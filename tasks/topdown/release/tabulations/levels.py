@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
-from ....census.entities import incidence
+from ....census.queries import incidence
 
 
 @dataclass(frozen=True)
