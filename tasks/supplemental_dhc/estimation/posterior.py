@@ -173,6 +173,8 @@ def _points(counted: Posterior, households: Posterior, least: float, largest: fl
 def _estimate_of(points: np.ndarray, density: np.ndarray) -> Estimate:
     """Mean and shortest interval of a density that is known at equidistant points."""
     step = points[1] - points[0]
+    # Densities near the smallest float would vanish in sums; a power of two changes no digit.
+    density = np.ldexp(density, -np.frexp(density.max())[1])
     area = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2.0)) * step
     total = area[-1]
     moments = density * points

@@ -134,6 +134,8 @@ def test_parts_of_an_average_add_up() -> None:
 
 @example(-1635, 0, -134, 5.0, HOUSEHOLD, True)
 @example(-963, 524, 1, 12.2, HOUSEHOLD, False)
+@example(143, 143, -822, 5.0, HOUSEHOLD, False)
+@example(45, 241, -823, 5.0, HOUSEHOLD, False)
 @given(
     st.integers(-2000, 100_000),
     st.integers(-2000, 50_000),
