@@ -22,7 +22,7 @@ from ..settings import TripsSettings
 from ..workload.hierarchy import Hierarchy, HierarchyLevel
 from ..workload.plan import Plan, make_plan
 from ..workload.tree import Tree
-from ..workload.truth import TrueLevel, TrueTree
+from ..workload.truth import NodeCounts, TrueTree
 from .plan_file import read_plan
 
 COUNT = "count"
@@ -105,7 +105,7 @@ def read_tree(run: RunDirectory) -> RunTree:
     )
 
 
-def write_leaves(run: RunDirectory, leaves: TrueLevel) -> None:
+def write_leaves(run: RunDirectory, leaves: NodeCounts) -> None:
     """Write the confidential counts in one step."""
     write_parquet(leaves_file(run), pa.table({"key": leaves.keys, COUNT: leaves.counts}))
 
@@ -114,7 +114,7 @@ def write_leaves(run: RunDirectory, leaves: TrueLevel) -> None:
 def read_truth(run: RunDirectory) -> TrueTree:
     """The confidential tree."""
     table = pq.read_table(leaves_file(run))
-    leaves = TrueLevel(table["key"].to_numpy(), table[COUNT].to_numpy())
+    leaves = NodeCounts(table["key"].to_numpy(), table[COUNT].to_numpy())
     return TrueTree(read_tree(run).tree, leaves)
 
 

@@ -29,7 +29,7 @@ from ..workload.exact_loss import exact_curve
 from ..workload.hierarchy import Hierarchy
 from ..workload.plan import Plan, make_plan
 from ..workload.tree import Tree, column_tree, od_tree
-from ..workload.truth import TrueLevel
+from ..workload.truth import NodeCounts
 from .areas import (
     area_levels,
     column_levels,
@@ -62,8 +62,8 @@ class AcceptedTrips:
 
     shape: Shape
     columns: tuple[ReleaseColumn, ...]
-    leaves: TrueLevel
-    whole: TrueLevel
+    leaves: NodeCounts
+    whole: NodeCounts
 
 
 def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
@@ -131,7 +131,7 @@ def refuse_delta_of(settings: TripsSettings, n_trips: int) -> None:
         refuse_large_delta(settings, privacy.delta, n_persons, "privacy.delta")
 
 
-def input_digests(tree: Tree, leaves: TrueLevel, key: bytes) -> dict[str, InputDigest]:
+def input_digests(tree: Tree, leaves: NodeCounts, key: bytes) -> dict[str, InputDigest]:
     """The keyed digest by which the ledger recognises these trips, whatever tree they are in.
 
     Columns have no names and come in an order of their own (`unnamed_digest`). As a part it has
@@ -205,10 +205,10 @@ def _contributed(
     settings: TripsSettings,
     trips: PersonTrips,
     person: str,
-    leaves: TrueLevel,
+    leaves: NodeCounts,
     table: str,
     evidence: RuleTally,
-) -> TrueLevel:
+) -> NodeCounts:
     """The leaves with no more trips of a person, told by that column, than the settings say."""
     contribution = settings.contribution
     drops = settings.privacy.excess_trips == "dropped"

@@ -18,7 +18,7 @@ from ....validation.trips.input_rules import contribution_rules, person_rule
 from ...noise.randomness import RandomSource, random_words
 from ...tables.columns import trimmed_texts
 from ...tables.tally import RuleTally
-from ..workload.truth import TrueLevel, summed
+from ..workload.truth import NodeCounts, summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class PersonTrips:
         counts = np.add.reduceat(self.counts[order], starts) if starts.size else self.counts
         return PersonTrips(person[starts], keys[starts], counts)
 
-    def kept(self, most: int, source: RandomSource, *, are_distinct: bool) -> TrueLevel:
+    def kept(self, most: int, source: RandomSource, *, are_distinct: bool) -> NodeCounts:
         """The leaves of at most `most` trips a person, drawn at random; of distinct ones at most
         one a leaf.
         """

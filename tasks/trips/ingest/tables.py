@@ -22,7 +22,7 @@ from ...tables.sources import InputFile
 from ...tables.tally import RuleTally
 from ..workload.hierarchy import Hierarchy
 from ..workload.tree import Tree
-from ..workload.truth import TrueLevel, summed
+from ..workload.truth import NodeCounts, summed
 from .persons import PeopleSoFar, PersonTrips
 
 LARGEST_TOTAL = 1 << 53
@@ -57,7 +57,7 @@ class CountedTable:
     `persons` has each usable row's person where the table tells them.
     """
 
-    leaves: TrueLevel
+    leaves: NodeCounts
     integer_columns: frozenset[str]
     persons: PersonTrips | None = None
 
@@ -86,7 +86,7 @@ def count_leaves(
     rules = count_rules(file.table, count) if count else ()
     for rule in (*(place.rule for place in places), *rules):
         evidence.add(rule, 0)
-    so_far = TrueLevel(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    so_far = NodeCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
     people = PeopleSoFar(file.table, person) if person else None
     integer_columns = {place.column for place in places}
     for batch in read_batches(file, Selection(tuple(columns))):
