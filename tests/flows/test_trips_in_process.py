@@ -22,10 +22,9 @@ from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.checks.accuracy import ACCURACY, read_accuracy
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, estimate_once
-from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth
+from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import charge_of
 from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes

@@ -35,10 +35,9 @@ from .areas import (
     column_levels,
     hierarchy_of_areas,
 )
-from .files import ReleaseColumn, RunTree, write_leaves, write_tree
+from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
 from .observed import observed_levels
 from .persons import PersonTrips, check_contributions
-from .plan_file import write_plan
 from .tables import PlaceColumn, count_leaves, trips_file
 
 ORIGIN, DESTINATION = "origin", "destination"
