@@ -148,14 +148,9 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
     write_values(plan_file(run), _KeptPlan(**facts))
 
 
-@while_unchanged(lambda run, tree: plan_file(run), at_most=4)
-def _read_plan(run: RunDirectory, tree: Tree) -> Plan:
-    return Plan(tree=tree, **vars(read_values(plan_file(run), _KeptPlan)))
-
-
 def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
     """The plan of a run, which its ingest has written; version 0.1.0 worked it out each time."""
     run_tree = read_tree(run)
     if plan_file(run).exists():
-        return _read_plan(run, run_tree.tree)
+        return Plan(tree=run_tree.tree, **vars(read_values(plan_file(run), _KeptPlan)))
     return make_plan(settings, run_tree.tree, merges=run_tree.merges)

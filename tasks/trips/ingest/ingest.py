@@ -37,7 +37,7 @@ from .areas import (
 )
 from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
 from .observed import observed_levels
-from .persons import PersonTrips, check_contributions
+from .persons import check_contributions
 from .tables import PlaceColumn, count_leaves, trips_file
 
 ORIGIN, DESTINATION = "origin", "destination"
@@ -188,9 +188,13 @@ def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | N
     counted = count_leaves(
         file, shape.tree, shape.places, given.count, evidence, person=given.person
     )
-    leaves = counted.leaves
-    if counted.persons is not None and given.person is not None:
-        leaves = _contributed(settings, counted.persons, given.person, leaves, table, evidence)
+    leaves, trips = counted.leaves, counted.persons
+    if trips is not None and given.person is not None:
+        contribution, drops = settings.contribution, settings.privacy.excess_trips == "dropped"
+        check_contributions(trips, table, given.person, contribution, evidence, drops=drops)
+        if drops:
+            source = random_choice_source(settings, UNIVERSE, "contributions")
+            leaves = trips.kept(contribution.trips, source, are_distinct=contribution.are_distinct)
     released = tuple(
         ReleaseColumn(
             place.column, place.dimension, place.depth, place.column in counted.integer_columns
@@ -198,33 +202,6 @@ def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | N
         for place in shape.places
     )
     return AcceptedTrips(shape, released, leaves, counted.leaves)
-
-
-def _contributed(
-    settings: TripsSettings,
-    trips: PersonTrips,
-    person: str,
-    leaves: NodeCounts,
-    table: str,
-    evidence: RuleTally,
-) -> NodeCounts:
-    """The leaves with no more trips of a person, told by that column, than the settings say."""
-    contribution = settings.contribution
-    drops = settings.privacy.excess_trips == "dropped"
-    check_contributions(
-        trips,
-        table,
-        person,
-        most=contribution.trips,
-        are_distinct=contribution.are_distinct,
-        is_exact=contribution.has_invariant_total,
-        drops=drops,
-        evidence=evidence,
-    )
-    if not drops:
-        return leaves
-    source = random_choice_source(settings, UNIVERSE, "contributions")
-    return trips.kept(contribution.trips, source, are_distinct=contribution.are_distinct)
 
 
 def _read_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
