@@ -54,12 +54,6 @@ def agreeing_types(agreements: Sequence[AgreeDeclaration], schema: Schema) -> Ag
     householders, sizes = by_kind.get(HOUSEHOLDERS), by_kind.get(SIZES)
     if householders is None and sizes is None:
         return None
-    return _types(householders, sizes, schema)
-
-
-def _types(
-    householders: AgreeDeclaration | None, sizes: AgreeDeclaration | None, schema: Schema
-) -> AgreeingTypes:
     label, answers = np.zeros(schema.n_cells, dtype=np.int64), np.zeros(0, dtype=np.int64)
     if householders is not None:
         inside = schema.cells_where(householders.where)
@@ -230,9 +224,9 @@ class _Solvable:
         self.declared, self.of_other = census.universes[name], census.universes[self.other]
         self.schema = schemas[name].of(self.declared.attributes)
         self.other_schema = schemas[self.other].of(self.of_other.attributes)
-        self.by_kind: dict[str, AgreeDeclaration] = {one.kind: one for one in agreements}
-        householders, sizes = self.by_kind.get(HOUSEHOLDERS), self.by_kind.get(SIZES)
-        self.types = _types(householders, sizes, self.schema)
+        types = agreeing_types(agreements, self.schema)
+        assert types is not None
+        self.types = types
 
     def refuse_what_is_not(self) -> None:
         """Raise ValueError with what is missing, or what stands beside and must not."""
@@ -248,7 +242,7 @@ class _Solvable:
 
     def _refuse_cells(self) -> None:
         """Householders are among the people, and every type has a cell that can hold somebody."""
-        types, sizes = self.types, self.by_kind.get(SIZES)
+        types, sizes = self.types, self.types.sizes
         if (
             sizes is not None
             and (types.is_householder & ~self.schema.cells_where(sizes.where)).any()
@@ -274,9 +268,9 @@ class _Solvable:
 
     def _refuse_sizes_without_householder(self) -> None:
         """Wherever a record is counted for a householder, somebody fits in."""
-        if not {HOUSEHOLDERS, SIZES} <= self.by_kind.keys():
+        householders, sizes = self.types.householders, self.types.sizes
+        if householders is None or sizes is None:
             return
-        householders, sizes = self.by_kind[HOUSEHOLDERS], self.by_kind[SIZES]
         _, most = people_of_cells(sizes, self.other_schema)
         empty = self.other_schema.cells_where(householders.of) & (most == 0)
         for zero in self.of_other.structural_zeros:
@@ -295,13 +289,13 @@ class _Solvable:
         invariants = [(one.query, one.geolevel) for one in self.declared.invariants]
         if not invariants:
             return
-        if SIZES in self.by_kind or invariants != [(TOTAL, self.last)]:
+        one = self.types.householders
+        if one is None or self.types.sizes is not None or invariants != [(TOTAL, self.last)]:
             raise ValueError(
                 f"{self.what} needs {self.name!r} without the invariant {invariants[0][0]!r} at "
                 f"{invariants[0][1]!r}, which the noise of {self.other!r} could contradict; take "
                 "it out, or declare a relation in place of agree, which may fail"
             )
-        one = self.by_kind[HOUSEHOLDERS]
         of = self.other_schema.cells_where(one.of)
         if not is_bounded(of, self.other_schema, self.of_other.bounds, self.name, at_most=1):
             raise ValueError(
@@ -357,7 +351,7 @@ class _Solvable:
 
     def _most(self, cells: np.ndarray) -> int:
         """The most records in some cells that agree for a record of the earlier universe."""
-        types, sizes = self.types, self.by_kind.get(SIZES)
+        types, sizes = self.types, self.types.sizes
         if sizes is None or not (cells & ~types.is_householder & (types.label > 0)).any():
             return 1
         return max(most for _, most in sizes.people.values())

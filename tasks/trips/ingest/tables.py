@@ -20,7 +20,6 @@ from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.tally import RuleTally
-from ..workload.hierarchy import Hierarchy
 from ..workload.tree import Tree
 from ..workload.truth import NodeCounts, summed
 from .persons import PeopleSoFar, PersonTrips
@@ -80,7 +79,7 @@ def count_leaves(
     columns = [*dict.fromkeys(place.column for place in places)]
     columns += [name for name in (count, person) if name]
     indexes = [
-        KeyIndex(pa.array(_codes(tree.dimensions[place.dimension], place.depth), pa.string()))
+        KeyIndex(pa.array(tree.dimensions[place.dimension].levels[place.depth].codes, pa.string()))
         for place in places
     ]
     rules = count_rules(file.table, count) if count else ()
@@ -168,7 +167,3 @@ def _whole_number(text: str | None) -> int | None:
         return None
     value = int(text.partition(".")[0])
     return value if abs(value) <= LARGEST_COUNT else None
-
-
-def _codes(dimension: Hierarchy, depth: int) -> np.ndarray:
-    return dimension.levels[depth].codes
