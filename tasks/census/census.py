@@ -18,8 +18,7 @@ from ..runs.declared import read_declared
 from ..runs.names import FileName, Label
 from ..tables.formats import TextFormat
 from .agree_declarations import AgreeDeclaration
-from .agreeing_households import compiled_agreements
-from .agreements import Relation, Side
+from .agreements import compiled_agreements
 from .attribute_declarations import Part, Where
 from .compiled_schemas import (
     check_summary_levels,
@@ -78,6 +77,28 @@ class Bound(BoundDeclaration):
     """Declared bounds; all have names."""
 
     name: Label
+
+
+@dataclass(frozen=True)
+class Side:
+    """Weights of a universe's cells in a relation, `(n_cells,)` int64."""
+
+    universe: str
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A linear relation of every geounit: own . x `sign` - sum of others . released counts.
+
+    All terms stand on the left: `own` are the weights of the universe's cells, `others` those of
+    earlier universes, and `sign` compares their sum with 0.
+    """
+
+    name: str
+    sign: str
+    own: np.ndarray
+    others: tuple[Side, ...]
 
 
 @dataclass(frozen=True)
