@@ -38,7 +38,7 @@ def margins(
         released = replicate(plan, truth, settings.mechanism, SystemRandom())
         for place, level in enumerate(levels):
             away = -truth.levels[level].counts_of(np.arange(plan.tree.n_nodes(level)))
-            away[released[level].keys] += released[level].values
+            away[released[level].keys] += released[level].counts
             squares[place] += np.mean(away.astype(float) ** 2) / replicates
     return (NORMAL_95 * np.sqrt(squares)).tolist()
 

@@ -14,15 +14,13 @@ from spineflow.tasks.trips.estimation.top_down import (
     MeasuredTree,
     integer_pass,
     only_children,
-    positive,
     step_down,
 )
 from spineflow.tasks.trips.ingest.ingest import check_input
-from spineflow.tasks.trips.measurement.files import NodeValues
 from spineflow.tasks.trips.measurement.measure import all_nodes, with_noise
 from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
 from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.truth import TrueTree, summed
+from spineflow.tasks.trips.workload.truth import NodeCounts, TrueTree, summed
 
 
 def true_tree(settings: TripsSettings) -> TrueTree:
@@ -33,34 +31,32 @@ def true_tree(settings: TripsSettings) -> TrueTree:
 
 def replicate(
     plan: Plan, truth: TrueTree, mechanism: TripsMechanism, source: RandomSource
-) -> list[NodeValues]:
+) -> list[NodeCounts]:
     """The released nodes of every level, root first, of one replicate."""
     draws = UnchargedNoise(source)
     if plan.is_top_down:
         return _top_down(plan, truth, mechanism, draws)
     depth = plan.tree.depth
     if plan.budget is None:
-        listed = plan.stability.measure(truth.leaves, draws)
-        levels = [NodeValues(listed.keys, listed.counts)]
+        levels = [plan.stability.measure(truth.leaves, draws)]
     else:
         keys = np.arange(plan.tree.n_nodes(depth))
         noisy = with_noise(truth.leaves.counts_of(keys), plan, depth, draws)
-        levels = [NodeValues(keys, noisy)]
+        levels = [NodeCounts(keys, noisy)]
     for level in range(depth, 0, -1):
         above = plan.tree.parent_keys(level, levels[-1].keys)
-        sums = summed(above, levels[-1].values)
-        levels.append(NodeValues(sums.keys, sums.counts))
+        levels.append(summed(above, levels[-1].counts))
     return levels[::-1]
 
 
 def _top_down(
     plan: Plan, truth: TrueTree, mechanism: TripsMechanism, draws: UnchargedNoise
-) -> list[NodeValues]:
+) -> list[NodeCounts]:
     root, variance = np.array([truth.leaves.total]), 0.0
     if 0 in plan.level_budget.shares:
         root, variance = with_noise(root, plan, 0, draws), plan.weight_variance(0)
     measured = MeasuredTree.rooted(plan.tree, int(root[0]), variance)
-    released = [positive(ROOT, root)]
+    released = [NodeCounts(ROOT, root).positive]
     for level in range(1, plan.tree.depth + 1):
         above = released[-1]
         parents = all_nodes(plan.tree, level - 1) if plan.measures_all else above.keys
@@ -71,7 +67,7 @@ def _top_down(
             continue
         keys, _ = plan.tree.children(level - 1, parents)
         counts = truth.levels[level].counts_of(keys)
-        noisy = NodeValues(keys, with_noise(counts, plan, level, draws))
+        noisy = NodeCounts(keys, with_noise(counts, plan, level, draws))
         measured.add_level(parents, noisy, plan.weight_variance(level))
         if not plan.measures_all:
             released.append(step_down(plan.tree, level, above, noisy, mechanism))

@@ -42,9 +42,9 @@ from spineflow.tasks.topdown.workload.sections import (
     GeographySettings,
     GeolevelPasses,
     RunSettings,
-    StructuralZero,
     TabulatedReleaseSettings,
     UniverseSettings,
+    Zero,
 )
 from spineflow.tasks.trips.design.design import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
@@ -80,7 +80,7 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
 MODEL_OF_DESIGNS = {"group_sizes": GroupSizesDesignSettings, "trips": TripsDesignSettings}
 """Models of the blocks of a product's page that have a section [design]."""
 
-FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, TopdownSettings)
+FURTHER_SETTINGS = (AianRange, Zero, GeolevelPasses, TopdownSettings)
 
 
 def loaded(path: Path) -> ModuleType:

@@ -1,47 +1,146 @@
-"""Ties of a universe's records to the released ones of earlier universes: linear relations, and
-agreements of presence; those of householders and sizes are `agreeing_households`'.
+"""Records that agree with the released ones of an earlier universe, such as people with dwellings:
+at most one for each of them, as many householders as dwellings are occupied, and as many people as
+fit into dwellings of their sizes.
 
-That records can always agree is proven in `tasks.topdown.measurement.agreements`; what the proof
-needs of a declaration is asked for here.
+That every release of the earlier universe leaves a solution in every area, and every sum one to its
+parts, is proven in `tasks.topdown.measurement.agreements`; what the proof needs of a declaration is
+asked for here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .agree_declarations import AgreeDeclaration
-from .compiled_schemas import refuse_unknown_universe
+from ..runs.spelling import did_you_mean
+from .agree_declarations import HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
+from .compiled_schemas import refuse_later_universe, refuse_unknown_universe
 from .declarations import BoundDeclaration, CensusDeclaration
-from .queries import TOTAL, marginal_query
-from .schema import Schema
+from .queries import TOTAL, label_parts, marginal_query, rows_that_count
+from .schema import Coarsening, Schema
 
 
-@dataclass(frozen=True)
-class Side:
-    """Weights of a universe's cells in a relation, `(n_cells,)` int64."""
+@dataclass(frozen=True, eq=False)
+class AgreeingTypes:
+    """Cells of a universe by what agreements fix of them.
 
-    universe: str
-    weights: np.ndarray
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A linear relation of every geounit: own . x `sign` - sum of others . released counts.
-
-    All terms stand on the left: `own` are the weights of the universe's cells, `others` those of
-    earlier universes, and `sign` compares their sum with 0.
+    label : (n_cells,) the type of each cell: 0 where nothing is fixed, then a type for each answer
+        of the householders' query, then one for the other people whom sizes count.
+    answers : (R,) the answers of the householders' query that the types 1 to R are.
+    householders, sizes : the agreements, None for none.
     """
 
-    name: str
-    sign: str
-    own: np.ndarray
-    others: tuple[Side, ...]
+    label: np.ndarray
+    answers: np.ndarray
+    householders: AgreeDeclaration | None
+    sizes: AgreeDeclaration | None
+
+    @property
+    def n_types(self) -> int:
+        """Number of types."""
+        return 1 + self.answers.size + (self.sizes is not None)
+
+    @property
+    def is_householder(self) -> np.ndarray:
+        """Mask `(n_cells,)` of the cells whose answers are exactly those of the other universe."""
+        return (self.label > 0) & (self.label <= self.answers.size)
 
 
-def refuse_unfit_presence(
+def agreeing_types(agreements: Sequence[AgreeDeclaration], schema: Schema) -> AgreeingTypes | None:
+    """The types that householders and sizes make of the cells; None where neither is declared."""
+    by_kind: dict[str, AgreeDeclaration] = {one.kind: one for one in agreements}
+    householders, sizes = by_kind.get(HOUSEHOLDERS), by_kind.get(SIZES)
+    if householders is None and sizes is None:
+        return None
+    label, answers = np.zeros(schema.n_cells, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    if householders is not None:
+        inside = schema.cells_where(householders.where)
+        row = marginal_query(schema, householders.query).row_of_cell[inside]
+        answers, number = np.unique(row, return_inverse=True)
+        label[inside] = 1 + number.reshape(-1)
+    if sizes is not None:
+        label[schema.cells_where(sizes.where) & (label == 0)] = 1 + answers.size
+    return AgreeingTypes(label, answers, householders, sizes)
+
+
+def householders_of_cells(
+    householders: AgreeDeclaration, schema: Schema, other_schema: Schema
+) -> np.ndarray:
+    """Answer that counts each cell of the other universe, `(other_schema.n_cells,)`, -1 for none.
+
+    Raises ValueError, as a clause about the other universe, for what it does not tell.
+    """
+    aliases = [_alias(name, theirs, other_schema) for name, theirs in householders.called.items()]
+    named = replace(other_schema, coarsenings=(*aliases, *other_schema.coarsenings))
+    one = householders
+    for part, _, _ in label_parts(schema, one.query):
+        if part not in named.known_names:
+            raise ValueError(
+                f"does not tell {part!r}{did_you_mean(part, named.known_names)}; say in called "
+                "what it is called there, or choose a query that it tells"
+            )
+    return rows_that_count(schema, named, one.query, one.where, one.of)
+
+
+def _alias(name: str, theirs: str, other_schema: Schema) -> Coarsening:
+    """What the other universe tells, as a coarsening under the name that it has here."""
+    known = other_schema.known_names
+    if theirs not in known or name in known:
+        raise ValueError(
+            f"tells {name!r} itself; take it out of called"
+            if name in known
+            else f"does not tell {theirs!r}{did_you_mean(theirs, known)}; it tells "
+            f"{', '.join(known)}"
+        )
+    return replace(other_schema.grouping(theirs), name=name)
+
+
+def people_of_cells(sizes: AgreeDeclaration, other_schema: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most people of a record in each cell of the other universe, `(n_cells,)` each."""
+    size = other_schema.grouping(sizes.size or "")
+    group = np.array(size.groups)[other_schema.levels(size.attribute)]
+    counted = other_schema.cells_where(sizes.of)
+    limits = np.array([sizes.people.get(level, (0, 0)) for level in size.levels], dtype=np.int64)
+    return limits[group, 0] * counted, limits[group, 1] * counted
+
+
+def compiled_agreements(
+    name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]
+) -> tuple[AgreeDeclaration, ...]:
+    """The agreements that a universe declares; `schemas` are all universes' in the declared order.
+
+    Raises ValueError unless every release of the earlier universe leaves records that agree.
+    """
+    entries = census.universes[name].agree
+    if all(entry.kind == PRESENCE for entry in entries):
+        for entry in entries:
+            _refuse_unfit_presence(name, entry, census, schemas)
+        return entries
+    for entry in entries:
+        refuse_unknown_universe(f"agree {entry.name!r} of {name!r}", entry.universe, schemas)
+    kinds, others = [entry.kind for entry in entries], {entry.universe for entry in entries}
+    if len(set(kinds)) < len(kinds) or PRESENCE in kinds or len(others) > 1:
+        raise ValueError(
+            f"agree of {name!r} may have one entry of the kind 'householders' and one of the kind "
+            "'sizes', of the same universe, and none of the kind 'presence' beside them, which "
+            "sizes say more exactly"
+        )
+    names = [entry.name for entry in entries]
+    names += [bound.name for bound in census.universes[name].bounds if bound.name is not None]
+    twice = [entry.name for entry in entries if names.count(entry.name) > 1]
+    if twice:
+        raise ValueError(
+            f"universe {name!r} declares {twice[0]!r} twice; give one of them another name"
+        )
+    for entry in entries:
+        _refuse_unfit(name, entry, census, schemas)
+    _Solvable(name, entries, census, schemas).refuse_what_is_not()
+    return entries
+
+
+def _refuse_unfit_presence(
     name: str,
     entry: AgreeDeclaration,
     census: CensusDeclaration,
@@ -70,14 +169,14 @@ def refuse_unfit_presence(
             "relations, held_to and structural_zeros beside it, so that records can always agree"
         )
     other_schema, of = schemas[entry.universe], schemas[entry.universe].cells_where(entry.of)
-    if not is_bounded(of, other_schema, census.universes[entry.universe].bounds, name, entry.most):
+    if not _is_bounded(of, other_schema, census.universes[entry.universe].bounds, name, entry.most):
         raise ValueError(
             f"{what} needs a bound on these records of {entry.universe!r} of at most "
             f"{entry.at_most} per {name!r}, so that records can always agree"
         )
 
 
-def is_bounded(
+def _is_bounded(
     of: np.ndarray, schema: Schema, bounds: Sequence[BoundDeclaration], per: str, at_most: int
 ) -> bool:
     """Whether one of a universe's bounds holds all records in its cells `of` (n_cells,) together to
@@ -92,3 +191,220 @@ def is_bounded(
         and np.unique(marginal_query(schema, bound.query).row_of_cell[of]).size == 1
         for bound in bounds
     )
+
+
+def _refuse_unfit(
+    name: str,
+    entry: AgreeDeclaration,
+    census: CensusDeclaration,
+    schemas: Mapping[str, Schema],
+) -> None:
+    """Raise ValueError for an entry with names that do not exist."""
+    what, why = f"agree {entry.name!r} of {name!r}", ""
+    if entry.kind == SIZES:
+        why = (
+            ": numbers of people can follow every release of dwellings by size, while dwellings of "
+            "given sizes cannot follow every number of people (two areas of three people each "
+            "cannot share three dwellings of two)"
+        )
+    refuse_later_universe(what, entry.universe, name, schemas, why)
+    schema, other_schema = (
+        schemas[one].of(census.universes[one].attributes) for one in (name, entry.universe)
+    )
+    for where, of in ((entry.where, schema), (entry.of, other_schema)):
+        try:
+            of.cells_where(where)
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
+    if entry.kind == HOUSEHOLDERS:
+        idle = entry.called.keys() - {part for part, _, _ in label_parts(schema, entry.query)}
+        if idle:
+            raise ValueError(
+                f"{what}: called has {min(idle)!r}, which is not in the query {entry.query!r}; "
+                "take it out"
+            )
+        try:
+            householders_of_cells(entry, schema, other_schema)
+        except ValueError as error:
+            raise ValueError(f"{what}: {entry.universe!r} {error}") from None
+    else:
+        _refuse_sizes(what, entry, other_schema)
+
+
+def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> None:
+    """Raise ValueError for a size that the other universe does not have, and for levels that are
+    unknown or left out."""
+    size = entry.size or ""
+    if size not in other_schema.known_names:
+        raise ValueError(
+            f"{what} has the size {size!r}, which is no attribute of {entry.universe} nor a "
+            f"coarsening of one{did_you_mean(size, other_schema.known_names)}; there are "
+            f"{', '.join(other_schema.known_names)}"
+        )
+    grouping = other_schema.grouping(size)
+    levels, group_of_level = grouping.levels, np.array(grouping.groups)
+    unknown = [level for level in entry.people if level not in levels]
+    if unknown:
+        raise ValueError(
+            f"{what} has people of {unknown[0]!r}, which is no level of {size!r} of "
+            f"{entry.universe}{did_you_mean(unknown[0], levels)}; it has "
+            f"{', '.join(map(repr, levels))}"
+        )
+    counted = group_of_level[
+        other_schema.levels(grouping.attribute)[other_schema.cells_where(entry.of)]
+    ]
+    missing = [levels[i] for i in np.unique(counted) if levels[i] not in entry.people]
+    if missing:
+        raise ValueError(
+            f"{what} does not say how many people the level {missing[0]!r} of {size!r} has; add it "
+            "to people, with 0 where nobody lives, or leave it out by of"
+        )
+
+
+class _Solvable:
+    """What a declaration needs so that every release of the earlier universe leaves a solution."""
+
+    def __init__(
+        self,
+        name: str,
+        agreements: Sequence[AgreeDeclaration],
+        census: CensusDeclaration,
+        schemas: Mapping[str, Schema],
+    ) -> None:
+        self.name, self.other = name, agreements[0].universe
+        self.what = f"agree {' and '.join(repr(one.name) for one in agreements)} of {name!r}"
+        self.last = census.geography.geolevels[-1]
+        self.declared, self.of_other = census.universes[name], census.universes[self.other]
+        self.schema = schemas[name].of(self.declared.attributes)
+        self.other_schema = schemas[self.other].of(self.of_other.attributes)
+        types = agreeing_types(agreements, self.schema)
+        assert types is not None
+        self.types = types
+
+    def refuse_what_is_not(self) -> None:
+        """Raise ValueError with what is missing, or what stands beside and must not."""
+        if self.declared.relations or self.declared.held_to:
+            raise ValueError(
+                f"{self.what} can have no relations and held_to beside it, so that records can "
+                "always agree; take them out"
+            )
+        self._refuse_cells()
+        self._refuse_sizes_without_householder()
+        self._refuse_invariants()
+        self._refuse_bounds()
+
+    def _refuse_cells(self) -> None:
+        """Householders are among the people, and every type has a cell that can hold somebody."""
+        types, sizes = self.types, self.types.sizes
+        if (
+            sizes is not None
+            and (types.is_householder & ~self.schema.cells_where(sizes.where)).any()
+        ):
+            raise ValueError(
+                f"{self.what} counts householders who are not among the people of "
+                f"{sizes.name!r}; let its where have them, too"
+            )
+        possible = np.ones(self.schema.n_cells, dtype=bool)
+        for zero in self.declared.structural_zeros:
+            possible &= ~self.schema.cells_where(zero.where)
+        for number in range(1, types.n_types):
+            if not (possible & (types.label == number)).any():
+                among = (
+                    "an answer of the householders"
+                    if number <= types.answers.size
+                    else ("people beside householders")
+                )
+                raise ValueError(
+                    f"{self.what} needs {among} that the structural zeros leave nobody for; take "
+                    "one of them out"
+                )
+
+    def _refuse_sizes_without_householder(self) -> None:
+        """Wherever a record is counted for a householder, somebody fits in."""
+        householders, sizes = self.types.householders, self.types.sizes
+        if householders is None or sizes is None:
+            return
+        _, most = people_of_cells(sizes, self.other_schema)
+        empty = self.other_schema.cells_where(householders.of) & (most == 0)
+        for zero in self.of_other.structural_zeros:
+            empty &= ~self.other_schema.cells_where(zero.where)
+        if empty.any():
+            raise ValueError(
+                f"{self.what}: {householders.name!r} counts {self.other} in which "
+                f"{sizes.name!r} has nobody; leave them out by its of, or declare that there are "
+                "none by a structural zero"
+            )
+
+    def _refuse_invariants(self) -> None:
+        """No exact answers but, for householders alone, the number of records in every area, below
+        which the earlier universe is held.
+        """
+        invariants = [(one.query, one.geolevel) for one in self.declared.invariants]
+        if not invariants:
+            return
+        one = self.types.householders
+        if one is None or self.types.sizes is not None or invariants != [(TOTAL, self.last)]:
+            raise ValueError(
+                f"{self.what} needs {self.name!r} without the invariant {invariants[0][0]!r} at "
+                f"{invariants[0][1]!r}, which the noise of {self.other!r} could contradict; take "
+                "it out, or declare a relation in place of agree, which may fail"
+            )
+        of = self.other_schema.cells_where(one.of)
+        if not _is_bounded(of, self.other_schema, self.of_other.bounds, self.name, at_most=1):
+            raise ValueError(
+                f"{self.what} needs a bound on these records of {self.other!r} of at most 1 per "
+                f"{self.name!r}, whose number is exact, so that records can always agree"
+            )
+
+    def _refuse_bounds(self) -> None:
+        """Bounds do not narrow what agrees: they are on others alone, or so wide that whatever fits
+        into the earlier universe is within them.
+        """
+        agreed = self.types.label > 0
+        exact = [(one.query, one.geolevel) for one in self.of_other.invariants]
+        apart: list[str] = []
+        around: list[tuple[str, np.ndarray]] = []
+        for bound in self.declared.bounds:
+            named = bound.name or f"{bound.query} per {bound.per}"
+            inside = self.schema.cells_where(bound.where)
+            row_of_cell = marginal_query(self.schema, bound.query).row_of_cell
+            for row in np.unique(row_of_cell[inside]):
+                cells = inside & (row_of_cell == row)
+                if not (cells & agreed).any():
+                    apart.append(named)
+                    continue
+                if (cells & ~agreed).any():
+                    around.append((named, cells))
+                is_wide = (
+                    bound.per == self.other
+                    and bound.by is None
+                    and not bound.at_least
+                    and bound.at_most is not None
+                    and bound.at_most >= self._most(cells)
+                )
+                is_whole = not (cells & ~agreed).any() or not (agreed & ~cells).any()
+                if not (is_wide and is_whole and (TOTAL, self.last) in exact):
+                    raise ValueError(
+                        f"{self.what} needs the bound {named!r} without at_least, at_most at least "
+                        f"{self._most(cells)} per {self.other!r}, whose total must be exact in "
+                        f"every geounit of {self.last}, on people who agree or on all of them and "
+                        "others; correct it, or take it out"
+                    )
+        crossing = any(
+            (one & ~other).any() and (other & ~one).any()
+            for _, one in around
+            for _, other in around
+        )
+        if around and (apart or crossing):
+            raise ValueError(
+                f"{self.what} can have the bound {around[0][0]!r}, on people who agree and others, "
+                f"beside no bound such as {(apart or [around[-1][0]])[0]!r} on some of "
+                "these others, so that records can always agree; take one of them out"
+            )
+
+    def _most(self, cells: np.ndarray) -> int:
+        """The most records in some cells that agree for a record of the earlier universe."""
+        types, sizes = self.types, self.types.sizes
+        if sizes is None or not (cells & ~types.is_householder & (types.label > 0)).any():
+            return 1
+        return max(most for _, most in sizes.people.values())

@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..runs.declared import read_declared
+from ..runs.names import FileName, Label
 from ..tables.formats import TextFormat
 from .agree_declarations import AgreeDeclaration
-from .agreeing_households import compiled_agreements
-from .agreements import Relation, Side
-from .attribute_declarations import Where
+from .agreements import compiled_agreements
+from .attribute_declarations import Part, Where
 from .compiled_schemas import (
     check_summary_levels,
     check_table,
@@ -35,11 +36,13 @@ from .declarations import (
     ContributionDeclaration,
     CountedDeclaration,
     HeldToDeclaration,
+    InvariantDeclaration,
     LargestGroupDeclaration,
     MembersDeclaration,
     QuantityDeclaration,
     SentenceDeclaration,
     Step,
+    StructuralZeroDeclaration,
     SummaryLevelDeclaration,
     TableDeclaration,
     UniverseDeclaration,
@@ -55,39 +58,47 @@ DECLARED = "declared"
 BLOCKS = "blocks"
 """Rules of areas that are blocks of 2020; see `CensusGeography.rules`."""
 
+Made = TypeVar("Made", bound=Part)
+
+
+class Zero(StructuralZeroDeclaration):
+    """A declared structural zero; every one has a name."""
+
+    name: Label
+
+
+class Invariant(InvariantDeclaration):
+    """A declared invariant; every one has a name."""
+
+    name: Label
+
+
+class Bound(BoundDeclaration):
+    """Declared bounds; all have names."""
+
+    name: Label
+
 
 @dataclass(frozen=True)
-class Zero:
-    """A structural zero: its name and the cells `(n_cells,)` that hold nobody."""
+class Side:
+    """Weights of a universe's cells in a relation, `(n_cells,)` int64."""
 
-    name: str
-    where: Where
+    universe: str
+    weights: np.ndarray
 
 
 @dataclass(frozen=True)
-class Invariant:
-    """Answers to a query that are exact in every geounit of a geolevel.
+class Relation:
+    """A linear relation of every geounit: own . x `sign` - sum of others . released counts.
 
-    above : the name in files of sums over several of these geounits, see `InvariantDeclaration`.
+    All terms stand on the left: `own` are the weights of the universe's cells, `others` those of
+    earlier universes, and `sign` compares their sum with 0.
     """
 
     name: str
-    query: str
-    geolevel: str
-    above: str | None = None
-
-
-@dataclass(frozen=True)
-class Bound:
-    """Bounds on a query's answers, per record of another universe; see `BoundDeclaration`."""
-
-    name: str
-    query: str
-    where: Where
-    per: str
-    by: str | None
-    at_least: int | None
-    at_most: int | None
+    sign: str
+    own: np.ndarray
+    others: tuple[Side, ...]
 
 
 @dataclass(frozen=True)
@@ -118,18 +129,11 @@ class BoundedQuery:
         return np.any([schema.cells_where(bound.where) for bound in self.bounds], axis=0)
 
 
-@dataclass(frozen=True)
-class Held:
-    """Answers that are those of an earlier release, or of an earlier universe of the run, which has
-    no `release`; see `HeldToDeclaration`.
-    """
+class Held(HeldToDeclaration):
+    """Answers that are held to others, with a name and whatever else the declaration leaves out."""
 
-    name: str
-    query: str
-    where: Where
-    release: str | None
-    layout: str | None
-    universe: str
+    name: Label
+    universe: FileName
     of: Where
 
 
@@ -415,7 +419,7 @@ def _universe(
                 f"{where} has occupants named as the table {step.table!r}; rename them"
             )
     zeros = tuple(
-        Zero(zero.name or f"zero_{number}", zero.where)
+        _named(Zero, zero, f"zero_{number}")
         for number, zero in enumerate(declared.structural_zeros, 1)
     )
     for zero in zeros:
@@ -430,8 +434,7 @@ def _universe(
                 f"{', '.join(geolevels)}"
             )
         marginal_query(schema, entry.query)
-        named = entry.name or f"{entry.query} at {entry.geolevel}"
-        invariants.append(Invariant(named, entry.query, entry.geolevel, entry.above))
+        invariants.append(_named(Invariant, entry, f"{entry.query} at {entry.geolevel}"))
     bounds = tuple(_bound(where, entry, schema, schemas) for entry in declared.bounds)
     _check_shared_names(where, declared.bounds, schema)
     relations = tuple(
@@ -439,7 +442,7 @@ def _universe(
     )
     held = tuple(_held(name, entry, census, schemas) for entry in declared.held_to)
     for number, one in enumerate(held):
-        if any(replace(one, name="") == replace(other, name="") for other in held[:number]):
+        if any(one == other.model_copy(update={"name": one.name}) for other in held[:number]):
             raise ValueError(f"{where} is held to the same answers twice as {one.name!r}")
     if held and census.layout != DECLARED:
         raise ValueError(f"{where} has held_to, which needs the layout {DECLARED!r}")
@@ -485,8 +488,7 @@ def _bound(
         raise ValueError(
             f"{where} has a bound on {entry.query!r} of at_least {low} and at_most {high}"
         )
-    named = entry.name or f"{entry.query} per {entry.per}"
-    return Bound(named, entry.query, entry.where, entry.per, entry.by, low, high)
+    return _named(Bound, entry, f"{entry.query} per {entry.per}")
 
 
 def _check_shared_names(where: str, bounds: Sequence[BoundDeclaration], schema: Schema) -> None:
@@ -516,24 +518,23 @@ def _held(
     schema = schemas[name].of(census.universes[name].attributes)
     marginal_query(schema, entry.query)
     schema.cells_where(entry.where)
+    of = entry.where if entry.of is None else entry.of
     if entry.release is None:
         what, other = f"held_to of {name!r}", entry.universe or name
         refuse_later_universe(what, other, name, schemas)
         other_schema = schemas[other].of(census.universes[other].attributes)
-        of = entry.where if entry.of is None else entry.of
         try:
             counted_rows(schema, other_schema, entry.query, entry.where, of)
         except ValueError as error:
             raise ValueError(f"{what}: {other!r} {error}") from None
-    return Held(
-        entry.name or f"{entry.query} of {entry.release or entry.universe}",
-        entry.query,
-        entry.where,
-        entry.release,
-        entry.layout,
-        entry.universe or name,
-        entry.where if entry.of is None else entry.of,
-    )
+    named = f"{entry.query} of {entry.release or entry.universe}"
+    return _named(Held, entry, named, universe=entry.universe or name, of=of)
+
+
+def _named(kind: type[Made], declared: Part, name: str, **further: Any) -> Made:
+    """What is declared, as a kind of it whose entries all have a name: its own, or else this."""
+    found = {**dict(declared), **further}
+    return kind.model_construct(**{**found, "name": found["name"] or name})
 
 
 def _relation(

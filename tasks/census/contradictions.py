@@ -4,15 +4,14 @@ All constraints but invariants are homogeneous: nobody anywhere meets them all. 
 set of declarations that leave no other census: they cannot hold together in one area where every
 universe has a record, every bound from below has something to bound, and every relation has records
 that it speaks of. All together are tried as a linear program over classes of cells that no
-declaration tells apart; where they clash each alone, each pair and at last fewer and fewer tell
-which.
+declaration tells apart; where they clash, those without which the others clash too are taken out
+one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -44,22 +43,17 @@ def refuse_contradictions(
     spoken_of = [name for entry in entries for row in entry.rows for name in row[0]]
     sizes = {name: cells[name].size for name in dict.fromkeys([*spoken_of, *zeros])}
     if not entries or _is_possible(entries, sizes):
-        return  # What meets all of them meets each and each pair, which need not be tried.
-    for entry in entries:
-        if not _is_possible([entry], sizes):
-            raise ValueError(f"{entry.name} can hold for nobody; take it out or correct it")
-    for pair in combinations(entries, 2):
-        if not _is_possible(pair, sizes):
-            raise ValueError(
-                f"{pair[0].name} and {pair[1].name} contradict each other; correct one of them"
-            )
+        return
     kept = list(entries)
-    for entry in entries:
+    for entry in reversed(entries):
         fewer = [other for other in kept if other is not entry]
         if not _is_possible(fewer, sizes):
             kept = fewer
-    names = ", ".join(entry.name for entry in kept)
-    raise ValueError(f"{names} contradict each other; correct one of them")
+    names = [entry.name for entry in kept]
+    if len(names) == 1:
+        raise ValueError(f"{names[0]} can hold for nobody; take it out or correct it")
+    listed = " and ".join(names) if len(names) == 2 else ", ".join(names)
+    raise ValueError(f"{listed} contradict each other; correct one of them")
 
 
 def _distinguished(

@@ -66,8 +66,13 @@ class DeclaredInput:
 
     @property
     def public(self) -> pd.DataFrame:
-        """What is public of every area."""
-        return multiples_frame(self)
+        """What is public of every area: its path, and a column for each number of records."""
+        columns = {
+            f"{universe}/{number}/{row}": values[:, row]
+            for (universe, number), values in self.multiples.items()
+            for row in range(values.shape[1])
+        }
+        return pd.DataFrame({"block_geocode": self.geography["block_geocode"], **columns})
 
     @property
     def n_records(self) -> int:
@@ -186,7 +191,7 @@ class DeclaredTables:
         tables = replace(self, census=replace(self.census, universes=alone), schemas=per)
         found = tables.check(None).accepted(with_counts=with_counts)
         multiples = _multiples(self.census, self.schemas, per, found.histograms)
-        return found.areas.frame, multiples_frame(replace(found, multiples=multiples))
+        return found.areas.frame, replace(found, multiples=multiples).public
 
     def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """What spines are built of: the table of areas alone, and an empty frame beside it.
@@ -405,18 +410,8 @@ def invariant_totals(
     return found
 
 
-def multiples_frame(result: DeclaredInput) -> pd.DataFrame:
-    """The public numbers of records as a frame: the path of an area, and a column for each."""
-    columns = {
-        f"{universe}/{number}/{row}": values[:, row]
-        for (universe, number), values in result.multiples.items()
-        for row in range(values.shape[1])
-    }
-    return pd.DataFrame({"block_geocode": result.areas.frame["block_geocode"], **columns})
-
-
 def read_multiples(frame: pd.DataFrame, universe: str, number: int) -> np.ndarray:
-    """What `multiples_frame` wrote of one bound, `(n_areas, n_rows)`."""
+    """What `DeclaredInput.public` has of one bound, `(n_areas, n_rows)`."""
     prefix = f"{universe}/{number}/"
     names = [name for name in frame.columns if name.startswith(prefix)]
     names.sort(key=lambda name: int(name.rpartition("/")[2]))

@@ -56,7 +56,7 @@ def descriptions(
     if entry is None:
         return {}
     number, code = entities(areas, declared.geolevels, level)
-    first = _first_areas(number, len(code))
+    first = _first_areas(number)
     return {
         name: areas[column].fillna("").to_numpy(dtype=object)[first].tolist()
         for name, column in columns_of(entry).items()
@@ -70,7 +70,7 @@ def refuse_unfit_descriptions(
     coordinate is no number of degrees."""
     for level, entry in declared.entities.items():
         number, code = entities(areas, declared.geolevels, level)
-        first = _first_areas(number, len(code))
+        first = _first_areas(number)
         for name, column in columns_of(entry).items():
             texts = areas[column].fillna("").to_numpy(dtype=object)
             inside = number >= 0
@@ -90,12 +90,10 @@ def refuse_unfit_descriptions(
                 )
 
 
-def _first_areas(number: np.ndarray, n: int) -> np.ndarray:
-    """Position of each entity's first area, (n,)."""
-    first = np.zeros(n, dtype=np.int64)
-    inside = np.flatnonzero(number >= 0)[::-1]
-    first[number[inside]] = inside
-    return first
+def _first_areas(number: np.ndarray) -> np.ndarray:
+    """Position of each entity's first area, in the order of `entities`."""
+    inside = np.flatnonzero(number >= 0)
+    return inside[np.unique(number[inside], return_index=True)[1]]
 
 
 def _are_degrees(texts: np.ndarray, farthest: float) -> bool:

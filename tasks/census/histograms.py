@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...geography.texts import TextIndex
-from ..runs.files import replacing, while_unchanged
+from ..runs.files import replacing
 from ..runs.stamps import stamp_at, stamped
 from ..tables.mapped import GrowingArray
 
@@ -236,13 +236,13 @@ def sum_histogram(
     """
     wanted = TextIndex(block_geocode)
     sums = HistogramSum(n_groups, n_cells)
-    metadata, row_groups = _footer_of(path)
-    with pq.ParquetFile(path, read_dictionary=["block_geocode"], metadata=metadata) as file:
-        for number, (n_rows, lowest, highest) in enumerate(row_groups):
-            near = wanted
-            if lowest is not None and highest is not None:
-                near = wanted.between(lowest, highest)
-            if not n_rows or (among_others and not len(near)):
+    with pq.ParquetFile(path, read_dictionary=["block_geocode"]) as file:
+        for number in range(file.num_row_groups):
+            stored = file.metadata.row_group(number)
+            statistics = stored.column(0).statistics
+            has_limits = statistics is not None and statistics.has_min_max
+            near = wanted.between(statistics.min, statistics.max) if has_limits else wanted
+            if not stored.num_rows or (among_others and not len(near)):
                 continue
             row_group = file.read_row_group(number).combine_chunks()
             code, cell = row_group["block_geocode"].chunk(0), row_group["cell"].to_numpy()
@@ -255,19 +255,3 @@ def sum_histogram(
             count = row_group["count"].to_numpy()
             sums.add(group[position[known]], cell[known], count[known])
     return sums.total()
-
-
-@while_unchanged(lambda path: path, at_most=4)
-def _footer_of(path: Path) -> tuple[pq.FileMetaData, list[tuple[int, str | None, str | None]]]:
-    """The metadata of a histogram's file, and of each row group the number of rows and the first
-    and last block geocode, None where the file does not tell. Shards ask for it by the thousand.
-    """
-    metadata = pq.read_metadata(path)
-    row_groups = []
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        statistics = group.column(0).statistics
-        has_limits = statistics is not None and statistics.has_min_max
-        ends = (statistics.min, statistics.max) if has_limits else (None, None)
-        row_groups.append((group.num_rows, *ends))
-    return metadata, row_groups

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -235,33 +234,27 @@ class CefTables:
         """The check of tables that have been read: every rule is evaluated on the evidence."""
         tally_empty_facilities(evidence, units, persons.references)
         rules, read = applicable_rules(evidence.suites), [readable(name, True) for name in _TABLES]
-        build = partial(self._result, geography, units, persons, scratch)
-        return evidence.checked(rules, self.files, read, build, self.ahead)
 
-    def _result(
-        self,
-        geography: pd.DataFrame,
-        units: JoinedTable,
-        persons: Counted,
-        scratch: Path | None,
-    ) -> IngestResult:
-        kind, vacancy, occupied = unit_counts(geography, units, self.unit_schema, scratch)
-        histograms: dict[str, sparse.csr_array] = {}
-        if self.person_schema:
-            histograms["persons"] = persons.totals["histogram"]
-        if occupied is not None:
-            histograms["units"] = occupied
-        geocode, identity = geography["block_geocode"], persons.totals["identity"]
-        return IngestResult(
-            geography=geography,
-            invariants=block_invariants(geocode, units.area, kind),
-            state_totals=state_totals(geocode, identity.sum(axis=1)),
-            histograms=histograms,
-            identity=identity,
-            unit_block=units.area,
-            unit_population=persons.references,
-            unit_vacancy=vacancy,
-        )
+        def build() -> IngestResult:
+            kind, vacancy, occupied = unit_counts(geography, units, self.unit_schema, scratch)
+            histograms: dict[str, sparse.csr_array] = {}
+            if self.person_schema:
+                histograms["persons"] = persons.totals["histogram"]
+            if occupied is not None:
+                histograms["units"] = occupied
+            geocode, identity = geography["block_geocode"], persons.totals["identity"]
+            return IngestResult(
+                geography=geography,
+                invariants=block_invariants(geocode, units.area, kind),
+                state_totals=state_totals(geocode, identity.sum(axis=1)),
+                histograms=histograms,
+                identity=identity,
+                unit_block=units.area,
+                unit_population=persons.references,
+                unit_vacancy=vacancy,
+            )
+
+        return evidence.checked(rules, self.files, read, build, self.ahead)
 
 
 def unit_counts(

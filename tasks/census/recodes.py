@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,9 +36,6 @@ NO_AGE = "\0"
 """What a date of birth tells that is none."""
 
 _MOST_DIGITS = 18
-
-_MOST_PATTERNS = 1 << 20
-"""More patterns of the codes of several columns are not numbered without looking which occur."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +128,6 @@ class Recode:
     rules: tuple[tuple[int, Mapping[str, Condition]], ...]
     reading: Reading | None = None
     refused: tuple[RefusedCodes, ...] = ()
-    _level_of: dict[str | None, int] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """Levels of values that were asked for, since every batch of a table asks for the same."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -143,13 +136,9 @@ class Recode:
 
     def level_of(self, value: str | None) -> int:
         """Level of one value of a recode of one column; negative where no level has it."""
-        known = self._level_of.get(value)
-        if known is not None:
-            return known
         text = value if self.reading is None else self.reading.text(value)
         for level, where in self.rules:
             if all(codes.holds(text) for codes in where.values()):
-                self._level_of[value] = level
                 return level
         return UNKNOWN
 
@@ -159,37 +148,11 @@ class Recode:
         names = self.columns
         if len(names) == 1 and all(where for _, where in self.rules):
             return columns[names[0]].lookup(self.level_of, np.int16)
-        # Few patterns of what holds occur, however many rows and rules there are.
-        pattern, n_patterns = np.zeros(n_rows, dtype=np.int64), 1
-        for name in names:
-            conditions = self._conditions[name]
-            held = [
-                tuple(codes.holds(value) for codes in conditions) for value in columns[name].values
-            ]
-            number = {own: i for i, own in enumerate(dict.fromkeys(held))}
-            own = np.array([number[found] for found in held], dtype=np.int64)
-            if n_patterns * len(number) > _MOST_PATTERNS:
-                pattern = np.unique(pattern, return_inverse=True)[1].reshape(-1)
-                n_patterns = int(pattern.max(initial=0)) + 1
-            pattern = pattern * len(number) + own[columns[name].codes]
-            n_patterns *= len(number)
-        row = np.full(n_patterns, -1)
-        row[pattern] = np.arange(n_rows)
-        occurring = np.flatnonzero(row >= 0)
-        some = {name: columns[name].at(row[occurring]) for name in names}
-        level = np.full(n_patterns, UNKNOWN, dtype=np.int16)
-        level[occurring] = self._by_rules(some, len(occurring))
-        return level[pattern]
-
-    def _by_rules(self, columns: Mapping[str, CodedColumn], n_rows: int) -> np.ndarray:
-        """Level of every row, rule by rule."""
         level = np.full(n_rows, UNKNOWN, dtype=np.int16)
         is_open = np.ones(n_rows, dtype=bool)
-        holds = {
-            (name, codes): columns[name].lookup(codes.holds, bool)
-            for name, conditions in self._conditions.items()
-            for codes in conditions
-        }
+        # Many rules ask for the same, which is looked up once.
+        asked = dict.fromkeys(condition for _, where in self.rules for condition in where.items())
+        holds = {(name, codes): columns[name].lookup(codes.holds, bool) for name, codes in asked}
         for number, where in self.rules:
             fits = is_open.copy()
             for condition in where.items():
@@ -197,14 +160,6 @@ class Recode:
             level[fits] = number
             is_open &= ~fits
         return level
-
-    @cached_property
-    def _conditions(self) -> dict[str, list[Condition]]:
-        """The conditions of each column, each once."""
-        return {
-            name: list(dict.fromkeys(where[name] for _, where in self.rules if name in where))
-            for name in self.columns
-        }
 
 
 def whole_number(value: str | None) -> int | None:

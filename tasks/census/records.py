@@ -61,7 +61,11 @@ def read_ways(
 
     Raises UnreadableInput.
     """
-    place = _placing(files, universe, areas, evidence, scratch)
+    columns = universe.area_columns
+    place: Placing = OwnAreas(columns, AreaIndex(areas, len(columns)))
+    for depth in reversed(range(len(universe.steps))):
+        joined = _joined(files, universe, depth, place, evidence, scratch)
+        place = ByTable(universe.steps[depth].column, joined)
     occupants = {}
     for name, declared in universe.declared.occupants.items():
         columns = _columns_of(universe, name)
@@ -190,11 +194,16 @@ def tally_counted(
     evidence: EvidenceTally,
     scratch: Path | None = None,
 ) -> None:
-    """Hold the sums of all records of a universe to rules."""
+    """Hold the sums of all records of a universe to rules: how many refer to one row of the table
+    on the way to their areas, and how many have one key that occupants refer to.
+    """
     if isinstance(ways.place, ByTable):
         n_rows = ways.place.joined.n_rows
         tally_references(universe, counted.references, n_rows, evidence)
-    tally_shared_keys(universe, counted.keys_of_occupants, evidence, scratch)
+    for entry, occupant in universe.declared.occupants.items():
+        numbers = numbers_of_alike(counted.keys_of_occupants[occupant.key], scratch=scratch)
+        is_shared = numbers > occupant.records_per_key
+        evidence.add_mask(universe.name, f"shared_key_of_{entry}", is_shared)
 
 
 def records_of(
@@ -219,19 +228,6 @@ def tally_references(
     if step.records_per_row is not None:
         is_crowded = referring > step.records_per_row
         evidence.add_masks(universe.name, f"crowded_row_of_{step.table}", is_crowded, n_rows)
-
-
-def tally_shared_keys(
-    universe: Universe,
-    keys_of_occupants: Mapping[str, KeyColumn],
-    evidence: EvidenceTally,
-    scratch: Path | None = None,
-) -> None:
-    """Add to the evidence whether too many records have one key that occupants refer to."""
-    for entry, occupant in universe.declared.occupants.items():
-        numbers = numbers_of_alike(keys_of_occupants[occupant.key], scratch=scratch)
-        is_shared = numbers > occupant.records_per_key
-        evidence.add_mask(universe.name, f"shared_key_of_{entry}", is_shared)
 
 
 def tally_contributions(
@@ -266,33 +262,16 @@ def tally_contributions(
         evidence.add_masks(universe.name, crowded, is_crowded, n_rows)
 
 
-def _placing(
-    files: Files,
-    universe: Universe,
-    areas: Areas,
-    evidence: EvidenceTally,
-    scratch: Path | None,
-    depth: int = 0,
-) -> Placing:
-    """How the records of a universe, or the rows of a table on the way, find their areas."""
-    if depth == len(universe.steps):
-        columns = universe.area_columns
-        return OwnAreas(columns, AreaIndex(areas, len(columns)))
-    joined = _joined(files, universe, areas, evidence, scratch, depth)
-    return ByTable(universe.steps[depth].column, joined)
-
-
 def _joined(
     files: Files,
     universe: Universe,
-    areas: Areas,
+    depth: int,
+    place: Placing,
     evidence: EvidenceTally,
     scratch: Path | None,
-    depth: int,
 ) -> JoinedTable:
-    """The table of a step on a universe's way to the area."""
+    """The table of a step on a universe's way to the area; `place` is how its rows find theirs."""
     name, step = universe.name, universe.steps[depth]
-    place = _placing(files, universe, areas, evidence, scratch, depth + 1)
     wanted = _columns_of(universe, step.table)
     referring = np.zeros(len(place), dtype=np.int64)
 

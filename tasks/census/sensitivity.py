@@ -90,6 +90,7 @@ def reaches(
     """
     tables = [universe.table, *(one.table for one in universe.occupants.values())]
     tables += [step.table for step in steps_of(universe)]
+    tables += sorted(universe.computed_from)
     found: list[Reach] = []
     for table in dict.fromkeys(tables):
         contribution = contributions.get(table)
@@ -102,10 +103,6 @@ def reaches(
         bounded = [times * part for part in joined if part is not None]
         records = sum([*parts, *bounded]) if len(bounded) == len(joined) else None
         found += _with_computed(universe, Reach(table, records), times)
-    for table in sorted(universe.computed_from.keys() - {*tables}):
-        contribution = contributions.get(table)
-        times = 1 if contribution is None else contribution.records_per_person
-        found += _with_computed(universe, Reach(table, 0), times)
     return tuple(found)
 
 

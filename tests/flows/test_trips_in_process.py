@@ -22,10 +22,9 @@ from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.checks.accuracy import ACCURACY, read_accuracy
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, estimate_once
-from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth
+from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import charge_of
 from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes
@@ -133,12 +132,12 @@ def test_top_down_mechanisms_keep_consistency_at_every_level(
     for level in range(tree.depth, -1, -1):
         nodes = released_level(run.release, tree, level)
         estimates = read_nodes(estimates_files(run, level), tree, level, "count")
-        assert dict(zip(nodes.keys, nodes.values, strict=True)) == dict(
-            zip(estimates.keys, estimates.values, strict=True)
+        assert dict(zip(nodes.keys, nodes.counts, strict=True)) == dict(
+            zip(estimates.keys, estimates.counts, strict=True)
         )
         if below is not None:
-            sums = pd.Series(below.values).groupby(tree.parent_keys(level + 1, below.keys)).sum()
-            assert sums.to_dict() == dict(zip(nodes.keys, nodes.values, strict=True))
+            sums = pd.Series(below.counts).groupby(tree.parent_keys(level + 1, below.keys)).sum()
+            assert sums.to_dict() == dict(zip(nodes.keys, nodes.counts, strict=True))
         below = nodes
     if read_tree(run).total is not None:
         assert table["count"].sum() == SMALL.commuters
@@ -189,7 +188,7 @@ def test_levels_that_only_repeat_counts_are_not_measured(
         if level:
             above = released_level(run.release, plan.tree, level - 1)
             own = released_level(run.release, plan.tree, level)
-            assert (np.sort(own.values) == np.sort(above.values)).all()
+            assert (np.sort(own.counts) == np.sort(above.counts)).all()
 
 
 def test_a_run_of_version_0_1_0_keeps_measuring_what_it_measured(
@@ -312,7 +311,7 @@ def test_noise_has_the_variance_of_its_share(
     plan, truth = plan_of(run, settings), read_truth(run)
     level = plan.tree.depth
     noisy = read_nodes([measured_file(run, level, "00000")], plan.tree, level, "value")
-    noise = noisy.values - truth.leaves.counts_of(noisy.keys)
+    noise = noisy.counts - truth.leaves.counts_of(noisy.keys)
     n = noise.size
     assert n == SMALL.municipalities**2
     sigma_squared = float(level / settings.rho * Fraction(factor))

@@ -83,17 +83,13 @@ def isotonic_integers(
     >>> isotonic_integers(np.array([[5, 3, 9]]), np.ones(3, int), low=0, high=8).tolist()
     [[4, 4, 8]]
     """
-    if _largest(weighted / weight) * float(weight.sum()) >= LARGEST_SUM:
+    if np.abs(weighted / weight).max(initial=0.0) * float(weight.sum()) >= LARGEST_SUM:
         raise OverflowError("the weighted noisy counts of a chain do not fit 64 bits")
     result = np.empty(weighted.shape, dtype=np.int64)
     _pool_rows(
         np.ascontiguousarray(weighted, np.int64), np.ascontiguousarray(weight, np.int64), result
     )
     return np.clip(result, low, high, out=result)
-
-
-def _largest(values: np.ndarray) -> float:
-    return float(max(values.max(), -values.min())) if values.size else 0.0
 
 
 def chain_optimum(

@@ -33,7 +33,6 @@ from ..settings import GroupSizesSettings
 from ..workload.mechanisms import (
     CHAIN_DP,
     CUMULATIVE_DP,
-    HIERARCHICAL,
     HIERARCHICAL_DP,
     RELAXED,
     TOPDOWN,
@@ -42,11 +41,7 @@ from ..workload.plan import Plan, merged_levels
 from ..workload.regions import RegionHierarchy
 from .chain import chain_optimum, isotonic_integers
 from .marginal_costs import hierarchical_optimum
-from .relaxed import (
-    TIME_LIMIT,
-    cumulative_relaxed,
-    hierarchical_relaxed,
-)
+from .relaxed import TIME_LIMIT, relaxed_estimate
 from .transport import hierarchical_optimum_of_rows
 from .water_level import share_out
 
@@ -109,8 +104,7 @@ def estimate_sizes(
     Raises SolveFailed if a relaxed program does not finish.
     """
     if mechanism in RELAXED:
-        relaxed = hierarchical_relaxed if mechanism == HIERARCHICAL else cumulative_relaxed
-        return relaxed(noisy, hierarchy, total, weights, time_limit=time_limit)
+        return relaxed_estimate(mechanism, noisy, hierarchy, total, weights, time_limit=time_limit)
     if mechanism == TOPDOWN:
         return hierarchy.sum_up(topdown_estimate(noisy, hierarchy, total))
     if mechanism == CHAIN_DP:

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from ...answers.noisy import Constraint, read_constraints
 from ...census.agree_declarations import PRESENCE
-from ...census.agreeing_households import AgreeingTypes, agreeing_types
+from ...census.agreements import AgreeingTypes, agreeing_types
 from ...census.census import Held, Invariant, Universe
 from ...census.queries import TOTAL, MarginalQuery, marginal_query
 from ...census.schema import Schema

@@ -21,7 +21,7 @@ from scipy import sparse
 from ....geography.declared import GEOCODE, Units, declared_units
 from ....geography.levels import Spine
 from ...answers.estimates import read_estimates
-from ...census.agreeing_households import (
+from ...census.agreements import (
     AgreeingTypes,
     agreeing_types,
     householders_of_cells,

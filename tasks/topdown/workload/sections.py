@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ....geography.rules import GEOLEVELS
 from ...census.census import Census, Zero, compiled, preset_census
-from ...census.declarations import CensusDeclaration, StructuralZeroDeclaration
+from ...census.declarations import CensusDeclaration
 from ...census.formats import format_of_others
 from ...census.queries import (
     normalize_query_name,
@@ -19,7 +19,7 @@ from ...census.queries import (
 from ...census.schema import Schema
 from ...ledger.accounting import rho_from_epsilon_simple
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...runs.names import FileName, Label
+from ...runs.names import FileName
 from ...runs.settings import (
     ExactFraction,
     ProductSettings,
@@ -156,18 +156,12 @@ class GeolevelPasses(Section):
         return self
 
 
-class StructuralZero(StructuralZeroDeclaration):
-    """Cells that are zero by definition: those whose attributes take the given levels."""
-
-    name: Label
-
-
 class UniverseSettings(Section):
     """What is asked of a universe and how it is estimated."""
 
     attributes: tuple[str, ...] | None = None
     """Attributes that number the cells; left out, those that the census declares."""
-    structural_zeros: tuple[StructuralZero, ...] = ()
+    structural_zeros: tuple[Zero, ...] = ()
     """Beside those that the census declares."""
     passes: dict[str, GeolevelPasses] = {}
     """By geolevel, or `other`; where there are none, the total first, where it is measured."""
@@ -300,7 +294,7 @@ class TopdownSections(ProductSettings):
 
     def zeros_of(self, universe: str) -> tuple[Zero, ...]:
         """All structural zeros of a universe."""
-        own = (Zero(zero.name, zero.where) for zero in self.workload_of(universe).structural_zeros)
+        own = self.workload_of(universe).structural_zeros
         return (*self.compiled_census.universes[universe].zeros, *own)
 
     def budget_of(self, universe: str) -> Budget:

@@ -20,7 +20,6 @@ from ...products.comparison import read_errors, write_errors
 from ...runs.directory import RunDirectory
 from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
-from ..measurement.files import NodeValues
 from ..paths import leaves_file
 from ..release.error_bound import proposition_1, theorem_4
 from ..release.statements import cost_table
@@ -28,7 +27,7 @@ from ..release.table import released_level
 from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan
-from ..workload.truth import TrueLevel, TrueTree
+from ..workload.truth import NodeCounts, TrueTree
 
 ACCURACY = "trips_accuracy.parquet"
 """Errors of a run, in its confidential folder."""
@@ -72,10 +71,9 @@ def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
     return read_errors(run, ACCURACY)
 
 
-def level_errors(truth: TrueLevel, released: NodeValues) -> dict[str, float]:
+def level_errors(truth: NodeCounts, released: NodeCounts) -> dict[str, float]:
     """Errors of one level; nodes that are empty in both count for nothing."""
-    order = np.argsort(released.keys, kind="stable")
-    estimate = TrueLevel(released.keys[order], released.values[order])
+    estimate = released.at(np.argsort(released.keys, kind="stable"))
     keys = np.union1d(truth.keys, released.keys)
     true, found = truth.counts_of(keys), estimate.counts_of(keys)
     error = np.abs(found - true)

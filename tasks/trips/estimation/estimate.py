@@ -9,22 +9,17 @@ from __future__ import annotations
 
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
-from ..measurement.files import (
-    NodeValues,
-    read_cuts,
-    read_nodes,
-    write_estimates,
-)
+from ..measurement.files import read_cuts, read_nodes, write_estimates
 from ..measurement.measure import parents_of, parents_of_shard, passed_down
 from ..paths import estimates_file, measured_file
 from ..settings import TripsSettings
 from ..workload.plan import Plan
+from ..workload.truth import NodeCounts
 from .top_down import (
     ROOT,
     MeasuredTree,
     integer_pass,
     only_children,
-    positive,
     step_down,
 )
 
@@ -45,7 +40,7 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
         nodes = step_down(plan.tree, level, parents, noisy, settings.mechanism)
     else:
         noisy = _noisy(run, plan, level, shard)
-        nodes = NodeValues(noisy.keys[noisy.values != 0], noisy.values[noisy.values != 0])
+        nodes = noisy.at(noisy.counts != 0)
     path = estimates_file(run, level, shard, kind=passed_down(plan))
     write_estimates(path, plan.tree, level, nodes)
 
@@ -66,7 +61,7 @@ def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:
     """All noisy counts of a run, an exact root included."""
     total = read_tree(run).total
     if total is None:
-        root = int(_noisy(run, plan, 0).values[0])
+        root = int(_noisy(run, plan, 0).counts[0])
         measured = MeasuredTree.rooted(plan.tree, root, plan.weight_variance(0))
     else:
         measured = MeasuredTree.rooted(plan.tree, total, 0.0)
@@ -80,15 +75,14 @@ def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:
     return measured
 
 
-def _root(run: RunDirectory, plan: Plan) -> NodeValues:
+def _root(run: RunDirectory, plan: Plan) -> NodeCounts:
     """The root: the invariant total, or the noisy one, at least 0."""
     total = read_tree(run).total
-    if total is None:
-        return positive(ROOT, _noisy(run, plan, 0).values)
-    return positive(ROOT, ROOT + total)
+    root = _noisy(run, plan, 0) if total is None else NodeCounts(ROOT, ROOT + total)
+    return root.positive
 
 
-def _noisy(run: RunDirectory, plan: Plan, level: int, shard: str | None = None) -> NodeValues:
+def _noisy(run: RunDirectory, plan: Plan, level: int, shard: str | None = None) -> NodeCounts:
     """Noisy counts of a level, or of one shard of it."""
     shards = [own.name for own in read_cuts(run, level).shards] if shard is None else [shard]
     files = [measured_file(run, level, name) for name in shards]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..measurement.files import NodeValues
 from ..settings import TripsMechanism
 from ..workload.mechanisms import (
     CHEBYSHEV,
@@ -16,6 +15,7 @@ from ..workload.mechanisms import (
     TDA_L2,
 )
 from ..workload.tree import Tree
+from ..workload.truth import NodeCounts
 from .black_box import chebyshev_by_highs
 from .projection import chebyshev_projection, euclidean_projection
 from .tree_least_squares import MeasuredLevel, tree_least_squares
@@ -41,27 +41,22 @@ def project(
     return chosen(values, offsets, totals, smallest_first=smallest_first)
 
 
-def only_children(tree: Tree, level: int, parents: NodeValues) -> NodeValues:
+def only_children(tree: Tree, level: int, parents: NodeCounts) -> NodeCounts:
     """The nodes of a level of only children, with their parents' counts."""
     keys, _ = tree.children(level - 1, parents.keys)
-    return NodeValues(keys, parents.values)
-
-
-def positive(keys: np.ndarray, counts: np.ndarray) -> NodeValues:
-    """The nodes with a positive count."""
-    return NodeValues(keys[counts > 0], counts[counts > 0])
+    return NodeCounts(keys, parents.counts)
 
 
 def step_down(
-    tree: Tree, level: int, parents: NodeValues, noisy: NodeValues, mechanism: TripsMechanism
-) -> NodeValues:
+    tree: Tree, level: int, parents: NodeCounts, noisy: NodeCounts, mechanism: TripsMechanism
+) -> NodeCounts:
     """The positive nodes of a level, from its noisy counts and the counts of the parents.
 
     Raises ValueError if the noisy counts are not those of all children of the parents.
     """
     keys, offsets = tree.children(level - 1, parents.keys)
     _refuse_other_nodes(level, keys, noisy.keys)
-    return positive(keys, project(noisy.values, offsets, parents.values, mechanism))
+    return NodeCounts(keys, project(noisy.counts, offsets, parents.counts, mechanism)).positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +76,7 @@ class MeasuredTree:
         no_parent = np.zeros(0, dtype=np.int64)
         return cls(tree, [ROOT], [MeasuredLevel(np.array([count]), variance, no_parent, ROOT)])
 
-    def add_level(self, parents: np.ndarray, noisy: NodeValues, variance: float) -> None:
+    def add_level(self, parents: np.ndarray, noisy: NodeCounts, variance: float) -> None:
         """Add the noisy counts of all children of some nodes of the last level.
 
         Raises ValueError if they are not those children.
@@ -91,7 +86,7 @@ class MeasuredTree:
         _refuse_other_nodes(level, keys, noisy.keys)
         places = self._places(parents)
         self.keys.append(keys)
-        self.levels.append(MeasuredLevel(noisy.values, variance, places, offsets))
+        self.levels.append(MeasuredLevel(noisy.counts, variance, places, offsets))
 
     def add_inferred(self, parents: np.ndarray) -> None:
         """Add the only children of some nodes of the last level, which were not measured.
@@ -100,7 +95,7 @@ class MeasuredTree:
         """
         keys, _ = self.tree.children(len(self.levels) - 1, parents)
         above = self.levels[-1]
-        repeated = NodeValues(keys, above.values[self._places(parents)])
+        repeated = NodeCounts(keys, above.values[self._places(parents)])
         self.add_level(parents, repeated, COUNTS_FOR_NOTHING * (above.variance or 1.0))
 
     def _places(self, nodes: np.ndarray) -> np.ndarray:
@@ -115,7 +110,7 @@ class MeasuredTree:
 
 def integer_pass(
     measured: MeasuredTree, mechanism: TripsMechanism
-) -> Iterator[tuple[int, NodeValues]]:
+) -> Iterator[tuple[int, NodeCounts]]:
     """The positive nodes of every level, by projecting the combined estimates from the top.
 
     Nodes above the leaves whose children were not measured were found empty by the pass that
@@ -123,7 +118,7 @@ def integer_pass(
     """
     estimates = measured.combined()
     counts = np.maximum(0, np.rint(estimates[0]).astype(np.int64))
-    yield 0, positive(ROOT, counts)
+    yield 0, NodeCounts(ROOT, counts).positive
     for level in range(1, measured.tree.depth + 1):
         own = measured.levels[level]
         may_be_positive = np.ones(own.values.size, dtype=bool)
@@ -136,7 +131,7 @@ def integer_pass(
         totals = counts[own.parent]
         counts = np.zeros(own.values.size, dtype=np.int64)
         counts[may_be_positive] = project(rounded, offsets, totals, mechanism)
-        yield level, positive(measured.keys[level], counts)
+        yield level, NodeCounts(measured.keys[level], counts).positive
 
 
 def _refuse_other_nodes(level: int, wanted: np.ndarray, found: np.ndarray) -> None:

@@ -1,9 +1,14 @@
-"""The tree of a run and its confidential leaves, as files of the run directory.
+"""The tree and the plan of a run and its confidential leaves, as files of the run directory.
 
 spine/trips/areas.parquet     dimension, depth, level, code, parent: public areas, in order
 spine/trips/tree.json         what each level refines, the release's columns, and the total
                               number of trips where it is an invariant
+spine/trips/plan.json         mechanism, guarantee, the shares and squared sensitivities of the
+                              measured levels, or the scale and the threshold of the histogram
 confidential/trips/leaves.parquet     key, count of the positive leaves
+
+The plan is made once, charged, and read by every step after that: optimised shares come out of
+floating-point arithmetic that another version, or another machine, may round otherwise.
 """
 
 from __future__ import annotations
@@ -14,16 +19,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...ledger.accounting import Guarantee
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record, while_unchanged, write_record
+from ...runs.files import (
+    read_record,
+    read_values,
+    while_unchanged,
+    write_record,
+    write_values,
+)
 from ...runs.stamps import write_parquet
 from ..paths import areas_file, leaves_file, plan_file, tree_file
 from ..settings import TripsSettings
+from ..workload.budget import LevelBudget
 from ..workload.hierarchy import Hierarchy, HierarchyLevel
 from ..workload.plan import Plan, make_plan
+from ..workload.stability import StabilityHistogram
 from ..workload.tree import Tree
-from ..workload.truth import TrueLevel, TrueTree
-from .plan_file import read_plan
+from ..workload.truth import NodeCounts, TrueTree
 
 COUNT = "count"
 
@@ -105,7 +118,7 @@ def read_tree(run: RunDirectory) -> RunTree:
     )
 
 
-def write_leaves(run: RunDirectory, leaves: TrueLevel) -> None:
+def write_leaves(run: RunDirectory, leaves: NodeCounts) -> None:
     """Write the confidential counts in one step."""
     write_parquet(leaves_file(run), pa.table({"key": leaves.keys, COUNT: leaves.counts}))
 
@@ -114,13 +127,30 @@ def write_leaves(run: RunDirectory, leaves: TrueLevel) -> None:
 def read_truth(run: RunDirectory) -> TrueTree:
     """The confidential tree."""
     table = pq.read_table(leaves_file(run))
-    leaves = TrueLevel(table["key"].to_numpy(), table[COUNT].to_numpy())
+    leaves = NodeCounts(table["key"].to_numpy(), table[COUNT].to_numpy())
     return TrueTree(read_tree(run).tree, leaves)
+
+
+@dataclass(frozen=True)
+class _KeptPlan:
+    """What the file has of a plan: all but its tree, which has files of its own."""
+
+    mechanism: str
+    guarantee: Guarantee | None
+    budget: LevelBudget | None
+    histogram: StabilityHistogram | None
+    measures_all: bool
+
+
+def write_plan(run: RunDirectory, plan: Plan) -> None:
+    """Write a plan in one step."""
+    facts = {name: value for name, value in vars(plan).items() if name != "tree"}
+    write_values(plan_file(run), _KeptPlan(**facts))
 
 
 def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
     """The plan of a run, which its ingest has written; version 0.1.0 worked it out each time."""
     run_tree = read_tree(run)
     if plan_file(run).exists():
-        return read_plan(run, run_tree.tree)
+        return Plan(tree=run_tree.tree, **vars(read_values(plan_file(run), _KeptPlan)))
     return make_plan(settings, run_tree.tree, merges=run_tree.merges)

@@ -29,16 +29,15 @@ from ..workload.exact_loss import exact_curve
 from ..workload.hierarchy import Hierarchy
 from ..workload.plan import Plan, make_plan
 from ..workload.tree import Tree, column_tree, od_tree
-from ..workload.truth import TrueLevel
+from ..workload.truth import NodeCounts
 from .areas import (
     area_levels,
     column_levels,
     hierarchy_of_areas,
 )
-from .files import ReleaseColumn, RunTree, write_leaves, write_tree
+from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
 from .observed import observed_levels
-from .persons import PersonTrips, check_contributions
-from .plan_file import write_plan
+from .persons import check_contributions
 from .tables import PlaceColumn, count_leaves, trips_file
 
 ORIGIN, DESTINATION = "origin", "destination"
@@ -62,8 +61,8 @@ class AcceptedTrips:
 
     shape: Shape
     columns: tuple[ReleaseColumn, ...]
-    leaves: TrueLevel
-    whole: TrueLevel
+    leaves: NodeCounts
+    whole: NodeCounts
 
 
 def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
@@ -131,7 +130,7 @@ def refuse_delta_of(settings: TripsSettings, n_trips: int) -> None:
         refuse_large_delta(settings, privacy.delta, n_persons, "privacy.delta")
 
 
-def input_digests(tree: Tree, leaves: TrueLevel, key: bytes) -> dict[str, InputDigest]:
+def input_digests(tree: Tree, leaves: NodeCounts, key: bytes) -> dict[str, InputDigest]:
     """The keyed digest by which the ledger recognises these trips, whatever tree they are in.
 
     Columns have no names and come in an order of their own (`unnamed_digest`). As a part it has
@@ -189,9 +188,13 @@ def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | N
     counted = count_leaves(
         file, shape.tree, shape.places, given.count, evidence, person=given.person
     )
-    leaves = counted.leaves
-    if counted.persons is not None and given.person is not None:
-        leaves = _contributed(settings, counted.persons, given.person, leaves, table, evidence)
+    leaves, trips = counted.leaves, counted.persons
+    if trips is not None and given.person is not None:
+        contribution, drops = settings.contribution, settings.privacy.excess_trips == "dropped"
+        check_contributions(trips, table, given.person, contribution, evidence, drops=drops)
+        if drops:
+            source = random_choice_source(settings, UNIVERSE, "contributions")
+            leaves = trips.kept(contribution.trips, source, are_distinct=contribution.are_distinct)
     released = tuple(
         ReleaseColumn(
             place.column, place.dimension, place.depth, place.column in counted.integer_columns
@@ -199,33 +202,6 @@ def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | N
         for place in shape.places
     )
     return AcceptedTrips(shape, released, leaves, counted.leaves)
-
-
-def _contributed(
-    settings: TripsSettings,
-    trips: PersonTrips,
-    person: str,
-    leaves: TrueLevel,
-    table: str,
-    evidence: RuleTally,
-) -> TrueLevel:
-    """The leaves with no more trips of a person, told by that column, than the settings say."""
-    contribution = settings.contribution
-    drops = settings.privacy.excess_trips == "dropped"
-    check_contributions(
-        trips,
-        table,
-        person,
-        most=contribution.trips,
-        are_distinct=contribution.are_distinct,
-        is_exact=contribution.has_invariant_total,
-        drops=drops,
-        evidence=evidence,
-    )
-    if not drops:
-        return leaves
-    source = random_choice_source(settings, UNIVERSE, "contributions")
-    return trips.kept(contribution.trips, source, are_distinct=contribution.are_distinct)
 
 
 def _read_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:

@@ -18,7 +18,8 @@ from ....validation.trips.input_rules import contribution_rules, person_rule
 from ...noise.randomness import RandomSource, random_words
 from ...tables.columns import trimmed_texts
 from ...tables.tally import RuleTally
-from ..workload.truth import TrueLevel, summed
+from ..workload.neighbors import Contribution
+from ..workload.truth import NodeCounts, summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class PersonTrips:
         counts = np.add.reduceat(self.counts[order], starts) if starts.size else self.counts
         return PersonTrips(person[starts], keys[starts], counts)
 
-    def kept(self, most: int, source: RandomSource, *, are_distinct: bool) -> TrueLevel:
+    def kept(self, most: int, source: RandomSource, *, are_distinct: bool) -> NodeCounts:
         """The leaves of at most `most` trips a person, drawn at random; of distinct ones at most
         one a leaf.
         """
@@ -105,17 +106,16 @@ def check_contributions(
     trips: PersonTrips,
     table: str,
     column: str,
-    *,
-    most: int,
-    are_distinct: bool,
-    is_exact: bool,
-    drops: bool,
+    contribution: Contribution,
     evidence: RuleTally,
+    *,
+    drops: bool,
 ) -> None:
     """Count the persons whose trips are not as the settings say.
 
-    `drops` tells that trips beyond `most`, and those beside another in one cell, are dropped.
+    `drops` tells that trips beyond the most, and those beside another in one cell, are dropped.
     """
+    most, are_distinct = contribution.trips, contribution.are_distinct
     at_most, at_least, once = contribution_rules(table, column, most)
     rows = trips.distinct()
     if are_distinct and not drops:
@@ -125,5 +125,5 @@ def check_contributions(
     per_person = rows.per_person
     if not drops:
         evidence.add(at_most, int((per_person > most).sum()))
-    if is_exact:
+    if contribution.has_invariant_total:
         evidence.add(at_least, int((per_person < most).sum()))

@@ -9,9 +9,8 @@ from ...runs.steps import step
 from ..paths import plan_file, tree_file
 from ..settings import TripsSettings
 from ..workload.plan import make_plan
-from .files import read_tree
+from .files import read_tree, write_plan
 from .ingest import ingest_input
-from .plan_file import write_plan
 
 
 @step("ingest trips", TripsSettings, run_name="ingest")

@@ -20,9 +20,8 @@ from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.tally import RuleTally
-from ..workload.hierarchy import Hierarchy
 from ..workload.tree import Tree
-from ..workload.truth import TrueLevel, summed
+from ..workload.truth import NodeCounts, summed
 from .persons import PeopleSoFar, PersonTrips
 
 LARGEST_TOTAL = 1 << 53
@@ -57,7 +56,7 @@ class CountedTable:
     `persons` has each usable row's person where the table tells them.
     """
 
-    leaves: TrueLevel
+    leaves: NodeCounts
     integer_columns: frozenset[str]
     persons: PersonTrips | None = None
 
@@ -80,13 +79,13 @@ def count_leaves(
     columns = [*dict.fromkeys(place.column for place in places)]
     columns += [name for name in (count, person) if name]
     indexes = [
-        KeyIndex(pa.array(_codes(tree.dimensions[place.dimension], place.depth), pa.string()))
+        KeyIndex(pa.array(tree.dimensions[place.dimension].levels[place.depth].codes, pa.string()))
         for place in places
     ]
     rules = count_rules(file.table, count) if count else ()
     for rule in (*(place.rule for place in places), *rules):
         evidence.add(rule, 0)
-    so_far = TrueLevel(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    so_far = NodeCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
     people = PeopleSoFar(file.table, person) if person else None
     integer_columns = {place.column for place in places}
     for batch in read_batches(file, Selection(tuple(columns))):
@@ -168,7 +167,3 @@ def _whole_number(text: str | None) -> int | None:
         return None
     value = int(text.partition(".")[0])
     return value if abs(value) <= LARGEST_COUNT else None
-
-
-def _codes(dimension: Hierarchy, depth: int) -> np.ndarray:
-    return dimension.levels[depth].codes

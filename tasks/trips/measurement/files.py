@@ -30,6 +30,7 @@ from ..paths import (
     level_folder,
 )
 from ..workload.tree import Tree
+from ..workload.truth import NodeCounts
 
 ROWS_PER_GROUP = 1 << 20
 
@@ -56,14 +57,6 @@ class Cuts:
     def shard(self, name: str) -> NodeShard:
         """The shard of a name."""
         return next(shard for shard in self.shards if shard.name == name)
-
-
-@dataclass(frozen=True, eq=False)
-class NodeValues:
-    """Nodes of one level and their values: `keys` and `values`, `(n,)` int64."""
-
-    keys: np.ndarray
-    values: np.ndarray
 
 
 def write_cuts(
@@ -119,7 +112,7 @@ def write_measured(
     path: Path,
     tree: Tree,
     level: int,
-    groups: Iterable[NodeValues],
+    groups: Iterable[NodeCounts],
     *,
     variance: float,
     plb: str,
@@ -133,7 +126,7 @@ def write_measured(
     """
     constants: dict[str, float | str] = {"variance": variance, "plb": plb}
     no_nodes = np.zeros(0, dtype=np.int64)
-    schema = _batch(tree, level, NodeValues(no_nodes, no_nodes), "value", constants).schema
+    schema = _batch(tree, level, NodeCounts(no_nodes, no_nodes), "value", constants).schema
     return write_parquet_once(
         path,
         schema,
@@ -144,7 +137,7 @@ def write_measured(
     )
 
 
-def write_estimates(path: Path, tree: Tree, level: int, nodes: NodeValues) -> None:
+def write_estimates(path: Path, tree: Tree, level: int, nodes: NodeCounts) -> None:
     """Write the positive counts of a shard in one step."""
     table = pa.Table.from_batches([_batch(tree, level, nodes, "count", {})])
     write_parquet(
@@ -152,26 +145,26 @@ def write_estimates(path: Path, tree: Tree, level: int, nodes: NodeValues) -> No
     )
 
 
-def read_nodes(paths: Sequence[Path], tree: Tree, level: int, value: str) -> NodeValues:
+def read_nodes(paths: Sequence[Path], tree: Tree, level: int, value: str) -> NodeCounts:
     """Nodes of some files with their values ("value" or "count"), in the order they stand.
 
     Raises ValueError for a code that is not of the level.
     """
     parts = [part for path in paths for part in _read(path, tree, level, value)]
     if not parts:
-        return NodeValues(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-    return NodeValues(
+        return NodeCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    return NodeCounts(
         np.concatenate([part.keys for part in parts]),
-        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.counts for part in parts]),
     )
 
 
 def _batch(
-    tree: Tree, level: int, nodes: NodeValues, value: str, constants: Mapping[str, float | str]
+    tree: Tree, level: int, nodes: NodeCounts, value: str, constants: Mapping[str, float | str]
 ) -> pa.RecordBatch:
     n = nodes.keys.size
     columns = node_columns(tree, level, nodes.keys)
-    columns[value] = pa.array(nodes.values, pa.int64())
+    columns[value] = pa.array(nodes.counts, pa.int64())
     for name, constant in constants.items():
         columns[name] = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(n, dtype=np.int8)), pa.array([constant])
@@ -179,10 +172,10 @@ def _batch(
     return pa.record_batch(columns)
 
 
-def _read(path: Path, tree: Tree, level: int, value: str) -> Iterator[NodeValues]:
+def _read(path: Path, tree: Tree, level: int, value: str) -> Iterator[NodeCounts]:
     depths = zip(tree.dimensions, tree.depths[level], strict=True)
     refined = [dimension.name for dimension, depth in depths if depth]
     with pq.ParquetFile(path, read_dictionary=refined) as file:
         for batch in file.iter_batches(batch_size=ROWS_PER_GROUP, columns=[*refined, value]):
             keys = node_keys(tree, level, batch, path.name)
-            yield NodeValues(keys, batch.column(value).to_numpy())
+            yield NodeCounts(keys, batch.column(value).to_numpy())

@@ -30,11 +30,10 @@ from ..settings import TripsSettings
 from ..workload.mechanisms import GAUSSIAN_LEAVES
 from ..workload.plan import Plan
 from ..workload.tree import Tree
-from ..workload.truth import TrueTree
+from ..workload.truth import NodeCounts, TrueTree
 from .files import (
     Cuts,
     NodeShard,
-    NodeValues,
     read_cuts,
     read_nodes,
     write_cuts,
@@ -115,16 +114,16 @@ def passed_down(plan: Plan) -> str:
     return SELECTION if plan.is_selected else UNIVERSE
 
 
-def parents_of(run: RunDirectory, plan: Plan, level: int) -> NodeValues:
+def parents_of(run: RunDirectory, plan: Plan, level: int) -> NodeCounts:
     """The nodes above a level whose children are measured; counts are 0 if all are measured."""
     if plan.measures_all:
         keys = all_nodes(plan.tree, level - 1)
-        return NodeValues(keys, np.zeros(keys.size, dtype=np.int64))
+        return NodeCounts(keys, np.zeros(keys.size, dtype=np.int64))
     files = estimates_files(run, level - 1, kind=passed_down(plan))
     return read_nodes(files, plan.tree, level - 1, "count")
 
 
-def parents_of_shard(run: RunDirectory, plan: Plan, level: int, shard: str) -> NodeValues:
+def parents_of_shard(run: RunDirectory, plan: Plan, level: int, shard: str) -> NodeCounts:
     """A shard's part of `parents_of`; raises SpineflowError if the cut was made for others."""
     parents, cuts = parents_of(run, plan, level), read_cuts(run, level)
     if _digest(parents) != cuts.parents_digest:
@@ -132,8 +131,8 @@ def parents_of_shard(run: RunDirectory, plan: Plan, level: int, shard: str) -> N
             f"The estimates above {level_folder(level)} are not those that decided what was "
             "measured there; finish the run with the code that began it, or start a new run."
         )
-    part = slice(cuts.shard(shard).start, cuts.shard(shard).stop)
-    return NodeValues(parents.keys[part], parents.values[part])
+    own = cuts.shard(shard)
+    return parents.at(slice(own.start, own.stop))
 
 
 def all_nodes(tree: Tree, level: int) -> np.ndarray:
@@ -168,7 +167,7 @@ def _noisy_groups(
     level: int,
     shard: NodeShard,
     draws: NoiseDraws,
-) -> Iterator[NodeValues]:
+) -> Iterator[NodeCounts]:
     """Noisy counts of a shard's nodes, drawn as they are asked for."""
     if level == 0:
         groups = iter([(np.zeros(1, dtype=np.int64), np.array([truth.leaves.total]))])
@@ -177,7 +176,7 @@ def _noisy_groups(
     else:
         groups = _child_groups(truth, level, parents_of_shard(run, plan, level, shard.name).keys)
     for keys, counts in groups:
-        yield NodeValues(keys, with_noise(counts, plan, level, draws))
+        yield NodeCounts(keys, with_noise(counts, plan, level, draws))
 
 
 def with_noise(counts: np.ndarray, plan: Plan, level: int, draws: NoiseDraws) -> np.ndarray:
@@ -201,18 +200,17 @@ def _child_groups(
         yield keys, truth.levels[level].counts_of(keys)
 
 
-def _histogram(plan: Plan, truth: TrueTree, level: int, draws: NoiseDraws) -> Iterator[NodeValues]:
+def _histogram(plan: Plan, truth: TrueTree, level: int, draws: NoiseDraws) -> Iterator[NodeCounts]:
     """The stability histogram's counts, drawn when they are asked for."""
-    listed = plan.stability.measure(truth.leaves, draws, level_folder(level))
-    yield NodeValues(listed.keys, listed.counts)
+    yield plan.stability.measure(truth.leaves, draws, level_folder(level))
 
 
 def _named(cuts: list[tuple[int, int]]) -> list[NodeShard]:
     return [NodeShard(f"{number:05d}", *cut) for number, cut in enumerate(cuts)]
 
 
-def _digest(parents: NodeValues) -> str:
+def _digest(parents: NodeCounts) -> str:
     """SHA-256 of published nodes and their counts."""
     digest = hashlib.sha256(parents.keys.astype("<i8").tobytes())
-    digest.update(parents.values.astype("<i8").tobytes())
+    digest.update(parents.counts.astype("<i8").tobytes())
     return digest.hexdigest()

@@ -18,10 +18,11 @@ from math import sqrt
 import numpy as np
 
 from ...runs.directory import RunDirectory
-from ..measurement.files import NodeValues, read_cuts, read_nodes
+from ..measurement.files import read_cuts, read_nodes
 from ..paths import measured_file
 from ..workload.mechanisms import STABILITY_HISTOGRAM
 from ..workload.plan import Plan
+from ..workload.truth import NodeCounts
 from .table import released_level
 
 BINS_PER_SIGMA = 4
@@ -59,8 +60,7 @@ def false_cells(run: RunDirectory, plan: Plan) -> FalseCells:
     not measured, because it repeats the counts above, the level that was measured stands in.
     """
     level = max(plan.levels)
-    released = released_level(run.release, plan.tree, level)
-    released = NodeValues(released.keys[released.values > 0], released.values[released.values > 0])
+    released = released_level(run.release, plan.tree, level).positive
     sigma_squared = float(plan.noise[level])
     if plan.mechanism == STABILITY_HISTOGRAM or not sigma_squared:
         return FalseCells(released.keys.size, 0.0, 0.0)
@@ -71,7 +71,7 @@ def false_cells(run: RunDirectory, plan: Plan) -> FalseCells:
     return FalseCells(keys.size, expected_false(measured, keys, sigma), sigma)
 
 
-def expected_false(measured: NodeValues, released: np.ndarray, sigma: float) -> float:
+def expected_false(measured: NodeCounts, released: np.ndarray, sigma: float) -> float:
     """Expected number of empty cells among the released ones.
 
     Args:
@@ -80,14 +80,14 @@ def expected_false(measured: NodeValues, released: np.ndarray, sigma: float) -> 
         sigma: standard deviation of the noise.
     """
     width = max(1, round(sigma / BINS_PER_SIGMA))
-    bin_of = (np.abs(measured.values) + width - 1) // width
+    bin_of = (np.abs(measured.counts) + width - 1) // width
     n_bins = int(bin_of.max(initial=0)) + 1
-    above = np.bincount(bin_of[measured.values > 0], minlength=n_bins)
-    below = np.bincount(bin_of[measured.values < 0], minlength=n_bins)
+    above = np.bincount(bin_of[measured.counts > 0], minlength=n_bins)
+    below = np.bincount(bin_of[measured.counts < 0], minlength=n_bins)
     chance = np.minimum(1.0, below / np.maximum(above, 1))
     is_released = np.zeros(measured.keys.size, dtype=bool)
     if released.size:
         found = np.searchsorted(released, measured.keys)
         is_released = released[np.minimum(found, released.size - 1)] == measured.keys
-    is_above = is_released & (measured.values > 0)
-    return float(chance[bin_of[is_above]].sum() + (is_released & (measured.values <= 0)).sum())
+    is_above = is_released & (measured.counts > 0)
+    return float(chance[bin_of[is_above]].sum() + (is_released & (measured.counts <= 0)).sum())

@@ -24,14 +24,13 @@ from ...runs.stamps import stamp
 from ..ingest.files import RunTree, read_tree
 from ..measurement.files import (
     ROWS_PER_GROUP,
-    NodeValues,
     node_columns,
     node_keys,
     read_nodes,
 )
 from ..paths import estimates_files
 from ..workload.tree import Tree
-from ..workload.truth import summed
+from ..workload.truth import NodeCounts, summed
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
@@ -47,22 +46,20 @@ def write_release(run: RunDirectory, *, is_private: bool) -> int:
     run_tree = read_tree(run)
     tree = run_tree.tree
     leaves = read_nodes(estimates_files(run, tree.depth), tree, tree.depth, "count")
-    order = np.argsort(leaves.keys, kind="stable")
-    leaves = NodeValues(leaves.keys[order], leaves.values[order])
+    leaves = leaves.at(np.argsort(leaves.keys, kind="stable"))
     folder = run.unchecked_release
     _write(folder / RANGE_QUERIES, list(_range_queries(tree, leaves)), is_private)
     _write(folder / TABLE, [pa.table(release_columns(run_tree, leaves))], is_private)
     return leaves.keys.size
 
 
-def _range_queries(tree: Tree, leaves: NodeValues) -> Iterator[pa.Table]:
+def _range_queries(tree: Tree, leaves: NodeCounts) -> Iterator[pa.Table]:
     """The levels of the tree, finest first, as tables of one schema."""
     names = [dimension.name for dimension in tree.dimensions]
     nodes = leaves
     for level in range(tree.depth, -1, -1):
         if level < tree.depth:
-            sums = summed(tree.parent_keys(level + 1, nodes.keys), nodes.values)
-            nodes = NodeValues(sums.keys, sums.counts)
+            nodes = summed(tree.parent_keys(level + 1, nodes.keys), nodes.counts)
         n = nodes.keys.size
         codes = node_columns(tree, level, nodes.keys)
         columns = {LEVEL: pa.array(np.full(n, level, dtype=np.int32))}
@@ -70,10 +67,10 @@ def _range_queries(tree: Tree, leaves: NodeValues) -> Iterator[pa.Table]:
             name: codes[name].dictionary_decode() if name in codes else pa.nulls(n, pa.string())
             for name in names
         }
-        yield pa.table(columns | {"count": pa.array(nodes.values)})
+        yield pa.table(columns | {"count": pa.array(nodes.counts)})
 
 
-def release_columns(run_tree: RunTree, leaves: NodeValues) -> dict[str, pa.Array]:
+def release_columns(run_tree: RunTree, leaves: NodeCounts) -> dict[str, pa.Array]:
     """The columns of the released table, as texts or, where the input had them, as integers."""
     tree = run_tree.tree
     positions = tree.positions(tree.depth, leaves.keys)
@@ -85,23 +82,23 @@ def release_columns(run_tree: RunTree, leaves: NodeValues) -> dict[str, pa.Array
             codes = codes.cast(pa.int64())
         at_depth = dimension.ancestors(column.depth)[positions[column.dimension]]
         columns[column.name] = codes.take(pa.array(at_depth))
-    columns["count"] = pa.array(leaves.values, pa.int64())
+    columns["count"] = pa.array(leaves.counts, pa.int64())
     return columns
 
 
-def released_level(folder: Path, tree: Tree, level: int) -> NodeValues:
+def released_level(folder: Path, tree: Tree, level: int) -> NodeCounts:
     """The range queries of a level, as nodes, of a release that lies in `folder`."""
     table = pq.read_table(
         folder / RANGE_QUERIES,
         filters=[(LEVEL, "=", level)],
         read_dictionary=[dimension.name for dimension in tree.dimensions],
     )
-    return NodeValues(node_keys(tree, level, table, RANGE_QUERIES), table["count"].to_numpy())
+    return NodeCounts(node_keys(tree, level, table, RANGE_QUERIES), table["count"].to_numpy())
 
 
 def n_trips(folder: Path, tree: Tree) -> int:
     """The released number of trips."""
-    return int(released_level(folder, tree, 0).values.sum())
+    return released_level(folder, tree, 0).total
 
 
 def n_released(folder: Path) -> Counter[int]:

@@ -12,8 +12,8 @@ from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
 from ...solvers.level_split import RegularTree
 from ..paths import UNIVERSE, level_folder
+from .budget import mean_fanouts
 from .mechanisms import FULL_INFORMATION
-from .optimal_shares import mean_fanouts
 from .plan import Plan
 
 

@@ -22,6 +22,7 @@ from .budget import (
     geometric_shares,
     level_budget,
     measured_levels,
+    optimised_shares,
     uniform_shares,
 )
 from .mechanisms import (
@@ -30,7 +31,6 @@ from .mechanisms import (
     STABILITY_HISTOGRAM,
     TOP_DOWN,
 )
-from .optimal_shares import optimised_shares
 from .stability import StabilityHistogram, stability_histogram
 from .tree import Tree
 

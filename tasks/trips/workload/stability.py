@@ -33,7 +33,7 @@ from ...noise.draws import Noise, NoiseDraws
 from ...noise.mechanisms import DISCRETE_LAPLACE
 from ...noise.quantiles import first_that
 from .neighbors import Contribution, l1_sensitivity
-from .truth import TrueLevel
+from .truth import NodeCounts
 
 PRECISION = 256
 """Bits of the integer bounds on exponentials, far beyond the smallest delta."""
@@ -46,7 +46,7 @@ class StabilityHistogram:
     scale: Fraction | None
     threshold: int
 
-    def measure(self, leaves: TrueLevel, draws: NoiseDraws, part: str = "") -> TrueLevel:
+    def measure(self, leaves: NodeCounts, draws: NoiseDraws, part: str = "") -> NodeCounts:
         """Noisy counts of the positive leaves that reach the threshold.
 
         `part` is the level under whose name the noise is charged.
@@ -54,9 +54,8 @@ class StabilityHistogram:
         if self.scale is None:
             return leaves
         noise = draws.draw(part, Noise(DISCRETE_LAPLACE, self.scale), leaves.counts.size)
-        noisy = leaves.counts + noise
-        reached = noisy >= self.threshold
-        return TrueLevel(leaves.keys[reached], noisy[reached])
+        noisy = NodeCounts(leaves.keys, leaves.counts + noise)
+        return noisy.at(noisy.counts >= self.threshold)
 
 
 def stability_histogram(

@@ -1,4 +1,6 @@
-"""The confidential tree: the true counts of its nodes, of which the positive ones are kept."""
+"""Nodes of a level with their counts, and the confidential tree: the true counts of its nodes, of
+which the positive ones are kept.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,12 @@ from .tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
-class TrueLevel:
-    """The positive nodes of a level: `keys` (n,) ascending, `counts` (n,) positive, int64."""
+class NodeCounts:
+    """Nodes of one level and their counts, true, noisy or estimated.
+
+    `keys` and `counts` are `(n,)` int64. Of true counts the positive ones are kept, by ascending
+    keys.
+    """
 
     keys: np.ndarray
     counts: np.ndarray
@@ -22,8 +28,17 @@ class TrueLevel:
         """The number of trips."""
         return int(self.counts.sum())
 
+    def at(self, chosen: np.ndarray | slice) -> NodeCounts:
+        """Some of the nodes, by a mask or by their places."""
+        return NodeCounts(self.keys[chosen], self.counts[chosen])
+
+    @property
+    def positive(self) -> NodeCounts:
+        """The nodes with a positive count."""
+        return self.at(self.counts > 0)
+
     def counts_of(self, keys: np.ndarray) -> np.ndarray:
-        """True counts of given nodes, zeros included, in their order."""
+        """Counts of given nodes, 0 for others than these, whose keys must ascend."""
         where = np.searchsorted(self.keys, keys)
         where[where == self.keys.size] = 0
         if not self.keys.size:
@@ -36,10 +51,10 @@ class TrueTree:
     """True counts of all levels, summed from the `leaves`, those of level T, when asked for."""
 
     tree: Tree
-    leaves: TrueLevel
+    leaves: NodeCounts
 
     @cached_property
-    def levels(self) -> tuple[TrueLevel, ...]:
+    def levels(self) -> tuple[NodeCounts, ...]:
         """Positive nodes of every level, the root first."""
         levels = [self.leaves]
         for level in range(self.tree.depth, 0, -1):
@@ -47,9 +62,9 @@ class TrueTree:
         return tuple(reversed(levels))
 
 
-def summed(keys: np.ndarray, counts: np.ndarray) -> TrueLevel:
+def summed(keys: np.ndarray, counts: np.ndarray) -> NodeCounts:
     """One node for each key that occurs with a sum of counts that is not 0."""
     order = np.argsort(keys, kind="stable")
     unique, starts = np.unique(keys[order], return_index=True)
     sums = np.add.reduceat(counts[order], starts) if starts.size else counts[:0]
-    return TrueLevel(unique[sums != 0], sums[sums != 0])
+    return NodeCounts(unique, sums).at(sums != 0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from spineflow.tasks.group_sizes.estimation.chain import isotonic_integers
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_sizes
-from spineflow.tasks.group_sizes.estimation.relaxed import cumulative_relaxed, hierarchical_relaxed
+from spineflow.tasks.group_sizes.estimation.relaxed import relaxed_estimate
 from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import RELAXED, VECTOR_OF
 from spineflow.tasks.runs.errors import SolveFailed
@@ -63,7 +63,7 @@ def test_the_relaxed_program_is_the_integer_one_on_a_fine_grid(reference) -> Non
     """Counts in thousandths: integers are then as good as reals, to within a unit or two."""
     hierarchy, truth, noisy = noisy_instance(reference, "hierarchical", 3, scale=4)
     noisy, total = [1000 * level for level in noisy], 1000 * int(truth.sum())
-    relaxed = hierarchical_relaxed(noisy, hierarchy, total, [4, 1, 2])
+    relaxed = relaxed_estimate("hierarchical", noisy, hierarchy, total, [4, 1, 2])
     exact = estimate_sizes("hierarchical_dp", noisy, hierarchy, total, [4, 1, 2])
     for rounded, optimum in zip(relaxed, exact, strict=True):
         assert np.abs(rounded - optimum).max() <= 2
@@ -74,7 +74,7 @@ def test_the_relaxed_cumulative_program_of_one_region_is_isotonic_regression(ref
     noisy = 1000 * np.sort(rng.integers(-4, 30, (1, 40)), axis=1) + rng.integers(-9000, 9000, 40)
     total = int(noisy[0, -1]) + 5000
     noisy[0, -1] = total
-    (found,) = cumulative_relaxed([noisy], reference.hierarchy_of(), total, [1])
+    (found,) = relaxed_estimate("cumulative", [noisy], reference.hierarchy_of(), total, [1])
     chain = isotonic_integers(noisy[:, :-1], np.ones(39, dtype=int), low=0, high=total)
     assert np.abs(np.cumsum(found)[:-1] - chain[0]).max() <= 1
 
@@ -82,7 +82,9 @@ def test_the_relaxed_cumulative_program_of_one_region_is_isotonic_regression(ref
 def test_a_relaxed_program_that_takes_too_long_is_reported(reference) -> None:
     hierarchy, truth, noisy = noisy_instance(reference, "cumulative", 1, scale=5, n_sizes=400)
     with pytest.raises(SolveFailed, match="choose cumulative_dp"):
-        cumulative_relaxed(noisy, hierarchy, int(truth.sum()), [1, 1, 1], time_limit=0.01)
+        relaxed_estimate(
+            "cumulative", noisy, hierarchy, int(truth.sum()), [1, 1, 1], time_limit=0.01
+        )
 
 
 @pytest.mark.parametrize("mechanism", list(VECTOR_OF))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.census.agreeing_households import agreeing_types, people_of_cells
+from spineflow.tasks.census.agreements import agreeing_types, people_of_cells
 from spineflow.tasks.census.census import Census, compiled
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.queries import marginal_query

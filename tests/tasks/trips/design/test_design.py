@@ -91,7 +91,7 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, overrides) -> N
         released = replicate(plan, truth, settings.mechanism, source)
         for name, level in places.items():
             away = -truth.levels[level].counts_of(np.arange(plan.tree.n_nodes(level)))
-            away[released[level].keys] += released[level].values
+            away[released[level].keys] += released[level].counts
             squares[name] += float(np.mean(away.astype(float) ** 2)) / replicates
     for target in found.targets:
         realised = found.errors.margin_factor * math.sqrt(squares[target.level])

@@ -10,6 +10,7 @@ from scipy.stats import chi2
 from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.tables.tally import RuleTally
 from spineflow.tasks.trips.ingest.persons import PersonTrips, check_contributions
+from spineflow.tasks.trips.workload.neighbors import Contribution
 
 PERSON = np.array([0, 0, 0, 1, 2, 2, 2])
 KEYS = np.array([7, 7, 9, 7, 3, 5, 8])
@@ -98,23 +99,24 @@ def test_tables_that_differ_in_one_person_differ_in_at_most_their_trips() -> Non
 @pytest.mark.parametrize(
     ("settings", "broken"),
     [
-        ({"most": 3}, {}),
-        ({"most": 2}, {"trips_per_person_are_few": 2}),
-        ({"most": 3, "are_distinct": True}, {"trips_are_distinct": 1}),
-        ({"most": 3, "are_distinct": True, "drops": True}, {}),
-        ({"most": 2, "drops": True}, {}),
-        ({"most": 3, "is_exact": True}, {"trips_per_person_are_exact": 1}),
-        ({"most": 1, "is_exact": True, "drops": True}, {}),
+        ({"trips": 3}, {}),
+        ({"trips": 2}, {"trips_per_person_are_few": 2}),
+        ({"trips": 3, "are_distinct": True}, {"trips_are_distinct": 1}),
+        ({"trips": 3, "are_distinct": True, "drops": True}, {}),
+        ({"trips": 2, "drops": True}, {}),
+        ({"trips": 3, "is_exact": True}, {"trips_per_person_are_exact": 1}),
+        ({"trips": 1, "is_exact": True, "drops": True}, {}),
         (
-            {"most": 3, "is_exact": True, "are_distinct": True, "drops": True},
+            {"trips": 3, "is_exact": True, "are_distinct": True, "drops": True},
             {"trips_per_person_are_exact": 2},
         ),
     ],
 )
 def test_persons_who_break_a_rule_are_counted(settings, broken) -> None:
     tally = RuleTally({"trips": "t.csv"})
-    known = {"are_distinct": False, "is_exact": False, "drops": False}
-    check_contributions(trips(), "trips", "pid", **known | settings, evidence=tally)
+    known = {"is_exact": False, "drops": False} | settings
+    drops = known.pop("drops")
+    check_contributions(trips(), "trips", "pid", Contribution(**known), tally, drops=drops)
     outcomes = tally.outcomes()
     assert {outcome.name for outcome in outcomes if not outcome.passed} == set(broken)
     assert [finding.count for finding in tally.findings()] == list(broken.values())

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.trips.measurement.files import NodeValues
+from spineflow.tasks.trips.measurement.files import NodeCounts
 from spineflow.tasks.trips.release.false_cells import FalseCells, expected_false
 
 SIGMA = 24.0
 
 
-def measured(random: np.random.Generator, n_empty: int, n_filled: int) -> NodeValues:
+def measured(random: np.random.Generator, n_empty: int, n_filled: int) -> NodeCounts:
     """Noisy counts of cells, the empty ones first; the others hold 30 trips and more."""
     truth = np.concatenate([np.zeros(n_empty), 30 + random.pareto(1.5, n_filled) * 60])
     noisy = np.rint(truth + random.normal(0, SIGMA, truth.size)).astype(np.int64)
-    return NodeValues(np.arange(truth.size), noisy)
+    return NodeCounts(np.arange(truth.size), noisy)
 
 
 @pytest.mark.parametrize("least", [1, 20, 45])
@@ -23,7 +23,7 @@ def test_the_expectation_is_near_what_is_false(least: int, n_filled: int) -> Non
     """Within a tenth, and rather above: a tenth of the filled cells look like empty ones."""
     n_empty = 20_000
     found = measured(np.random.default_rng(n_filled + least), n_empty, n_filled)
-    released = found.keys[found.values >= least]
+    released = found.keys[found.counts >= least]
     false = int((released < n_empty).sum())
     expected = expected_false(found, released, SIGMA)
     spread = 4 * np.sqrt(false)
@@ -38,7 +38,7 @@ def test_all_that_is_released_at_a_count_below_zero_is_false() -> None:
 
 def test_cells_far_above_the_noise_are_true() -> None:
     keys = np.arange(1_000)
-    found = NodeValues(keys, np.full(1_000, 10 * int(SIGMA)))
+    found = NodeCounts(keys, np.full(1_000, 10 * int(SIGMA)))
     assert expected_false(found, keys, SIGMA) == 0
 
 

@@ -10,15 +10,13 @@ from spineflow.tasks.solvers.level_split import RegularTree
 from spineflow.tasks.trips.workload.budget import (
     geometric_shares,
     level_budget,
+    mean_fanouts,
     measured_levels,
+    optimised_shares,
     uniform_shares,
 )
 from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
 from spineflow.tasks.trips.workload.neighbors import Contribution
-from spineflow.tasks.trips.workload.optimal_shares import (
-    mean_fanouts,
-    optimised_shares,
-)
 from spineflow.tasks.trips.workload.tree import Tree, od_tree
 
 

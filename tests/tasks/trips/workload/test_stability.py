@@ -16,7 +16,7 @@ from spineflow.tasks.trips.workload.stability import (
     listing_bound,
     stability_histogram,
 )
-from spineflow.tasks.trips.workload.truth import TrueLevel
+from spineflow.tasks.trips.workload.truth import NodeCounts
 
 N_CELLS = 3
 TAIL = 40
@@ -104,7 +104,7 @@ def test_threshold_is_the_least_that_the_bound_allows() -> None:
 
 
 def test_only_what_occurs_is_published_and_only_above_the_threshold() -> None:
-    leaves = TrueLevel(np.arange(0, 4000, 2), np.full(2000, 30))
+    leaves = NodeCounts(np.arange(0, 4000, 2), np.full(2000, 30))
     histogram = stability_histogram(Fraction(1), Fraction(1, 10**6), Contribution())
     published = histogram.measure(leaves, UnchargedNoise(SeededRandom(4)))
     assert set(published.keys) < set(leaves.keys)

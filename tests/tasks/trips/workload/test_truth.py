@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
 from spineflow.tasks.trips.workload.tree import Tree, od_tree
-from spineflow.tasks.trips.workload.truth import TrueLevel, TrueTree, summed
+from spineflow.tasks.trips.workload.truth import NodeCounts, TrueTree, summed
 
 
 def country() -> Tree:
@@ -50,4 +50,4 @@ def test_an_empty_table_has_no_positive_nodes() -> None:
     truth = TrueTree(country(), summed(none, none))
     assert all(level.keys.size == 0 for level in truth.levels)
     assert truth.levels[1].counts_of(np.arange(3)).tolist() == [0, 0, 0]
-    assert TrueLevel(none, none).counts_of(np.array([4])).tolist() == [0]
+    assert NodeCounts(none, none).counts_of(np.array([4])).tolist() == [0]
