@@ -92,20 +92,19 @@ def count_microdata(
     """Histograms of a universe's microdata, shape `(n_blocks, n_cells)`, and their schema.
 
     `block_geocode` are the 16-digit codes of the blocks, ascending. The schema has those of the
-    universe's own attributes that the file tells. Rows of further records are left out. Raises
-    ValueError for a record in another block or of an unknown code.
+    universe's own attributes that the file tells, by one column or by several together. Rows of
+    further records are left out. Raises ValueError for a record in another block or of an unknown
+    code, and for columns that do not tell the levels of an attribute apart.
     """
     layout, file = layout_of(universe, census), MicrodataFile(path)
     names = file.names
-    telling = {
-        column.attribute: column
-        for column in layout.columns
-        if column.attribute is not None and column.name in names
-    }
+    telling: dict[str, list[MicrodataColumn]] = {}
+    for column in layout.columns:
+        if column.attribute is not None and column.name in names:
+            telling.setdefault(column.attribute, []).append(column)
     own = census.universes[universe].declared.attributes
     schema = census.schema(universe, tuple(name for name in own if name in telling))
-    columns = [telling[name] for name in schema.attributes]
-    level_of = [_levels(column, schema) for column in columns]
+    codes = [_Codes.of(path, telling[name], schema) for name in schema.attributes]
     further = {} if layout.further is None else dict(layout.further.values)
     marks = [(name, value) for name, value in further.items() if name in names]
     digits = {c.name: c.digits for c in layout.columns if c.digits is not None}
@@ -115,15 +114,7 @@ def count_microdata(
         is_own = np.full(batch.num_rows, not marks)
         for name, value in marks:
             is_own |= _integers(batch, name) != int(value)
-        levels = []
-        for column, known in zip(columns, level_of, strict=True):
-            code = _integers(batch, column.name)[is_own]
-            if code.size and (code.min() < 0 or code.max() >= known.size):
-                raise _unknown_code(path, column.name)
-            level = known[code]
-            if (level < 0).any():
-                raise _unknown_code(path, column.name)
-            levels.append(level)
+        levels = [of_attribute.levels(batch, is_own) for of_attribute in codes]
         geocode = np.zeros(batch.num_rows, dtype=np.int64)
         for name, (start, stop) in digits.items():
             geocode = geocode * 10 ** (stop - start) + _integers(batch, name)
@@ -134,7 +125,11 @@ def count_microdata(
         return _Rows(block[is_own], cell, np.ones(len(cell), dtype=np.int64))
 
     read = dict.fromkeys(
-        [*digits, *(column.name for column in columns), *(name for name, _ in marks)]
+        [
+            *digits,
+            *(name for of_attribute in codes for name in of_attribute.names),
+            *(name for name, _ in marks),
+        ]
     )
     return _count(file, tuple(read), rows, (len(blocks), schema.n_cells)), schema
 
@@ -184,12 +179,43 @@ class _Rows:
     times: np.ndarray
 
 
-def _levels(column: MicrodataColumn, schema: Schema) -> np.ndarray:
-    """Level of every code from 0 on, -1 for codes that no level has."""
-    codes = [int(code) for code in codes_of(column, len(schema.labels(column.attribute or "")))]
-    levels = np.full(max(codes) + 1, -1, dtype=np.int64)
-    levels[codes] = np.arange(len(codes))
-    return levels
+@dataclass(frozen=True, eq=False)
+class _Codes:
+    """Codes of the columns that tell an attribute, joined to one number: `known`, ascending, of the
+    levels in the order `level`."""
+
+    path: Path
+    names: tuple[str, ...]
+    radixes: tuple[int, ...]
+    known: np.ndarray
+    level: np.ndarray
+
+    @classmethod
+    def of(cls, path: Path, columns: Sequence[MicrodataColumn], schema: Schema) -> _Codes:
+        """The codes of the columns of one attribute."""
+        n_levels = len(schema.labels(columns[0].attribute or ""))
+        codes = [np.array(codes_of(column, n_levels), dtype=np.int64) for column in columns]
+        radixes = tuple(int(of_levels.max()) + 1 for of_levels in codes)
+        known, level = np.unique(np.ravel_multi_index(codes, radixes), return_index=True)
+        names = tuple(column.name for column in columns)
+        if known.size < n_levels:
+            raise ValueError(
+                f"{path.name} tells the levels of {columns[0].attribute} by {', '.join(names)}, "
+                "of which some have the same codes"
+            )
+        return cls(path, names, radixes, known, level)
+
+    def levels(self, batch: pa.RecordBatch, is_own: np.ndarray) -> np.ndarray:
+        """The level of each of the rows that are wanted."""
+        codes = [_integers(batch, name)[is_own] for name in self.names]
+        for name, code, radix in zip(self.names, codes, self.radixes, strict=True):
+            if code.size and (code.min() < 0 or code.max() >= radix):
+                raise _unknown_code(self.path, name)
+        joined = np.ravel_multi_index(codes, self.radixes)
+        at = np.minimum(np.searchsorted(self.known, joined), self.known.size - 1)
+        if (self.known[at] != joined).any():
+            raise _unknown_code(self.path, " with ".join(self.names))
+        return self.level[at]
 
 
 def codes_of(column: MicrodataColumn, n_levels: int) -> Sequence[str]:
