@@ -27,8 +27,8 @@ The ceiling is `reidentify` on the records of the truth.
     zoning = zonings(zone of every unit in one zoning, zone of every unit in the other)
     slivers = differences(zoning, largest_group=2)
     found = slivers.figures(published of the first's zones, published of the second's)
-    exposed(slivers, zoning, found, truth, threshold)
-    proven(slivers, zoning, slivers.bounds((lower, upper), (lower, upper)), truth, threshold)
+    bounds = slivers.bounds((lower, upper), (lower, upper))
+    exposed(slivers, zoning, found, bounds, truth, threshold)
 
     recovered(np.rint(least_squares(system, published)), truth)
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ..workload.tables import AskedTable
-from .differencing import differences, exposed, proven, zonings
+from .differencing import differences, exposed, zonings
 from .release import Release, Row
 from .systems import UNBOUNDED, TableSystem
 
@@ -56,7 +56,7 @@ def difference(release: Release) -> Iterator[Row]:
         level = f"{first.places.level} and {second.places.level}"
         for threshold in THRESHOLDS:
             group = f"below {threshold} persons"
-            graded = exposed(unused, zoning, found, persons, threshold)
+            graded = exposed(unused, zoning, found, bounds, persons, threshold)
             yield level, f"{DIFFERENCING}: slivers", group, float(graded.slivers)
             yield level, f"{DIFFERENCING}: persons in slivers", group, float(graded.persons)
             if graded.slivers:
@@ -66,10 +66,9 @@ def difference(release: Release) -> Iterator[Row]:
                 guess = 1 / (threshold - 1)
                 measure = f"baseline of {DIFFERENCING}: counts of them found exactly"
                 yield level, measure, group, guess
-                proof = proven(unused, zoning, bounds, persons, threshold)
                 for shown, share in (
-                    ("counts of them proven by bounds", proof.pinned),
-                    ("proven by bounds to be below", proof.shown_small),
+                    ("counts of them proven by bounds", graded.pinned),
+                    ("proven by bounds to be below", graded.shown_small),
                 ):
                     yield level, f"{DIFFERENCING}: {shown}", group, share
                     # Without the release nothing is proven.
