@@ -49,7 +49,9 @@ def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
 
 def read_evidence(run: RunDirectory) -> pd.DataFrame:
     """The table that `write_evidence` has written."""
-    return pd.read_csv(evidence_file(run), dtype={"strength": str, "group": str, "level": str})
+    texts = {"strength": str, "group": str, "level": str}
+    # A method of a single strength has none.
+    return pd.read_csv(evidence_file(run), dtype=texts).fillna({"strength": ""})
 
 
 def _with_references(table: pd.DataFrame, settings: EvidenceSettings) -> pd.DataFrame:

@@ -49,8 +49,8 @@ _ACCURACY = (
 def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
     """The page of a finished comparison."""
     figures = read_evidence(run)
-    levels = [level for level in dict.fromkeys(figures["level"]) if level != ALL]
-    levels = [level for level in levels if ((figures["level"] == level) & _is_error(figures)).any()]
+    have_errors = set(figures.loc[figures["measure"] == ERROR, "level"]) - {ALL}
+    levels = [level for level in dict.fromkeys(figures["level"]) if level in have_errors]
     return Document(
         f"Evidence on {settings.privacy.dataset}",
         (
@@ -96,10 +96,6 @@ def restore_figures(run: RunDirectory) -> None:
     path = evidence_file(run)
     with replacing(path) as part:
         shutil.copyfile(run.release / path.name, part)
-
-
-def _is_error(figures: pd.DataFrame) -> pd.Series:
-    return figures["measure"] == ERROR
 
 
 def _releases(settings: EvidenceSettings) -> list[tuple[str, str]]:
@@ -156,7 +152,7 @@ def _rows(
     own: pd.DataFrame, settings: EvidenceSettings, columns: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, ...]]:
     """A row for every method and strength that has some of the columns."""
-    by_key = dict(tuple(own.fillna({"strength": ""}).groupby(["method", "strength"])))
+    by_key = dict(tuple(own.groupby(["method", "strength"])))
     for name, strength in [*_releases(settings), (BASELINE, ""), (CEILING, "")]:
         found = by_key.get((name, strength))
         if found is None:
@@ -173,11 +169,9 @@ def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
 
     A measure that is zero in all groups is told of all together alone.
     """
-    accuracy = {measure for measure, _ in _ACCURACY} | {"counts", "mean error", "seconds", READ}
     for name in settings.evidence.attacks:
         prefix = f"{name}: "
         rows = figures[figures["measure"].str.startswith(prefix)]
-        rows = rows[~rows["measure"].isin(accuracy)]
         if rows.empty:
             continue
         blocks = list[Block]()
