@@ -35,6 +35,7 @@ from ..runs.settings import (
     merged_tables,
     refuse_loss,
     refuse_within,
+    refusing,
 )
 from ..runs.spelling import did_you_mean
 from .workload.perturbation import Perturbation
@@ -347,16 +348,12 @@ class EvidenceSettings(ProductSettings):
             refuse(f"evidence.universe is {universe!r}, which the census does not have")
             return
         for name in ("households", "agree"):
-            try:
+            with refusing(f"evidence.{name}", refuse):
                 schema.cells_where(getattr(self.evidence, name))
-            except ValueError as error:
-                refuse(f"evidence.{name}: {error}")
         for name in ("risk", "known", "learned"):
             if query := getattr(self.evidence, name):
-                try:
+                with refusing(f"evidence.{name}", refuse):
                     marginal_query(schema, query)
-                except ValueError as error:
-                    refuse(f"evidence.{name}: {error}")
         if bool(self.evidence.known) != bool(self.evidence.learned):
             refuse("evidence.known and evidence.learned go together; give both or neither")
         levels = self.CENSUS.levels(own)
@@ -399,10 +396,8 @@ class EvidenceSettings(ProductSettings):
                 refuse(f"methods.{name}.rates must be above 0 and at most 1")
             if isinstance(method, CellKeys):
                 for strength in range(len(method.variances)):
-                    try:
+                    with refusing(f"methods.{name}", refuse):
                         method.perturbation(strength).table()
-                    except ValueError as error:
-                        refuse(f"methods.{name}: {error}")
             if isinstance(method, DifferentialPrivacy):
                 for rho in method.rho:
                     refuse_loss(rho, f"methods.{name}.rho", refuse)
