@@ -27,6 +27,7 @@ from ..intervals.answers import ProductAnswers
 from ..intervals.area_lists import KnownBlocks, NamedAreas, read_areas
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
+from ..workload.zeros import structural_zeros
 from .allocation import ShareLimit, allocation_of
 from .facts import PublicFacts
 from .kinds import Asked, MeasuredSpine
@@ -215,7 +216,8 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
     Where structural zeros alone tell too many cells apart they are left out: that makes no variance
     smaller.
     """
-    schema, forbidden = facts.settings.schema_of(facts.universe), facts.forbidden
+    schema = facts.settings.schema_of(facts.universe)
+    forbidden = structural_zeros(facts.settings, facts.universe)
     sizes = []
     for zeros in (forbidden, np.zeros_like(forbidden)):
         algebra = QueryAlgebra.build(schema, queries, facts.type_of_cell, zeros)
