@@ -6,7 +6,7 @@ schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
 
     system = system_of_tables([codes of table 1, codes of table 2, ...])
     found = reconstruct(system, lower, upper, seed=0, effort=Effort())
-    found.histograms(system.n_cells), found.status, found.certain, found.solution_variability()
+    found.block, found.cell, found.count, found.status, found.solution_variability()
 
     histograms = likeliest_of_blocks(system, published, costs)    # costs(figure) -> RowCosts
     perturbation_costs(figure, chance, reach)

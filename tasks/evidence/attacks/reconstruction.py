@@ -80,11 +80,6 @@ class Reconstruction:
     def n_blocks(self) -> int:
         return len(self.status)
 
-    def histograms(self, n_cells: int) -> sparse.csr_array:
-        """The solutions, shape `(blocks, cells)`."""
-        where = (self.block, self.cell)
-        return sparse.csr_array((self.count, where), shape=(self.n_blocks, n_cells))
-
     def solution_variability(self) -> tuple[np.ndarray, np.ndarray]:
         """100 ||x - x'||_1 / (2 N) of every block, found and bound [Reconstruction2025].
 

@@ -64,10 +64,6 @@ class TableSystem:
         """Rows and columns of the matrix."""
         return both_ways(self.matrix)
 
-    def totals(self, histograms: np.ndarray) -> np.ndarray:
-        """Table cells of histograms `(blocks, cells)`, shape `(blocks, rows)`."""
-        return np.asarray((self.matrix @ np.asarray(histograms).T).T)
-
 
 def both_ways(matrix: sparse.csr_array) -> tuple[Lines, Lines]:
     """Rows and columns of a matrix."""
