@@ -371,19 +371,18 @@ class EvidenceSettings(ProductSettings):
                         f"{', '.join(allowed)}"
                     )
         known = [table.name for table in self.declared_tables]
-        for name in self.evidence.tables:
-            if name not in known:
-                refuse(
-                    f"evidence.tables names {name!r}, which is no table with a query and levels "
-                    f"of {universe} that the census declares{did_you_mean(name, known)}"
-                )
         names = [table.name for table in self.published_tables]
-        for name in self.evidence.read:
-            if name not in names:
-                refuse(
-                    f"evidence.read names {name!r}, which is no table that is published"
-                    f"{did_you_mean(name, names)}"
-                )
+        declared = f"with a query and levels of {universe} that the census declares"
+        for setting, named, allowed, what in (
+            ("tables", self.evidence.tables, known, declared),
+            ("read", self.evidence.read, names, "that is published"),
+        ):
+            for name in named:
+                if name not in allowed:
+                    refuse(
+                        f"evidence.{setting} names {name!r}, which is no table {what}"
+                        f"{did_you_mean(name, allowed)}"
+                    )
         if not known:
             refuse(
                 f"the census declares no tables of {universe}; give [[census.tables]] with a query "
