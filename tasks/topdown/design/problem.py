@@ -248,7 +248,7 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
     if target.areas is not None:
         blocks = facts.spine.block_geocode
         listed = read_areas(Path(target.areas), known.word, facts.settings.written)
-        named = NamedAreas.listed(listed, blocks, known)
+        named = NamedAreas.listed(listed, known, blocks)
         if np.bincount(named.blocks.block).max(initial=0) > 1:
             raise InputRefused(
                 f"{target.areas} has a {known.word.lower()} in several areas; those of {where} may "

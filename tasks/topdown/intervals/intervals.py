@@ -238,5 +238,4 @@ def shares(
     What was cut off cannot be true, so that the intervals cover as often as those of `ratios`.
     """
     found = ratios(part, whole, variances, covariance, level)
-    lower, upper = (np.clip(end, 0.0, 1.0) for end in (found.lower, found.upper))
-    return Compared(found.estimate, found.std_dev, lower, upper)
+    return found._replace(lower=found.lower.clip(0.0, 1.0), upper=found.upper.clip(0.0, 1.0))

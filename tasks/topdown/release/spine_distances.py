@@ -110,7 +110,7 @@ def _of_listed(
 ) -> pd.DataFrame:
     """The listed areas, by name."""
     known = KnownBlocks.of(geography, settings.compiled_census.code_column)
-    areas = NamedAreas.listed(listed, spine.block_geocode, known)
+    areas = NamedAreas.listed(listed, known, spine.block_geocode)
     pairs, n_areas = areas.blocks, len(areas.names)
     entries = listed_entries(spine.n_blocks, pairs.block, pairs.area)
     return pd.DataFrame(
