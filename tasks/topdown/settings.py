@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import Any, Self
 
 from ...geography.rules import GEOLEVELS
@@ -117,17 +118,14 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
     """The universes in the order in which they are estimated: those of a wave side by side, each
     wave after what it is held to has been estimated.
     """
-    waves: list[tuple[str, ...]] = []
-    done: set[str] = set()
-    rest = list(settings.run.universes)
-    while rest:
-        needs = {
-            name: set(settings.compiled_census.universes[name].needs) - {name} for name in rest
-        }
-        wave = tuple(name for name in rest if needs[name] <= done)
-        waves.append(wave)
-        done |= set(wave)
-        rest = [name for name in rest if name not in wave]
+    universes, waves = settings.run.universes, []
+    needs = {name: settings.compiled_census.universes[name].needs for name in universes}
+    sorter = TopologicalSorter({name: set(own) - {name} for name, own in needs.items()})
+    sorter.prepare()
+    while sorter.is_active():
+        ready = sorter.get_ready()
+        waves.append(tuple(name for name in universes if name in ready))
+        sorter.done(*ready)
     return tuple(waves)
 
 
