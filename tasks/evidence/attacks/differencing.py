@@ -73,15 +73,12 @@ class Differences:
         second: tuple[np.ndarray, np.ndarray],
     ) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the slivers from lower and upper bounds of the zones' figures; none below 0."""
-        ends = []
-        for low in (True, False):
-            total = 0.0
-            for signs, (lower, upper) in ((self.first, first), (self.second, second)):
-                added, taken = signs.maximum(0), (-signs).maximum(0)
-                plus, minus = (lower, upper) if low else (upper, lower)
-                total = total + added @ plus - taken @ minus
-            ends.append(np.asarray(total))
-        return np.maximum(ends[0], 0), ends[1]
+        lower = upper = np.zeros(self.n_slivers)
+        for signs, (low, high) in ((self.first, first), (self.second, second)):
+            added, taken = signs.maximum(0), (-signs).maximum(0)
+            lower = lower + added @ low - taken @ high
+            upper = upper + added @ high - taken @ low
+        return np.maximum(lower, 0), upper
 
 
 def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:

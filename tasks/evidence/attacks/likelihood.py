@@ -140,11 +140,9 @@ def likeliest_of_blocks(
     """
     effort = effort or Effort()
     costs = lru_cache(maxsize=None)(costs)
-    found = []
-    for block, is_in_time in effort.in_time(range(len(published))):
-        if is_in_time:
-            figure_costs = [costs(tuple(figure)) for figure in published[block].tolist()]
-            found.append(likeliest(system, figure_costs, effort=effort))
-        else:
-            found.append(None)
-    return found
+    return [
+        likeliest(system, [costs(tuple(own)) for own in published[block].tolist()], effort=effort)
+        if is_in_time
+        else None
+        for block, is_in_time in effort.in_time(range(len(published)))
+    ]

@@ -18,6 +18,8 @@ from numba import njit
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from ...census.queries import incidence
+
 UNBOUNDED = 1 << 40
 """Upper bound of a row of which nothing is known."""
 
@@ -78,15 +80,8 @@ def system_of_tables(codes: Sequence[np.ndarray]) -> TableSystem:
     """
     if len({len(code) for code in codes}) != 1:
         raise ValueError("every table must give a code to every cell of the schema")
-    rows, columns, start = [], [], 0
-    for code in codes:
-        column = np.flatnonzero(np.asarray(code) >= 0)
-        rows.append(np.asarray(code)[column] + start)
-        columns.append(column)
-        start += int(np.max(code)) + 1
-    where = (np.concatenate(rows), np.concatenate(columns))
-    entries = np.ones(len(where[0]), dtype=np.int64)
-    return TableSystem(sparse.csr_array((entries, where), shape=(start, len(codes[0]))))
+    rows = [incidence(np.asarray(code), int(np.max(code)) + 1) for code in codes]
+    return TableSystem(sparse.csr_array(sparse.vstack(rows)))
 
 
 @njit(nogil=True, cache=True)
