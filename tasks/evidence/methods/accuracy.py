@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...census.queries import incidence
 from ..workload.population import Population, ancestors
 from ..workload.tables import AskedTable, Tables
 
@@ -133,8 +134,7 @@ def _gaps(tables: Sequence[AskedTable], published: Tables) -> Iterator[tuple[str
             parent = ancestors(small.places, large.places)
             if parent is None:
                 continue
-            total = np.zeros(large.shape)
-            np.add.at(total, parent, published[small.key].value)
+            total = incidence(parent, len(large.places)) @ published[small.key].value
             gap = np.abs(published[large.key].value - total)
             if not np.isnan(gap).all():
                 level = large.places.level

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...census.people import People
+from ...census.queries import incidence
 from ..settings import (
     CellKeys,
     Coarsening,
@@ -204,11 +205,8 @@ def _added_up(tables: Sequence[AskedTable], published: Tables) -> Tables:
         parent = ancestors(smallest.places, table.places)
         if smallest is table or parent is None:
             continue
-        below, sums = published[smallest.key], []
-        for values in (below.value, below.low, below.high):
-            total = np.zeros(table.shape)
-            np.add.at(total, parent, values)
-            sums.append(total)
+        below, into = published[smallest.key], incidence(parent, len(table.places))
+        sums = (into @ values for values in (below.value, below.low, below.high))
         found[table.key] = PublishedTable(*sums)
     return found
 

@@ -114,22 +114,20 @@ def _shown(rows: pd.DataFrame) -> str:
 
 
 def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
-    rows = []
     seconds = figures[figures["measure"] == "seconds"]
-    for name, method in settings.methods.items():
-        own = seconds[seconds["method"] == name]
-        rows.append(
-            (
-                in_words(name),
-                ", ".join(filter(None, method.strengths)) or NONE,
-                method.guarantee,
-                method.invariants,
-                method.reading,
-                _shown(own),
-            )
+    rows = tuple(
+        (
+            in_words(name),
+            ", ".join(filter(None, method.strengths)) or NONE,
+            method.guarantee,
+            method.invariants,
+            method.reading,
+            _shown(seconds[seconds["method"] == name]),
         )
+        for name, method in settings.methods.items()
+    )
     headers = ("method", "strengths", "guarantee", "stays as it is", "2026 order", "seconds")
-    return Section("Methods", (Table(headers, tuple(rows)), ORDER))
+    return Section("Methods", (Table(headers, rows), ORDER))
 
 
 def _accuracy(
