@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from spineflow.geography.hierarchy import digits, ranks_within
 from spineflow.geography.rules import AianRange
 
@@ -168,9 +167,4 @@ def _scattered(rng: np.random.Generator, curve: np.ndarray, n: int, n_covered: i
 
 def _text(values: np.ndarray, width: int) -> pd.api.extensions.ExtensionArray:
     """Zero-padded numbers as a text column, without one Python object per row."""
-    data = digits(values, width)
-    offsets = np.arange(0, (len(values) + 1) * width, width, dtype=np.int64)
-    array = pa.LargeStringArray.from_buffers(
-        len(values), pa.py_buffer(offsets), pa.py_buffer(data.tobytes())
-    )
-    return pd.array(array, dtype="str")
+    return pd.array(digits(values, width), dtype="str")

@@ -156,10 +156,8 @@ def encode_shares(
         shares: shares that `code` points into; equal ones may occur several times.
         code: (n,) integer index into `shares`.
     """
-    used = np.unique(code)
-    distinct = sorted({shares[index] for index in used.tolist()})
-    position = {share: index for index, share in enumerate(distinct)}
-    recode = np.zeros(len(shares), dtype=np.int32)
-    for index in used.tolist():
-        recode[index] = position[shares[index]]
-    return tuple(distinct), recode[code]
+    used, place = np.unique(code, return_inverse=True)
+    own = [shares[index] for index in used.tolist()]
+    distinct = sorted(set(own))
+    recode = np.array([distinct.index(share) for share in own], dtype=np.int32)
+    return tuple(distinct), recode[place.reshape(-1)]

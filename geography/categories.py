@@ -116,9 +116,7 @@ def group_quarters_category(group_quarters: np.ndarray, n_blocks: int) -> Catego
             f"group-quarters facilities have the shape {group_quarters.shape}; give one row per "
             f"block of the geography ({n_blocks}) and {N_GROUP_QUARTERS_TYPES} types"
         )
-    combination = np.zeros(n_blocks, dtype=np.int16)
-    for kind in range(N_GROUP_QUARTERS_TYPES):
-        combination |= (group_quarters[:, kind] > 0).astype(np.int16) << kind
+    combination = np.packbits(group_quarters > 0, axis=1, bitorder="little")[:, 0]
     distinct, entity = np.unique(combination, return_inverse=True)
     label = [
         "+".join(str(kind + 1) for kind in range(N_GROUP_QUARTERS_TYPES) if value >> kind & 1)

@@ -256,11 +256,7 @@ def _counted(
     offsets: np.ndarray, below: np.ndarray, chosen: np.ndarray, n_below: int
 ) -> sparse.csr_array:
     """(chosen, n_below) how many of each class stand below the chosen things."""
-    sizes = offsets[chosen + 1] - offsets[chosen]
-    row = np.repeat(np.arange(len(chosen)), sizes)
-    before = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    place = np.repeat(offsets[chosen], sizes) + np.arange(len(row)) - before
-    counted = sparse.coo_array(
-        (np.ones(len(row)), (row, below[place])), shape=(len(chosen), n_below)
-    )
-    return sparse.csr_array(counted)
+    shape = len(offsets) - 1, n_below
+    counted = sparse.csr_array((np.ones(len(below)), below, offsets), shape=shape)[chosen]
+    counted.sum_duplicates()
+    return counted

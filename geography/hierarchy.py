@@ -11,12 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .errors import GeographyRefused
-from .texts import texts_of
-
-CHUNK = 1 << 19
-"""Rows per step where text is made, so that the wide intermediate arrays stay small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,23 +147,11 @@ def ranks_within(parent: np.ndarray) -> np.ndarray:
     return np.arange(len(parent)) - np.repeat(starts, lengths)
 
 
-def digits(values: np.ndarray, width: int) -> np.ndarray:
-    """(n,) bytes array of zero-padded decimal digits, `width` of them per value."""
-    text = np.empty((len(values), width), dtype=np.uint8)
-    rest = np.asarray(values, dtype=np.int64)
-    for place in range(width - 1, -1, -1):
-        rest, digit = np.divmod(rest, 10)
-        text[:, place] = digit
-    text += ord("0")
-    return text.view(f"S{width}").reshape(-1)
+def digits(values: np.ndarray, width: int) -> pa.StringArray:
+    """(n,) texts of zero-padded decimal digits, `width` of them per value."""
+    return pc.utf8_lpad(pa.array(values, pa.int64()).cast(pa.string()), width, "0")
 
 
-def as_text(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """(n,) `Texts`: the concatenation of arrays of ASCII bytes, element by element."""
-    texts = []
-    for start in range(0, len(parts[0]), CHUNK):
-        joined = parts[0][start : start + CHUNK]
-        for part in parts[1:]:
-            joined = np.strings.add(joined, part[start : start + CHUNK])
-        texts.append(pa.array(joined).cast(pa.string()))
-    return texts_of(pa.chunked_array(texts, pa.string()))
+def joined(parts: Sequence[pa.StringArray]) -> pa.StringArray:
+    """(n,) the concatenation of texts, element by element."""
+    return pc.binary_join_element_wise(*parts, "")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import reduce
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from .bypass import bypass
 from .categories import (
@@ -22,10 +23,10 @@ from .categories import (
 from .errors import GeographyRefused
 from .hierarchy import (
     BlockCodes,
-    as_text,
     block_codes,
     digits,
     first_rows,
+    joined,
     nest,
     ranks_within,
     text_column,
@@ -34,6 +35,7 @@ from .levels import Geolevel, Spine, child_offsets, nested_geolevels, shares_add
 from .off_spine import blocks_in_several_entities, fold
 from .optimize import cut_groups, greedy_groups
 from .rules import AianRange, SpineRules, validated_shares
+from .texts import texts_of
 
 __all__ = ["AianRange", "Geolevel", "Spine", "SpineRules", "build_spine"]
 
@@ -99,7 +101,7 @@ def build_spine(
     return Spine(
         kind=kind,
         geolevels=geolevels,
-        block_geocode=as_text([digits(codes.geocode[order], 16)]),
+        block_geocode=texts_of(digits(codes.geocode[order], 16)),
         block_row=order,
     )
 
@@ -219,21 +221,20 @@ def _geocodes(
     codes: BlockCodes, is_aian: np.ndarray, kind: str, names: tuple[str, ...]
 ) -> Callable[[str, np.ndarray, np.ndarray], np.ndarray]:
     """What gives geocodes to the geounits of one geolevel after the other, root first."""
-    prefix = np.array([b""])
+    above = pa.array([""])
 
     def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:
-        nonlocal prefix
+        nonlocal above
         if name == "US":
             return np.array(["0"], dtype=object)
         if kind == "conventional":
             width = CONVENTIONAL_DIGITS[name]
-            parts = [digits(codes.geocode[row] // 10 ** (16 - width), width)]
+            above = digits(codes.geocode[row] // 10 ** (16 - width), width)
         else:
             is_branch = is_aian[row] & (name != names[0])
-            parts = _spine_parts(name, codes, row, prefix, parent, is_branch, names)
-        if name != "Block":
-            prefix = reduce(np.strings.add, parts)
-        return as_text(parts)
+            before = above.take(pa.array(parent))
+            above = joined(_spine_parts(name, codes, row, before, parent, is_branch, names))
+        return texts_of(above)
 
     return of_level
 
@@ -242,21 +243,21 @@ def _spine_parts(
     name: str,
     codes: BlockCodes,
     row: np.ndarray,
-    prefix: np.ndarray,
+    above: pa.StringArray,
     parent: np.ndarray,
     is_branch: np.ndarray,
     names: tuple[str, ...],
-) -> list[np.ndarray]:
-    """Bytes whose concatenation is the geocode of a spine that has an AIAN branch."""
-    above = prefix[parent]
+) -> list[pa.StringArray]:
+    """Texts whose concatenation is the geocode of a spine that has an AIAN branch; `above` are the
+    geocodes of the geounits' parents."""
     state = [digits(is_branch.astype(np.int64), 1), digits(codes.state[row], 2)]
     if name == "State":
         return state
     if name == "County":
         run = nest(parent, codes.county[row])
         is_split = np.bincount(run)[run] > 1
-        part = np.where(is_split, digits(ranks_within(run) + 1, 1), b"")
-        county = [np.full(len(row), b"10"), digits(codes.county_fips[row], 3), part]
+        part = pc.if_else(pa.array(is_split), digits(ranks_within(run) + 1, 1), "")
+        county = [pa.repeat("10", len(row)), digits(codes.county_fips[row], 3), part]
         return [*(state if "State" not in names else [above]), *county]
     if name == "Block":
         return [above, digits(codes.geocode[row], 16)]

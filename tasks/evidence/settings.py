@@ -35,6 +35,7 @@ from ..runs.settings import (
     merged_tables,
     refuse_loss,
     refuse_within,
+    refusing,
 )
 from ..runs.spelling import did_you_mean
 from .workload.perturbation import Perturbation
@@ -347,16 +348,12 @@ class EvidenceSettings(ProductSettings):
             refuse(f"evidence.universe is {universe!r}, which the census does not have")
             return
         for name in ("households", "agree"):
-            try:
+            with refusing(f"evidence.{name}", refuse):
                 schema.cells_where(getattr(self.evidence, name))
-            except ValueError as error:
-                refuse(f"evidence.{name}: {error}")
         for name in ("risk", "known", "learned"):
             if query := getattr(self.evidence, name):
-                try:
+                with refusing(f"evidence.{name}", refuse):
                     marginal_query(schema, query)
-                except ValueError as error:
-                    refuse(f"evidence.{name}: {error}")
         if bool(self.evidence.known) != bool(self.evidence.learned):
             refuse("evidence.known and evidence.learned go together; give both or neither")
         levels = self.CENSUS.levels(own)
@@ -374,19 +371,18 @@ class EvidenceSettings(ProductSettings):
                         f"{', '.join(allowed)}"
                     )
         known = [table.name for table in self.declared_tables]
-        for name in self.evidence.tables:
-            if name not in known:
-                refuse(
-                    f"evidence.tables names {name!r}, which is no table with a query and levels "
-                    f"of {universe} that the census declares{did_you_mean(name, known)}"
-                )
         names = [table.name for table in self.published_tables]
-        for name in self.evidence.read:
-            if name not in names:
-                refuse(
-                    f"evidence.read names {name!r}, which is no table that is published"
-                    f"{did_you_mean(name, names)}"
-                )
+        declared = f"with a query and levels of {universe} that the census declares"
+        for setting, named, allowed, what in (
+            ("tables", self.evidence.tables, known, declared),
+            ("read", self.evidence.read, names, "that is published"),
+        ):
+            for name in named:
+                if name not in allowed:
+                    refuse(
+                        f"evidence.{setting} names {name!r}, which is no table {what}"
+                        f"{did_you_mean(name, allowed)}"
+                    )
         if not known:
             refuse(
                 f"the census declares no tables of {universe}; give [[census.tables]] with a query "
@@ -399,10 +395,8 @@ class EvidenceSettings(ProductSettings):
                 refuse(f"methods.{name}.rates must be above 0 and at most 1")
             if isinstance(method, CellKeys):
                 for strength in range(len(method.variances)):
-                    try:
+                    with refusing(f"methods.{name}", refuse):
                         method.perturbation(strength).table()
-                    except ValueError as error:
-                        refuse(f"methods.{name}: {error}")
             if isinstance(method, DifferentialPrivacy):
                 for rho in method.rho:
                     refuse_loss(rho, f"methods.{name}.rho", refuse)

@@ -7,6 +7,7 @@ product's model inherits from `ProductSettings` and adds its own sections.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
@@ -363,6 +364,15 @@ def refuse_within(where: str, refuse: Refuse) -> Refuse:
         refuse(f"{where}: {text}")
 
     return refuse_there
+
+
+@contextmanager
+def refusing(where: str, refuse: Refuse) -> Iterator[None]:
+    """Refuse settings, by their place in the file, for which a ValueError is raised inside."""
+    try:
+        yield
+    except ValueError as error:
+        refuse(f"{where}: {error}")
 
 
 def refuse_in(file_name: str) -> Refuse:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from types import MappingProxyType
 
 from ..products.order import Aside, Call, Order, Wave, call
 from ..products.release.steps import check_release, release_run, report_run
@@ -199,19 +198,16 @@ def estimates(
     settings: TopdownSettings,
     measured: Mapping[tuple[str, str], Sequence[Call]],
     constrained: Mapping[str, Sequence[Call]],
-    universes: Sequence[str] | None = None,
+    universes: Sequence[str],
 ) -> Generator[Wave, None, dict[str, list[Call]]]:
-    """The steps that estimate universes, by default all, geolevel by geolevel as the estimator has
-    them; what is measured on demand is measured just before.
+    """The steps that estimate universes, geolevel by geolevel as the estimator has them; what is
+    measured on demand is measured just before.
 
     `measured` are the calls that a universe's geolevel waits for, `constrained` those that a
     universe does, besides those of the geolevel before. Returns each universe's last calls.
     """
     steps = {COMBINE: combine, ESTIMATE: estimate}
-    shards = {
-        universe: shards_by_geolevel(spine_folder(run, universe))
-        for universe in (settings.run.universes if universes is None else universes)
-    }
+    shards = {universe: shards_by_geolevel(spine_folder(run, universe)) for universe in universes}
     orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
     last: dict[str, list[Call]] = {universe: [] for universe in shards}
     small: dict[str, Sequence[Call]] = {}
@@ -255,10 +251,10 @@ def release_of(
     run: RunDirectory,
     settings: TopdownSettings,
     estimated: Mapping[str, Sequence[Call]],
-    beside: Wave = MappingProxyType({}),
-    until_checked: Wave = MappingProxyType({}),
-    until_released: Wave = MappingProxyType({}),
-    until_reported: Wave = MappingProxyType({}),
+    beside: Wave,
+    until_checked: Wave,
+    until_released: Wave,
+    until_reported: Wave,
 ) -> Order:
     """Microdata and tables, the checks of them and of everything before, the release, the report.
 

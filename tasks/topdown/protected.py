@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +22,6 @@ from .checks.replicate import (
     lay_out,
     linked,
     measure,
-    read_dataset,
     with_estimator,
     with_seed,
 )
@@ -60,9 +58,7 @@ class TopdownCensus:
 
         What an interrupted attempt left is removed. Raises InputRefused.
         """
-        if not state_totals_file(RunDirectory(folder)).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            read_dataset(TRIALS.measuring_only(settings, universe), folder)
+        TRIALS.read_input(TRIALS.measuring_only(settings, universe), folder)
         with TemporaryDirectory(dir=folder) as scratch:
             reading, _ = completed(reading_of(settings), Path(scratch))
             return read_people(reading, universe, Path(scratch))

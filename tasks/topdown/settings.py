@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import Any, Self
 
 from ...geography.rules import GEOLEVELS
@@ -13,7 +14,14 @@ from ..census.schema import Schema
 from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import spelt_as
-from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, table_of
+from ..runs.settings import (
+    Refuse,
+    refuse_delta,
+    refuse_loss,
+    refuse_shares,
+    refusing,
+    table_of,
+)
 from ..runs.spelling import did_you_mean
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, kept_rho
@@ -77,25 +85,20 @@ class TopdownSettings(TopdownSections):
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse tables, budgets and passes that do not fit the census."""
-        if self.measured is None:
-            census = self.compiled_census
-            paths = self.input.paths()
-            refuse_tables(paths, census.input_tables, refuse, optional=census.optional_tables)
-        else:
-            refuse_tables(
-                self.input.paths(), MEASURED_TABLES, refuse, optional=(STATE_TOTALS_TABLE,)
-            )
-        if not self.run.universes:
-            refuse("run.universes must name a universe, or budget must have a section for one")
-        for universe in self.run.universes:
-            _refuse_universe(self, universe, refuse)
         census, universes = self.compiled_census, self.run.universes
+        needed, optional = census.input_tables, census.optional_tables
+        if self.measured is not None:
+            needed, optional = MEASURED_TABLES, (STATE_TOTALS_TABLE,)
+        refuse_tables(self.input.paths(), needed, refuse, optional)
+        if not universes:
+            refuse("run.universes must name a universe, or budget must have a section for one")
+        for universe in universes:
+            _refuse_universe(self, universe, refuse)
         refuse_protected_answers(census, universes, {*universes, *self.budget}, refuse)
         refuse_unknown_facts(census, refuse)
         _refuse_declarations(self, refuse)
-        if self.input.geometry is not None:
-            if is_url(self.input.geometry):
-                refuse("input.geometry must be a path")
+        if self.input.geometry is not None and is_url(self.input.geometry):
+            refuse("input.geometry must be a path")
         refuse_other_estimators(self, refuse)
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
@@ -115,17 +118,14 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
     """The universes in the order in which they are estimated: those of a wave side by side, each
     wave after what it is held to has been estimated.
     """
-    waves: list[tuple[str, ...]] = []
-    done: set[str] = set()
-    rest = list(settings.run.universes)
-    while rest:
-        needs = {
-            name: set(settings.compiled_census.universes[name].needs) - {name} for name in rest
-        }
-        wave = tuple(name for name in rest if needs[name] <= done)
-        waves.append(wave)
-        done |= set(wave)
-        rest = [name for name in rest if name not in wave]
+    universes, waves = settings.run.universes, []
+    needs = {name: settings.compiled_census.universes[name].needs for name in universes}
+    sorter = TopologicalSorter({name: set(own) - {name} for name, own in needs.items()})
+    sorter.prepare()
+    while sorter.is_active():
+        ready = sorter.get_ready()
+        waves.append(tuple(name for name in universes if name in ready))
+        sorter.done(*ready)
     return tuple(waves)
 
 
@@ -181,15 +181,13 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
             "agree; take it out"
         )
     schemas = {name: settings.schema_of(name) for name in universes}
-    try:
+    with refusing("census", refuse):
         for name in universes:
             for agreement in census.universes[name].agreements:
                 schemas[agreement.universe].cells_where(agreement.of)
                 marginal_query(schemas[name], agreement.query)
         zeros = {name: settings.zeros_of(name) for name in universes}
         refuse_contradictions(census, schemas, zeros)
-    except ValueError as error:
-        refuse(f"census: {error}")
 
 
 def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -> None:
@@ -213,12 +211,10 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
     last = own[-1] if own else "Block"
     if next(reversed(settings.budget[universe].geolevels), None) != last:
         refuse(f"budget.{universe}.geolevels must end with {last}")
-    try:
+    with refusing(f"workload.{universe}", refuse):
         schema = settings.schema_of(universe)
         for zero in settings.zeros_of(universe):
             schema.positions(zero.where)
-    except ValueError as error:
-        refuse(f"workload.{universe}: {error}")
     for geolevel in settings.budget[universe].geolevels:
         _refuse_queries(settings, universe, geolevel, schema, refuse)
 
@@ -271,15 +267,13 @@ def _refuse_queries(
         refuse(f"{key} names one query twice, as {spelt_as(twice[0], shares)!r} and {twice[0]!r}")
     refuse_shares(shares, key, refuse)
     spelt = settings.passes_of(universe, geolevel)
-    try:
+    with refusing(key, refuse):
         for name in shares:
             marginal_query(schema, name)
         chains = [[marginal_query(schema, name) for name in names] for names in spelt.rounder]
         measured = {name for names in spelt.least_squares for name in names}
         for name in measured:
             marginal_query(schema, name)
-    except ValueError as error:
-        refuse(f"{key}: {error}")
     if not all(queries_are_nested(chain) for chain in chains):
         refuse(
             f"workload.{universe}.passes at {geolevel}: each rounder pass must be a chain in "

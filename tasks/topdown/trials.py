@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -198,29 +199,28 @@ class TopdownTrials(SearchedProduct):
 
         Raises ValueError for names that there are not.
         """
-        found = {"": settings}
         unknown = [name for name in estimators if name not in ESTIMATORS]
         unknown += [name for name in strategies if name not in (OWN, *STRATEGIES)]
         if unknown:
             known = ", ".join((*ESTIMATORS, OWN, *STRATEGIES))
             raise ValueError(f"names {unknown[0]!r}; there are {known}")
-        if estimators:
-            found = {
-                f"{key}, {made.in_words(name)}": with_estimator(made, name)
-                for key, made in found.items()
+        chosen = (
+            {
+                settings.in_words(name): partial(with_estimator, estimator=name)
                 for name in estimators
-            }
-        if bypass:
-            found = {
-                f"{key}, bypass {'on' if is_on else 'off'}": _with_bypass(made, is_on)
-                for key, made in found.items()
-                for is_on in bypass
-            }
-        if strategies:
-            found = {
-                f"{key}, {name.replace('_', ' ')}": _with_strategy(made, universe, name)
-                for key, made in found.items()
+            },
+            {f"bypass {'on' if on else 'off'}": partial(_with_bypass, is_on=on) for on in bypass},
+            {
+                name.replace("_", " "): partial(_with_strategy, universe=universe, name=name)
                 for name in strategies
+            },
+        )
+        found = {"": settings}
+        for changes in filter(None, chosen):
+            found = {
+                f"{key}, {words}": change(made)
+                for key, made in found.items()
+                for words, change in changes.items()
             }
         return found
 

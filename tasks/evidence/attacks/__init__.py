@@ -6,7 +6,7 @@ schema; a release is bounds of its rows, integers of shape `(blocks, rows)`:
 
     system = system_of_tables([codes of table 1, codes of table 2, ...])
     found = reconstruct(system, lower, upper, seed=0, effort=Effort())
-    found.histograms(system.n_cells), found.status, found.certain, found.solution_variability()
+    found.block, found.cell, found.count, found.status, found.solution_variability()
 
     histograms = likeliest_of_blocks(system, published, costs)    # costs(figure) -> RowCosts
     perturbation_costs(figure, chance, reach)
@@ -27,8 +27,8 @@ The ceiling is `reidentify` on the records of the truth.
     zoning = zonings(zone of every unit in one zoning, zone of every unit in the other)
     slivers = differences(zoning, largest_group=2)
     found = slivers.figures(published of the first's zones, published of the second's)
-    exposed(slivers, zoning, found, truth, threshold)
-    proven(slivers, zoning, slivers.bounds((lower, upper), (lower, upper)), truth, threshold)
+    bounds = slivers.bounds((lower, upper), (lower, upper))
+    exposed(slivers, zoning, found, bounds, truth, threshold)
 
     recovered(np.rint(least_squares(system, published)), truth)
 

@@ -274,7 +274,7 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
     record[known[::-1], learned[::-1]] = np.arange(len(known))[::-1]
     truth = learned[canaries.cell]
     possible = record[known[canaries.cell]]
-    prior = _shares_of_others(release, canaries, learned)
+    prior, mode = _of_others(release, canaries, learned)
     fits = evidence.of_records(np.maximum(possible, 0)) + np.log(prior)
     fits = np.where(possible >= 0, fits, -np.inf)
     # Equally likely ones are taken by lot.
@@ -283,7 +283,6 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
     guess = np.argmax(best * (1 + generator.random(best.shape)), axis=1)
     level = release.smallest.level
     measure = f"{NAME}: {ALL_BUT_ONE}"
-    mode = _mode_of_others(release, canaries, learned)
     for group, inside in (
         (ALL, np.ones(len(truth), dtype=bool)),
         ("not the most common of the others", mode < 1),
@@ -295,40 +294,26 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
         yield level, f"baseline of {measure}", group, float(mode[inside].mean())
 
 
-def _compositions(
+def _of_others(
     release: Release, canaries: Canaries, learned: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """People by area and attribute `(areas, attributes)`, and of all areas `(1, attributes)`."""
+    """(m, features) how common each attribute is among the others of the area, and as if there were
+    one person more of the whole's composition; (m,) chances that the most common attribute of the
+    others is the person's.
+    """
     people, places = canaries.population.people, release.smallest
     feature, n_learned = learned[people.cell], int(learned.max()) + 1
     entity = places.entity[people.area]
     inside = entity >= 0
     of_area = composition(entity[inside], feature[inside], (len(places), n_learned))
-    return of_area, np.bincount(feature, minlength=n_learned)[None, :]
-
-
-def _shares_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -> np.ndarray:
-    """(m, features) how common each attribute is among the others of the area, and as if there were
-    one person more of the whole's composition.
-    """
-    of_area, whole = _compositions(release, canaries, learned)
-    others = of_area[release.smallest.entity[canaries.area]].astype(float)
-    others[np.arange(len(others)), learned[canaries.cell]] -= 1
+    whole = np.bincount(feature, minlength=n_learned)[None, :]
+    area, own = places.entity[canaries.area], learned[canaries.cell]
+    others = of_area[area].astype(float)
+    others[np.arange(len(others)), own] -= 1
     others += (whole + 1.0) / (whole.sum() + whole.size)
-    return others / others.sum(axis=1, keepdims=True)
-
-
-def _mode_of_others(release: Release, canaries: Canaries, learned: np.ndarray) -> np.ndarray:
-    """(m,) chances that the most common attribute of the others of the area is the person's."""
-    places = release.smallest
-    mode, _ = guessed(
-        places.entity[canaries.area],
-        learned[canaries.cell],
-        _compositions(release, canaries, learned),
-        [np.arange(len(places)), np.zeros(len(places), dtype=np.int64)],
-        leave_one_out=True,
-    )
-    return mode.right
+    areas = np.arange(len(places)), np.zeros(len(places), dtype=np.int64)
+    mode, _ = guessed(area, own, (of_area, whole), areas, leave_one_out=True)
+    return others / others.sum(axis=1, keepdims=True), mode.right
 
 
 def one_run_p_value(

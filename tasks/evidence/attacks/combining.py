@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ..workload.tables import AskedTable
-from .differencing import differences, exposed, proven, zonings
+from .differencing import differences, exposed, zonings
 from .release import Release, Row
 from .systems import UNBOUNDED, TableSystem
 
@@ -38,25 +38,18 @@ def difference(release: Release) -> Iterator[Row]:
         zones = [_zones(table) for table in (first, second)]
         zoning = zonings(*zones)
         slivers = differences(zoning, largest_group=release.comparison.zones)
-        published = [
-            np.append(release.published[table.key].value[:, 0], np.nan)[: int(own.max()) + 1]
-            for table, own in zip((first, second), zones, strict=True)
-        ]
+        told = [_told(release, first, zones[0]), _told(release, second, zones[1])]
         # What is published of no zone, such as of land outside all places, is not known.
-        unknown = [np.isnan(own) for own in published]
+        unknown = [np.isnan(value) for value, _ in told]
         used = abs(slivers.first) @ unknown[0] + abs(slivers.second) @ unknown[1]
         unused = slivers.among(np.asarray(used) == 0)
-        found = unused.figures(*(np.nan_to_num(own) for own in published))
-        ends = [
-            _ends(release, table, len(own))
-            for table, own in zip((first, second), published, strict=True)
-        ]
-        bounds = unused.bounds(*ends)
+        found = unused.figures(*(np.nan_to_num(value) for value, _ in told))
+        bounds = unused.bounds(*(ends for _, ends in told))
         persons = _persons(release, first)
         level = f"{first.places.level} and {second.places.level}"
         for threshold in THRESHOLDS:
             group = f"below {threshold} persons"
-            graded = exposed(unused, zoning, found, persons, threshold)
+            graded = exposed(unused, zoning, found, bounds, persons, threshold)
             yield level, f"{DIFFERENCING}: slivers", group, float(graded.slivers)
             yield level, f"{DIFFERENCING}: persons in slivers", group, float(graded.persons)
             if graded.slivers:
@@ -66,10 +59,9 @@ def difference(release: Release) -> Iterator[Row]:
                 guess = 1 / (threshold - 1)
                 measure = f"baseline of {DIFFERENCING}: counts of them found exactly"
                 yield level, measure, group, guess
-                proof = proven(unused, zoning, bounds, persons, threshold)
                 for shown, share in (
-                    ("counts of them proven by bounds", proof.pinned),
-                    ("proven by bounds to be below", proof.shown_small),
+                    ("counts of them proven by bounds", graded.pinned),
+                    ("proven by bounds to be below", graded.shown_small),
                 ):
                     yield level, f"{DIFFERENCING}: {shown}", group, share
                     # Without the release nothing is proven.
@@ -88,11 +80,14 @@ def _pairs(release: Release) -> Iterator[tuple[AskedTable, AskedTable]]:
             yield first, second
 
 
-def _ends(release: Release, table: AskedTable, n_zones: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of what a release says of zones, of the last of which it says nothing."""
+def _told(
+    release: Release, table: AskedTable, zones: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """What a release says of zones, and its bounds; of a last zone outside all it says nothing."""
     own = release.published[table.key]
-    low, high = np.append(own.low[:, 0], 0.0), np.append(own.high[:, 0], np.inf)
-    return np.nan_to_num(low[:n_zones], nan=0.0), np.nan_to_num(high[:n_zones], nan=np.inf)
+    sides = (own.value, np.nan), (own.low, 0.0), (own.high, np.inf)
+    value, low, high = (np.append(s[:, 0], nothing)[: int(zones.max()) + 1] for s, nothing in sides)
+    return value, (np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=np.inf))
 
 
 def _zones(table: AskedTable) -> np.ndarray:

@@ -73,15 +73,12 @@ class Differences:
         second: tuple[np.ndarray, np.ndarray],
     ) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the slivers from lower and upper bounds of the zones' figures; none below 0."""
-        ends = []
-        for low in (True, False):
-            total = 0.0
-            for signs, (lower, upper) in ((self.first, first), (self.second, second)):
-                added, taken = signs.maximum(0), (-signs).maximum(0)
-                plus, minus = (lower, upper) if low else (upper, lower)
-                total = total + added @ plus - taken @ minus
-            ends.append(np.asarray(total))
-        return np.maximum(ends[0], 0), ends[1]
+        lower = upper = np.zeros(self.n_slivers)
+        for signs, (low, high) in ((self.first, first), (self.second, second)):
+            added, taken = signs.maximum(0), (-signs).maximum(0)
+            lower = lower + added @ low - taken @ high
+            upper = upper + added @ high - taken @ low
+        return np.maximum(lower, 0), upper
 
 
 def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:
@@ -158,65 +155,39 @@ def _groups(
 
 @dataclass(frozen=True)
 class Exposure:
-    """Slivers under a threshold, persons in them (each once), and the shares of these slivers whose
-    count, rounded, is exactly right, or off by one person at most; NaN if there are none.
+    """Slivers under a threshold, persons in them (each once), and shares of these slivers: whose
+    count, rounded, is exactly right, or off by one person at most; whose count bounds pin to one
+    number, or show to be under the threshold. NaN if there are none.
     """
 
     slivers: int
     persons: int
     exact: float
     within_one: float
-
-
-def exposed(
-    slivers: Differences, zoning: Zonings, found: np.ndarray, truth: np.ndarray, threshold: int
-) -> Exposure:
-    """Grades what the difference of releases says of slivers with 1 to `threshold` - 1 persons.
-
-    `found` are estimates of the slivers' counts (`Differences.figures`), `truth` the persons of
-    every unit.
-    """
-    counts, small, persons = _small(slivers, zoning, truth, threshold)
-    error = np.abs(np.rint(np.asarray(found)[small]) - counts[small])
-    exact, near = (float((error <= most).mean()) if small.any() else np.nan for most in (0, 1))
-    return Exposure(int(small.sum()), persons, exact, near)
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What the bounds of a release prove of slivers under a threshold: the shares whose count is
-    pinned to one number, and that are shown to be under the threshold; NaN if there are none.
-    """
-
     pinned: float
     shown_small: float
 
 
-def proven(
+def exposed(
     slivers: Differences,
     zoning: Zonings,
+    found: np.ndarray,
     bounds: tuple[np.ndarray, np.ndarray],
     truth: np.ndarray,
     threshold: int,
-) -> Proof:
-    """Grades bounds of the slivers' counts (`Differences.bounds`): rounding, bounded noise."""
-    counts, small, _ = _small(slivers, zoning, truth, threshold)
-    lower, upper = (np.asarray(end)[small] for end in bounds)
-    holds = (lower <= counts[small]) & (counts[small] <= upper)
-    return Proof(
-        *(
-            float((holds & claimed).mean()) if small.any() else np.nan
-            for claimed in (lower == upper, upper < threshold)
-        )
-    )
+) -> Exposure:
+    """Grades what the difference of releases says of slivers with 1 to `threshold` - 1 persons.
 
-
-def _small(
-    slivers: Differences, zoning: Zonings, truth: np.ndarray, threshold: int
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Counts of the slivers, which are from 1 to under the threshold, and the persons in those."""
+    `found` are estimates of the slivers' counts (`Differences.figures`), `bounds` what a release
+    proves of them (`Differences.bounds`), `truth` the persons of every unit.
+    """
     of_atoms = np.bincount(zoning.atom, truth, minlength=zoning.n_atoms).astype(np.int64)
     counts = np.asarray(slivers.atoms @ of_atoms)
-    small = (counts > 0) & (counts < threshold)
-    atoms = np.unique(slivers.atoms[np.flatnonzero(small)].indices)
-    return counts, small, int(of_atoms[atoms].sum())
+    small = np.flatnonzero((counts > 0) & (counts < threshold))
+    atoms = np.unique(slivers.atoms[small].indices)
+    counts, (lower, upper) = counts[small], (np.asarray(end)[small] for end in bounds)
+    error = np.abs(np.rint(np.asarray(found)[small]) - counts)
+    holds = (lower <= counts) & (counts <= upper)
+    claims = error == 0, error <= 1, holds & (lower == upper), holds & (upper < threshold)
+    shares = (float(claim.mean()) if small.size else np.nan for claim in claims)
+    return Exposure(small.size, int(of_atoms[atoms].sum()), *shares)

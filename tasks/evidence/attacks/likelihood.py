@@ -9,7 +9,7 @@ convex.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ...solvers.highs import LinearProgram
-from .reconstruction import Effort
+from .reconstruction import Effort, finite
 from .systems import UNBOUNDED, TableSystem, tighten
 
 Figure = tuple[float, ...]
@@ -73,19 +73,17 @@ def likeliest(
     ends = [(0, UNBOUNDED) if c is None else (c.lowest, c.highest) for c in costs]
     row_lower, row_upper = np.array(ends, dtype=np.int64).T
     lower, upper = np.zeros(system.n_cells, np.int64), np.full(system.n_cells, UNBOUNDED)
-    if not tighten(*system.indices, row_lower.copy(), row_upper.copy(), lower, upper):
+    if not tighten(*system.lines, row_lower.copy(), row_upper.copy(), lower, upper):
         return None
     used = np.flatnonzero(upper > 0)
     matrix = sparse.csr_array(sparse.csc_array(system.matrix)[:, used])
-    priced = [row for row, cost in enumerate(costs) if cost is not None and cost.costs.any()]
-    of_rows = [costs[row] for row in priced]
-    program, objective = _program(matrix, priced, of_rows, row_lower, row_upper)
+    priced = {row: cost for row, cost in enumerate(costs) if cost is not None and cost.costs.any()}
+    program, objective = _program(matrix, priced, row_lower, row_upper)
     n_weights = program.n_columns - len(used)
-    most = np.where(upper[used] >= UNBOUNDED // 2, np.inf, upper[used].astype(float))
     result = program.solve(
         objective,
         np.concatenate([lower[used].astype(float), np.zeros(n_weights)]),
-        np.concatenate([most, np.ones(n_weights)]),
+        np.concatenate([finite(upper[used]), np.ones(n_weights)]),
         integral=np.arange(program.n_columns) < len(used),
         node_limit=effort.solver_nodes,
         time_limit=effort.seconds,
@@ -99,33 +97,32 @@ def likeliest(
 
 def _program(
     matrix: sparse.csr_array,
-    priced: list[int],
-    costs: Sequence[RowCosts | None],
+    priced: Mapping[int, RowCosts],
     row_lower: np.ndarray,
     row_upper: np.ndarray,
 ) -> tuple[LinearProgram, np.ndarray]:
     """Cells, then the weights of every priced row; and the objective."""
-    of_rows = [cost for cost in costs if cost is not None]
+    rows, of_rows = list(priced), priced.values()
     lengths = np.array([len(cost.costs) for cost in of_rows], dtype=np.int64)
     n_cells = matrix.shape[1]
     program = LinearProgram(n_cells + int(lengths.sum()))
-    free = np.setdiff1d(np.arange(matrix.shape[0]), priced)
+    free = np.setdiff1d(np.arange(matrix.shape[0]), rows)
     part = sparse.coo_array(matrix[free])
-    high = np.where(row_upper[free] >= UNBOUNDED // 2, np.inf, row_upper[free].astype(float))
+    high = finite(row_upper[free])
     program.add_rows(part.coords[0], part.coords[1], part.data, row_lower[free], high)
     weights = n_cells + np.arange(int(lengths.sum()))
-    row = np.repeat(np.arange(len(priced)), lengths)
+    row = np.repeat(np.arange(len(rows)), lengths)
     totals = np.concatenate(
         [np.zeros(0), *(cost.lowest + np.arange(len(cost.costs)) for cost in of_rows)]
     )
-    own = sparse.coo_array(matrix[priced])
+    own = sparse.coo_array(matrix[rows])
     program.add_rows(
         np.concatenate([own.coords[0], row]),
         np.concatenate([own.coords[1], weights]),
         np.concatenate([own.data, -totals]),
-        np.zeros(len(priced)),
+        np.zeros(len(rows)),
     )
-    program.add_rows(row, weights, 1.0, np.ones(len(priced)))
+    program.add_rows(row, weights, 1.0, np.ones(len(rows)))
     return program, np.concatenate([np.zeros(n_cells), *(cost.costs for cost in of_rows)])
 
 
@@ -143,11 +140,9 @@ def likeliest_of_blocks(
     """
     effort = effort or Effort()
     costs = lru_cache(maxsize=None)(costs)
-    found = []
-    for block, is_in_time in effort.in_time(range(len(published))):
-        if is_in_time:
-            figure_costs = [costs(tuple(figure)) for figure in published[block].tolist()]
-            found.append(likeliest(system, figure_costs, effort=effort))
-        else:
-            found.append(None)
-    return found
+    return [
+        likeliest(system, [costs(tuple(own)) for own in published[block].tolist()], effort=effort)
+        if is_in_time
+        else None
+        for block, is_in_time in effort.in_time(range(len(published)))
+    ]

@@ -80,11 +80,6 @@ class Reconstruction:
     def n_blocks(self) -> int:
         return len(self.status)
 
-    def histograms(self, n_cells: int) -> sparse.csr_array:
-        """The solutions, shape `(blocks, cells)`."""
-        where = (self.block, self.cell)
-        return sparse.csr_array((self.count, where), shape=(self.n_blocks, n_cells))
-
     def solution_variability(self) -> tuple[np.ndarray, np.ndarray]:
         """100 ||x - x'||_1 / (2 N) of every block, found and bound [Reconstruction2025].
 
@@ -183,10 +178,9 @@ class _Rebuilding:
         self, row_lower: np.ndarray, row_upper: np.ndarray
     ) -> tuple[np.ndarray, BlockStatus, float, float, int]:
         """The histogram of a block, its status, the distance found and proven, certain people."""
-        indices = self.system.indices
         n_cells = self.system.n_cells
         lower, upper = np.zeros(n_cells, np.int64), np.full(n_cells, UNBOUNDED)
-        if not tighten(*indices, row_lower, row_upper, lower, upper):
+        if not tighten(*self.system.lines, row_lower, row_upper, lower, upper):
             return np.zeros(n_cells, np.int64), BlockStatus.IMPOSSIBLE, 0.0, 0.0, 0
         free = upper > lower
         if not free.any():
@@ -276,10 +270,10 @@ def _any_solution(
     result = solve(
         cost,
         sparse.csr_array(part),
-        _finite(lower),
-        _finite(upper),
+        finite(lower),
+        finite(upper),
         np.zeros(len(widths)),
-        _finite(widths),
+        finite(widths),
         integral=np.ones(len(widths), dtype=bool),
         node_limit=effort.solver_nodes,
         time_limit=effort.seconds,
@@ -305,7 +299,7 @@ def _checked(
     return x if fits and (x >= 0).all() and (x <= widths).all() else None
 
 
-def _finite(values: np.ndarray) -> np.ndarray:
+def finite(values: np.ndarray) -> np.ndarray:
     """Bounds as floats, unbounded ones infinite."""
     return np.where(values >= UNBOUNDED // 2, np.inf, values.astype(float))
 
@@ -333,7 +327,7 @@ def farthest_solution(
     program = LinearProgram(n_cells + 2 * n_inside)
     entries = sparse.coo_array(matrix)
     program.add_rows(
-        entries.coords[0], entries.coords[1], entries.data, _finite(lower), _finite(upper)
+        entries.coords[0], entries.coords[1], entries.data, finite(lower), finite(upper)
     )
     overlap, above = n_cells + np.arange(n_inside), n_cells + n_inside + np.arange(n_inside)
     row = np.arange(n_inside)
@@ -361,7 +355,7 @@ def farthest_solution(
     )
     result = program.solve(
         cost,
-        upper=np.concatenate([_finite(widths), x, ones]),
+        upper=np.concatenate([finite(widths), x, ones]),
         integral=integral,
         node_limit=effort.solver_nodes,
         time_limit=effort.seconds,

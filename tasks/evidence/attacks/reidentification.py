@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -59,22 +60,14 @@ def matched(left: np.ndarray, right: np.ndarray, *, seed: int = 0) -> np.ndarray
     with one key are taken, and by whom, `seed` decides.
     """
     draws = np.random.default_rng(seed)
-    ranks = []
-    orders = []
+    sides = []
     for keys in (left, right):
         order = np.lexsort((draws.random(len(keys)), keys))
-        of_key = keys[order]
-        starts = np.flatnonzero(np.r_[True, of_key[1:] != of_key[:-1]]) if len(keys) else keys[:0]
-        lengths = np.diff(np.r_[starts, len(keys)])
-        ranks.append(np.arange(len(keys)) - np.repeat(starts, lengths))
-        orders.append(order)
-    keys = np.unique(np.concatenate([left, right]), return_inverse=True)[1]
-    codes = keys[: len(left)][orders[0]], keys[len(left) :][orders[1]]
-    width = max(len(left), len(right)) + 1
-    first, second = (code * width + rank for code, rank in zip(codes, ranks, strict=True))
-    _, here, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+        own = pd.DataFrame({"key": keys[order], "record": order})
+        sides.append(own.assign(rank=own.groupby("key").cumcount()))
+    pairs = sides[0].merge(sides[1], on=["key", "rank"])
     partner = np.full(len(left), -1)
-    partner[orders[0][here]] = orders[1][there]
+    partner[pairs["record_x"]] = pairs["record_y"]
     return partner
 
 

@@ -75,8 +75,7 @@ class Release:
             return np.arange(n)
         draws = generator_of(self.comparison.seed, "blocks")
         # Most areas of a census are empty, and an attack on one tells nothing.
-        persons = self.population.persons[self.smallest.level]
-        inhabited = np.flatnonzero(persons > 0)
+        inhabited = np.flatnonzero(self.smallest.sums(self.population.people.area))
         if len(inhabited) <= wanted:
             return inhabited
         return np.sort(draws.choice(inhabited, size=wanted, replace=False))

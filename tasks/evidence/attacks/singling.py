@@ -22,6 +22,7 @@ from .membership import Rate, clopper_pearson
 from .release import Release, Row
 
 SWAPS = "swap_detection"
+PRECISION, RECALL = "precision of who was swapped", "share of the swapped that is found"
 
 
 def detect_swaps(release: Release) -> Iterator[Row]:
@@ -44,17 +45,12 @@ def detect_swaps(release: Release) -> Iterator[Row]:
         found = _linked_by(table, release.published, people)
         new = found.is_linked & (record < 0)
         record[new], is_moved[new] = found.record[new], found.is_moved[new]
-    grades = graded(Linked(record, is_moved), moved)
     level = release.smallest.level
-    for measure, rate in (
-        ("people who are linked", grades.linked),
-        ("precision of who was swapped", grades.precision),
-        ("share of the swapped that is found", grades.recall),
-    ):
+    for measure, rate in graded(Linked(record, is_moved), moved).items():
         yield level, f"{SWAPS}: {measure}", ALL, rate.value, rate.low, rate.high
     # Who has seen nothing says of everybody that he was swapped.
     share = clopper_pearson(int(moved.sum()), len(people))
-    measure = f"baseline of {SWAPS}: precision of who was swapped"
+    measure = f"baseline of {SWAPS}: {PRECISION}"
     yield level, measure, ALL, share.value, share.low, share.high
 
 
@@ -108,22 +104,14 @@ def linked(
     return Linked(record, is_sure & (released_place[record] != known_place))
 
 
-@dataclass(frozen=True)
-class Detection:
-    """Shares of known households: linked; truly swapped among those said to be moved (precision);
-    said to be moved among the swapped (recall).
+def graded(found: Linked, truth: np.ndarray) -> dict[str, Rate]:
+    """Grades links by which known households were swapped, with Clopper-Pearson intervals: shares
+    that are linked, that were swapped among those said to be moved, and that are said to be moved
+    among the swapped.
     """
-
-    linked: Rate
-    precision: Rate
-    recall: Rate
-
-
-def graded(found: Linked, truth: np.ndarray) -> Detection:
-    """Grades links by which known households were swapped, with Clopper-Pearson intervals."""
     right = int((found.is_moved & truth).sum())
-    return Detection(
-        clopper_pearson(int(found.is_linked.sum()), len(truth)),
-        clopper_pearson(right, int(found.is_moved.sum())),
-        clopper_pearson(right, int(truth.sum())),
-    )
+    return {
+        "people who are linked": clopper_pearson(int(found.is_linked.sum()), len(truth)),
+        PRECISION: clopper_pearson(right, int(found.is_moved.sum())),
+        RECALL: clopper_pearson(right, int(truth.sum())),
+    }

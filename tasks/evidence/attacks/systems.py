@@ -11,16 +11,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-Indices = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+from ...census.queries import incidence
 
 UNBOUNDED = 1 << 40
 """Upper bound of a row of which nothing is known."""
+
+
+class Lines(NamedTuple):
+    """Rows or columns of a matrix as compiled code takes them: where each starts, and the place
+    across and the entry of everything in it, in 64 bits."""
+
+    start: np.ndarray
+    across: np.ndarray
+    entry: np.ndarray
+
+    @classmethod
+    def of(cls, compressed: sparse.csr_array | sparse.csc_array) -> Lines:
+        """Rows of what is compressed by rows, columns of what is by columns."""
+        parts = compressed.indptr, compressed.indices, compressed.data
+        return cls(*(part.astype(np.int64) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -46,26 +62,14 @@ class TableSystem:
         return self.matrix.shape[0]
 
     @cached_property
-    def indices(self) -> Indices:
-        """What `both_ways` has of the matrix."""
+    def lines(self) -> tuple[Lines, Lines]:
+        """Rows and columns of the matrix."""
         return both_ways(self.matrix)
 
-    def totals(self, histograms: np.ndarray) -> np.ndarray:
-        """Table cells of histograms `(blocks, cells)`, shape `(blocks, rows)`."""
-        return np.asarray((self.matrix @ np.asarray(histograms).T).T)
 
-
-def both_ways(matrix: sparse.csr_array) -> Indices:
-    """Starts, columns and entries by row, and starts, rows and entries by column, in 64 bits."""
-    rows, columns = sparse.csr_array(matrix), sparse.csc_array(matrix)
-    return (
-        rows.indptr.astype(np.int64),
-        rows.indices.astype(np.int64),
-        rows.data.astype(np.int64),
-        columns.indptr.astype(np.int64),
-        columns.indices.astype(np.int64),
-        columns.data.astype(np.int64),
-    )
+def both_ways(matrix: sparse.csr_array) -> tuple[Lines, Lines]:
+    """Rows and columns of a matrix."""
+    return Lines.of(sparse.csr_array(matrix)), Lines.of(sparse.csc_array(matrix))
 
 
 def system_of_tables(codes: Sequence[np.ndarray]) -> TableSystem:
@@ -76,25 +80,14 @@ def system_of_tables(codes: Sequence[np.ndarray]) -> TableSystem:
     """
     if len({len(code) for code in codes}) != 1:
         raise ValueError("every table must give a code to every cell of the schema")
-    rows, columns, start = [], [], 0
-    for code in codes:
-        column = np.flatnonzero(np.asarray(code) >= 0)
-        rows.append(np.asarray(code)[column] + start)
-        columns.append(column)
-        start += int(np.max(code)) + 1
-    where = (np.concatenate(rows), np.concatenate(columns))
-    entries = np.ones(len(where[0]), dtype=np.int64)
-    return TableSystem(sparse.csr_array((entries, where), shape=(start, len(codes[0]))))
+    rows = [incidence(np.asarray(code), int(np.max(code)) + 1) for code in codes]
+    return TableSystem(sparse.csr_array(sparse.vstack(rows)))
 
 
 @njit(nogil=True, cache=True)
 def tighten(
-    row_start: np.ndarray,
-    row_cells: np.ndarray,
-    row_entries: np.ndarray,
-    cell_start: np.ndarray,
-    cell_rows: np.ndarray,
-    cell_entries: np.ndarray,
+    rows: Lines,
+    cells: Lines,
     row_lower: np.ndarray,
     row_upper: np.ndarray,
     lower: np.ndarray,
@@ -112,8 +105,8 @@ def tighten(
     queue = np.empty(n_rows, np.int64)
     for row in range(n_rows):
         queue[row] = row
-        for place in range(row_start[row], row_start[row + 1]):
-            cell, entry = row_cells[place], row_entries[place]
+        for place in range(rows.start[row], rows.start[row + 1]):
+            cell, entry = rows.across[place], rows.entry[place]
             least[row] += entry * (lower[cell] if entry > 0 else upper[cell])
             most[row] += entry * (upper[cell] if entry > 0 else lower[cell])
     head, length = 0, n_rows
@@ -124,8 +117,8 @@ def tighten(
         waiting[row] = False
         if least[row] > row_upper[row] or most[row] < row_lower[row]:
             return False
-        for place in range(row_start[row], row_start[row + 1]):
-            cell, entry = row_cells[place], row_entries[place]
+        for place in range(rows.start[row], rows.start[row + 1]):
+            cell, entry = rows.across[place], rows.entry[place]
             if lower[cell] == upper[cell]:
                 continue
             if entry > 0:
@@ -141,9 +134,9 @@ def tighten(
                 continue
             if highest < lowest:
                 return False
-            for at in range(cell_start[cell], cell_start[cell + 1]):
-                other = cell_rows[at]
-                change = cell_entries[at]
+            for at in range(cells.start[cell], cells.start[cell + 1]):
+                other = cells.across[at]
+                change = cells.entry[at]
                 if change > 0:
                     least[other] += change * (lowest - lower[cell])
                     most[other] += change * (highest - upper[cell])
@@ -160,12 +153,8 @@ def tighten(
 
 @njit(nogil=True, cache=True)
 def enumerate_solutions(
-    row_start: np.ndarray,
-    row_cells: np.ndarray,
-    row_entries: np.ndarray,
-    cell_start: np.ndarray,
-    cell_rows: np.ndarray,
-    cell_entries: np.ndarray,
+    rows: Lines,
+    cells: Lines,
     row_lower: np.ndarray,
     row_upper: np.ndarray,
     cell_upper: np.ndarray,
@@ -190,12 +179,8 @@ def enumerate_solutions(
             return found[:n_found], False
         lower, upper = lowers[depth].copy(), uppers[depth].copy()
         if not tighten(
-            row_start,
-            row_cells,
-            row_entries,
-            cell_start,
-            cell_rows,
-            cell_entries,
+            rows,
+            cells,
             row_lower,
             row_upper,
             lower,

@@ -93,7 +93,6 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
         by_size,
         marginal_query(schema, comparison.risk).row_of_cell[people.cell],
         np.zeros(len(people), dtype=bool) if agree is None else agree[people.cell],
-        {level: own.sums(people.area) for level, own in places.items()},
     )
 
 

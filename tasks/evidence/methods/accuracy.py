@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...census.queries import incidence
 from ..workload.population import Population, ancestors
 from ..workload.tables import AskedTable, Tables
 
@@ -56,14 +57,12 @@ def accuracy(
         tables = [table for table in population.tables if table.places.level == level]
         truth = np.concatenate([population.truth[table.key].ravel() for table in tables])
         value = np.concatenate([published[table.key].value.ravel() for table in tables])
-        for measure, group, figure in _of_counts(truth, value):
+        for measure, group, figure in (
+            *_of_counts(truth, value),
+            *_by_share(population, published, tables),
+            *_far_off(population, published, tables),
+        ):
             yield level, measure, group, figure
-        for group, signed in _by_share(population, published, tables):
-            yield level, "mean error", group, signed
-        yield from (
-            (level, FAR_OFF, group, share)
-            for group, share in _far_off(population, published, tables)
-        )
     for level, gap in _gaps(population.tables, published):
         yield level, "largest gap between areas and their sum", ALL, gap
 
@@ -90,7 +89,7 @@ def _of_counts(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str,
 
 def _by_share(
     population: Population, published: Tables, tables: Sequence[AskedTable]
-) -> Iterator[tuple[str, float]]:
+) -> Iterator[tuple[str, str, float]]:
     """Mean signed errors of small and large groups, zeros among the small: methods that move people
     towards the mean of areas, or that lift small counts and lower large ones, show here. Areas of
     whom a table counts nobody are left out, and so are tables of one number.
@@ -107,12 +106,12 @@ def _by_share(
     for label, least, above in SHARES:
         inside = (share >= least) & (share < above)
         if inside.any():
-            yield label, float(error[inside].mean())
+            yield "mean error", label, float(error[inside].mean())
 
 
 def _far_off(
     population: Population, published: Tables, tables: Sequence[AskedTable]
-) -> Iterator[tuple[str, float]]:
+) -> Iterator[tuple[str, str, float]]:
     """Share of the totals of tables over areas that are off by more than 5 %, by class of the true
     total; a total with a withheld count is.
     """
@@ -122,7 +121,7 @@ def _far_off(
     for label, low, high in CLASSES[1:]:
         inside = (truth >= low) & (truth <= high)
         if inside.any():
-            yield label, float(is_off[inside].mean())
+            yield FAR_OFF, label, float(is_off[inside].mean())
 
 
 def _gaps(tables: Sequence[AskedTable], published: Tables) -> Iterator[tuple[str, float]]:
@@ -135,8 +134,7 @@ def _gaps(tables: Sequence[AskedTable], published: Tables) -> Iterator[tuple[str
             parent = ancestors(small.places, large.places)
             if parent is None:
                 continue
-            total = np.zeros(large.shape)
-            np.add.at(total, parent, published[small.key].value)
+            total = incidence(parent, len(large.places)) @ published[small.key].value
             gap = np.abs(published[large.key].value - total)
             if not np.isnan(gap).all():
                 level = large.places.level

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...census.queries import incidence
 from ..workload.tables import PublishedTable
 
 
@@ -64,8 +65,7 @@ def minimum_size(counts: np.ndarray, merged: np.ndarray) -> PublishedTable:
     entities; it is exact where an entity stands alone.
     """
     n = int(merged.max(initial=-1)) + 1
-    sums = np.zeros((n, counts.shape[1]))
-    np.add.at(sums, merged, counts)
+    sums = incidence(merged, n) @ counts
     size = np.bincount(merged, minlength=n)[:, None]
     is_alone = (size == 1)[merged]
     whole = sums[merged]

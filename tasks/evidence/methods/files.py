@@ -40,7 +40,7 @@ def publish_draw(run: RunDirectory, settings: EvidenceSettings, draw: Draw) -> P
     """Make the tables of a release, and keep them and how accurate they are."""
     population = population_of(run, settings)
     with stopwatch() as seconds:
-        tables, figures = _tables(run, settings, population, draw)
+        tables, figures = _tables(settings, population, draw, dataset_folder(run))
         took = seconds()
     figures += accuracy(population, tables, read_by_users(population, settings.evidence))
     figures.append((ALL, "seconds", ALL, took))
@@ -67,11 +67,15 @@ def read_by_users(population: Population, comparison: Comparison) -> list[tuple[
 
 
 def _tables(
-    run: RunDirectory, settings: EvidenceSettings, population: Population, draw: Draw
+    settings: EvidenceSettings, population: Population, draw: Draw, dataset: Path, *names: str
 ) -> tuple[Tables, list[Figure]]:
-    method, generator = settings.methods[draw.method], _generator(settings, draw)
+    """What a method publishes of people, whom the dataset has, and figures of its own; `names` tell
+    one draw from others of the release.
+    """
+    method, drawn = settings.methods[draw.method], (str(draw.strength), str(draw.number))
+    generator = generator_of(settings.evidence.seed, draw.method, *drawn, *names)
     if isinstance(method, DifferentialPrivacy):
-        return _released(settings, method, draw, dataset_folder(run), population, generator), []
+        return _released(settings, method, draw, dataset, population, generator), []
     return publish(population, method, draw.strength, generator)
 
 
@@ -81,20 +85,12 @@ def tables_of_others(
     """What a method would publish, under another seed, if some people of the input had the records
     of others; as many live in each area.
     """
-    method, generator = settings.methods[draw.method], _generator(settings, draw, "of others")
-    if not isinstance(method, DifferentialPrivacy):
-        return publish(population, method, draw.strength, generator)[0]
-    census, universe = settings.CENSUS, settings.evidence.universe
+    own, universe, people = settings.product_settings, settings.evidence.universe, population.people
     with TemporaryDirectory(dir=run.confidential) as folder:
         dataset = Path(folder) / "dataset"
-        own = settings.product_settings
-        census.keep(own, universe, population.people, dataset_folder(run), dataset)
-        return _released(settings, method, draw, dataset, population, generator)
-
-
-def _generator(settings: EvidenceSettings, draw: Draw, *names: str) -> np.random.Generator:
-    draws = draw.method, str(draw.strength), str(draw.number)
-    return generator_of(settings.evidence.seed, *draws, *names)
+        if isinstance(settings.methods[draw.method], DifferentialPrivacy):
+            settings.CENSUS.keep(own, universe, people, dataset_folder(run), dataset)
+        return _tables(settings, population, draw, dataset, "of others")[0]
 
 
 def _released(

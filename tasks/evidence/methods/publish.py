@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...census.people import People
+from ...census.queries import incidence
 from ..settings import (
     CellKeys,
     Coarsening,
@@ -86,7 +87,7 @@ def _coarsened(
         if method.how == "ranges":
             published[table.key] = coarsening.ranges(counts, threshold)
         else:
-            persons = population.persons[table.places.level]
+            persons = table.places.sums(population.people.area)
             merged = coarsening.merged_entities(persons, siblings(table.places), threshold)
             published[table.key] = coarsening.minimum_size(counts, merged)
     return published
@@ -98,7 +99,7 @@ def _without_tables(
     return {
         table.key: suppression.tables_withheld(
             population.truth[table.key],
-            population.persons[table.places.level],
+            table.places.sums(population.people.area),
             method.thresholds[strength],
         )
         for table in population.tables
@@ -123,14 +124,14 @@ def _without_cells(
         made += [(counts[rows], mask) for rows, mask in zip(groups, masks, strict=True)]
     n_primary = sum(int(((own > 0) & (own < threshold)).sum()) for own, _ in made)
     share = min(1.0, VERIFIED / max(n_primary, 1))
-    verified = suppression.Verified(0, 0, 0)
-    for own, mask in made:
-        verified += suppression.verified(own, mask, threshold, share, generator)
-    return published, [
-        (ALL, "primary cells", ALL, float(verified.primary)),
-        (ALL, "primary cells verified by linear programs", ALL, float(verified.computed)),
-        (ALL, "primary cells with too narrow an interval", ALL, float(verified.too_narrow)),
-    ]
+    verified = [suppression.verified(*own, threshold, share, generator) for own in made]
+    measures = (
+        "primary cells",
+        "primary cells verified by linear programs",
+        "primary cells with too narrow an interval",
+    )
+    sums = np.sum(verified, axis=0).tolist()
+    return published, [(ALL, what, ALL, float(n)) for what, n in zip(measures, sums, strict=True)]
 
 
 def _withheld_above(
@@ -204,11 +205,8 @@ def _added_up(tables: Sequence[AskedTable], published: Tables) -> Tables:
         parent = ancestors(smallest.places, table.places)
         if smallest is table or parent is None:
             continue
-        below, sums = published[smallest.key], []
-        for values in (below.value, below.low, below.high):
-            total = np.zeros(table.shape)
-            np.add.at(total, parent, values)
-            sums.append(total)
+        below, into = published[smallest.key], incidence(parent, len(table.places))
+        sums = (into @ values for values in (below.value, below.low, below.high))
         found[table.key] = PublishedTable(*sums)
     return found
 

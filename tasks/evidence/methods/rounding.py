@@ -71,21 +71,12 @@ def _controlled(counts: np.ndarray, base: int) -> np.ndarray:
     free = fraction > 0
     # Going up from a fraction f changes a count by 1 - f in place of f, so costs 1 - 2f more.
     cost = np.where(free, 1 - 2 * fraction, 0)
-    size = m * n
-    cells = np.arange(size).reshape(m, n)
-    by_row = sparse.csr_array((np.ones(size), (np.arange(size) // n, np.arange(size))))
-    by_column = sparse.csr_array((np.ones(size), (np.arange(size) % n, np.arange(size))))
-    above = sparse.vstack([by_row, by_column, sparse.csr_array(np.ones((1, size)))])
+    by_row = sparse.kron(sparse.eye_array(m), np.ones((1, n)))
+    by_column = sparse.kron(np.ones((1, m)), sparse.eye_array(n))
+    above = sparse.vstack([by_row, by_column, sparse.csr_array(np.ones((1, m * n)))])
     matrix = sparse.csr_array(sparse.hstack([above, -sparse.eye_array(m + n + 1)]))
-    inside = floors[0].reshape(m, n)
-    missing = np.concatenate(
-        [
-            floors[1] - inside.sum(axis=1),
-            floors[2] - inside.sum(axis=0),
-            floors[3] - inside.sum(),
-        ]
-    )
+    missing = np.concatenate(floors[1:]) - above @ floors[0]
     found = solve(cost, matrix, missing, missing, np.zeros(len(cost)), free.astype(float))
     if found.status is not SolveStatus.OPTIMAL or found.x is None:
         raise ValueError(f"controlled rounding to base {base} ended as {found.status}")
-    return base * (inside + np.round(found.x[cells]))
+    return base * (floors[0] + np.round(found.x[: m * n])).reshape(m, n)

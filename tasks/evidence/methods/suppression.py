@@ -11,7 +11,6 @@ other tables may tell what it withholds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -20,45 +19,32 @@ from ...solvers.highs import SolveStatus, solve
 from ..workload.tables import PublishedTable
 
 
-@dataclass(frozen=True, eq=False)
-class Additive:
-    """Cells with the sums that hold among them: `matrix @ counts == 0`."""
-
-    counts: np.ndarray
-    """(n,) cells and totals."""
-    matrix: sparse.csr_array
-    """(n_sums, n), 1 for the parts of a sum and -1 for it."""
-
-    @classmethod
-    def two_way(cls, counts: np.ndarray) -> Additive:
-        """A table `(m, n)` with its totals of rows, then of columns, then the total of all."""
-        m, n = counts.shape
-        whole = np.zeros((m + 1, n + 1))
-        whole[:m, :n] = counts
-        whole[m, :n], whole[:m, n] = counts.sum(axis=0), counts.sum(axis=1)
-        whole[m, n] = counts.sum()
-        at = np.arange(whole.size).reshape(whole.shape)
-        lines = [*at, *at.T]
-        matrix = sparse.lil_array((len(lines), whole.size))
-        for number, line in enumerate(lines):
-            matrix[[number], line[:-1]] = 1
-            matrix[number, int(line[-1])] = -1
-        return cls(whole.ravel(), sparse.csr_array(matrix))
+def with_totals(counts: np.ndarray) -> np.ndarray:
+    """A two-way table `(m, n)` with the totals of its columns, rows, and all `(m + 1, n + 1)`."""
+    down = np.vstack([counts, counts.sum(axis=0)])
+    return np.column_stack([down, down.sum(axis=1)])
 
 
 def intervals(
-    table: Additive, withheld: np.ndarray, asked: np.ndarray
+    counts: np.ndarray, withheld: np.ndarray, asked: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest value `(k,)` of the asked withheld cells that an attacker computes.
+    """Least and largest value `(k,)` that an attacker computes of withheld cells of a table.
 
-    withheld : (n,) mask. asked : (k,) positions of cells.
+    counts : (m, n). withheld : (m + 1, n + 1) mask of cells and totals. asked : (k,) positions of
+        cells among all of these, row by row.
 
     Raises ValueError if the solver ends without an answer.
     """
     own = np.flatnonzero(withheld)
-    known = np.where(withheld, 0, table.counts)
-    side = -(table.matrix @ known)
-    matrix = sparse.csr_array(table.matrix[:, own])
+    known = np.where(withheld, 0, with_totals(counts)).ravel()
+    at = np.arange(known.size).reshape(withheld.shape)
+    lines = [*at, *at.T]
+    sums = sparse.lil_array((len(lines), known.size))
+    for number, line in enumerate(lines):
+        sums[[number], line[:-1]] = 1
+        sums[number, int(line[-1])] = -1
+    side = -(sums @ known)
+    matrix = sparse.csr_array(sums[:, own])
     has_cells = np.diff(matrix.indptr) > 0
     matrix, side = matrix[has_cells], side[has_cells]
     place = {int(cell): number for number, cell in enumerate(own)}
@@ -97,7 +83,7 @@ def with_secondary(
     Where there is none, the cell is withheld alone, and its interval may be narrower.
     """
     m, n = counts.shape
-    whole = Additive.two_way(counts).counts.reshape(m + 1, n + 1)
+    whole = with_totals(counts)
     withheld = np.zeros(whole.shape, dtype=bool)
     primary = (counts > 0) & (counts < threshold)
     withheld[:m, :n] = primary
@@ -148,40 +134,24 @@ def _protect(
             withheld[[row, other_row], n] = True
 
 
-@dataclass(frozen=True, eq=False)
-class Verified:
-    """Primary cells, those whose intervals were computed, and the too narrow ones among them."""
-
-    primary: int
-    computed: int
-    too_narrow: int
-
-    def __add__(self, other: Verified) -> Verified:
-        return Verified(
-            self.primary + other.primary,
-            self.computed + other.computed,
-            self.too_narrow + other.too_narrow,
-        )
-
-
 def verified(
     counts: np.ndarray,
     withheld: np.ndarray,
     threshold: int,
     share: float,
     generator: np.random.Generator,
-) -> Verified:
-    """The primary cells of a two-way table `(m, n)`, of which a share is drawn whose intervals
-    linear programs compute in both directions.
+) -> tuple[int, int, int]:
+    """Numbers of the primary cells of a two-way table `(m, n)`, of those of which linear programs
+    compute the interval in both directions, which a share is drawn for, and of too narrow ones.
     """
     inside = np.zeros(withheld.shape, dtype=bool)
     inside[:-1, :-1] = (counts > 0) & (counts < threshold)
     primary = np.flatnonzero(inside)
     drawn = primary[generator.random(len(primary)) < share]
     if not len(drawn):
-        return Verified(len(primary), 0, 0)
-    low, high = intervals(Additive.two_way(counts), withheld.ravel(), drawn)
-    return Verified(len(primary), len(drawn), int((high - low < threshold - 1e-6).sum()))
+        return len(primary), 0, 0
+    low, high = intervals(counts, withheld, drawn)
+    return len(primary), len(drawn), int((high - low < threshold - 1e-6).sum())
 
 
 def cells_withheld(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ...runs.directory import RunDirectory
@@ -29,11 +30,14 @@ def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
     for draw in draws_of(settings):
         method = settings.methods[draw.method]
         label = method.strengths[draw.strength]
-        for what in found_of(settings):
+        for what in (ACCURACY, *settings.evidence.attacks):
             path = figures_file(run, draw, what)
             if path.exists():
+                # Figures without bounds are shorter.
+                without = [np.nan, np.nan]
                 rows += [
-                    (draw.method, label, draw.number, *_six(own)) for own in read_figures(path)
+                    (draw.method, label, draw.number, *[*own, *without][:6])
+                    for own in read_figures(path)
                 ]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     table = _with_references(table, settings)
@@ -43,19 +47,11 @@ def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
     return path
 
 
-def found_of(settings: EvidenceSettings) -> tuple[str, ...]:
-    """What is found of every release: its accuracy, and the outcome of every attack."""
-    return (ACCURACY, *settings.evidence.attacks)
-
-
 def read_evidence(run: RunDirectory) -> pd.DataFrame:
     """The table that `write_evidence` has written."""
-    return pd.read_csv(evidence_file(run), dtype={"strength": str, "group": str, "level": str})
-
-
-def _six(row: list) -> tuple:
-    """Level, measure, group, value, low, high of a kept row, NaN where there are no bounds."""
-    return (*row, *[float("nan")] * (6 - len(row)))
+    texts = {"strength": str, "group": str, "level": str}
+    # A method of a single strength has none.
+    return pd.read_csv(evidence_file(run), dtype=texts).fillna({"strength": ""})
 
 
 def _with_references(table: pd.DataFrame, settings: EvidenceSettings) -> pd.DataFrame:

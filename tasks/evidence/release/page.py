@@ -49,8 +49,8 @@ _ACCURACY = (
 def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
     """The page of a finished comparison."""
     figures = read_evidence(run)
-    levels = [level for level in dict.fromkeys(figures["level"]) if level != ALL]
-    levels = [level for level in levels if ((figures["level"] == level) & _is_error(figures)).any()]
+    have_errors = set(figures.loc[figures["measure"] == ERROR, "level"]) - {ALL}
+    levels = [level for level in dict.fromkeys(figures["level"]) if level in have_errors]
     return Document(
         f"Evidence on {settings.privacy.dataset}",
         (
@@ -98,10 +98,6 @@ def restore_figures(run: RunDirectory) -> None:
         shutil.copyfile(run.release / path.name, part)
 
 
-def _is_error(figures: pd.DataFrame) -> pd.Series:
-    return figures["measure"] == ERROR
-
-
 def _releases(settings: EvidenceSettings) -> list[tuple[str, str]]:
     """Methods and strengths, in the order of the settings."""
     return [
@@ -118,22 +114,20 @@ def _shown(rows: pd.DataFrame) -> str:
 
 
 def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
-    rows = []
     seconds = figures[figures["measure"] == "seconds"]
-    for name, method in settings.methods.items():
-        own = seconds[seconds["method"] == name]
-        rows.append(
-            (
-                in_words(name),
-                ", ".join(filter(None, method.strengths)) or NONE,
-                method.guarantee,
-                method.invariants,
-                method.reading,
-                _shown(own),
-            )
+    rows = tuple(
+        (
+            in_words(name),
+            ", ".join(filter(None, method.strengths)) or NONE,
+            method.guarantee,
+            method.invariants,
+            method.reading,
+            _shown(seconds[seconds["method"] == name]),
         )
+        for name, method in settings.methods.items()
+    )
     headers = ("method", "strengths", "guarantee", "stays as it is", "2026 order", "seconds")
-    return Section("Methods", (Table(headers, tuple(rows)), ORDER))
+    return Section("Methods", (Table(headers, rows), ORDER))
 
 
 def _accuracy(
@@ -156,7 +150,7 @@ def _rows(
     own: pd.DataFrame, settings: EvidenceSettings, columns: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, ...]]:
     """A row for every method and strength that has some of the columns."""
-    by_key = dict(tuple(own.fillna({"strength": ""}).groupby(["method", "strength"])))
+    by_key = dict(tuple(own.groupby(["method", "strength"])))
     for name, strength in [*_releases(settings), (BASELINE, ""), (CEILING, "")]:
         found = by_key.get((name, strength))
         if found is None:
@@ -173,11 +167,9 @@ def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
 
     A measure that is zero in all groups is told of all together alone.
     """
-    accuracy = {measure for measure, _ in _ACCURACY} | {"counts", "mean error", "seconds", READ}
     for name in settings.evidence.attacks:
         prefix = f"{name}: "
         rows = figures[figures["measure"].str.startswith(prefix)]
-        rows = rows[~rows["measure"].isin(accuracy)]
         if rows.empty:
             continue
         blocks = list[Block]()

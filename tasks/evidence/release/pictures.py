@@ -47,8 +47,7 @@ def curves(figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]) -> 
     A draw whose figure is a measured share has an interval; any other stands for itself.
     """
     errors = figures[(figures["measure"] == READ) & (figures["level"] == ALL)]
-    error_of = _without_blanks(errors).groupby(["method", "strength"])["value"].mean()
-    own = _without_blanks(own)
+    error_of = errors.groupby(["method", "strength"])["value"].mean()
     own = own.assign(low=own["low"].fillna(own["value"]), high=own["high"].fillna(own["value"]))
     grouped = own.groupby(["method", "strength"])
     table = pd.DataFrame(
@@ -67,10 +66,6 @@ def curves(figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]) -> 
                 *(rows[column].to_numpy() for column in ("error", "value", "low", "high"))
             )
     return found
-
-
-def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.fillna({"strength": ""})
 
 
 def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
@@ -130,7 +125,7 @@ def with_range(value: float, low: float, high: float) -> str:
 
 def first_that_differs(figures: pd.DataFrame, attack: str) -> pd.DataFrame | None:
     """The rows of the first figure of an attack that is not the same for all releases."""
-    rows = _without_blanks(figures[figures["measure"].str.startswith(f"{attack}: ")])
+    rows = figures[figures["measure"].str.startswith(f"{attack}: ")]
     for _, own in rows.groupby(["level", "measure", "group"], sort=False):
         releases = own[~own["method"].isin([BASELINE, CEILING])]
         if releases["value"].nunique() > 1:

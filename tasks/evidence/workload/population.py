@@ -20,7 +20,6 @@ class Population:
     regions : levels between whose entities households are swapped, from large to small.
     risk : (n,) value of the risk variables of every person.
     agree : (n,) whether two swapped households must have as many of such persons.
-    persons : persons of every entity of a level, by its name.
     """
 
     people: People
@@ -28,7 +27,6 @@ class Population:
     regions: Sequence[Places]
     risk: np.ndarray
     agree: np.ndarray
-    persons: Mapping[str, np.ndarray]
 
     @cached_property
     def truth(self) -> Mapping[tuple[str, str], np.ndarray]:

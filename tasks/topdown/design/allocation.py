@@ -1,12 +1,7 @@
 """Allocations of a budget: the loss of each query at each geolevel, as fractions of the whole.
 
 An allocation is p (L, Q), not negative, of sum 1: geolevel l has the share P_l, the sum of its row,
-and its query q the share p_lq / P_l. Geounits of a kind (`kinds.MeasurementKind`) with the
-shares of the geolevels T are measured with the precision
-
-    v_q = rho p_lq (sum of P_j over j in T) / P_l,
-
-which is rho p_lq but for geounits that a bypass has given the shares of other geolevels.
+and its query q the share p_lq / P_l.
 """
 
 from __future__ import annotations
@@ -19,53 +14,9 @@ from fractions import Fraction
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from .kinds import MeasurementKind
-
 
 class LimitsContradict(ValueError):
     """No allocation lies within the limits."""
-
-
-@dataclass(frozen=True, eq=False)
-class Kinds:
-    """The kinds in which geounits are measured, as arrays.
-
-    depth : (t,) geolevel of each. shares : (t, L) 0/1, the geolevels whose shares it has.
-    """
-
-    depth: np.ndarray
-    shares: np.ndarray
-
-    @classmethod
-    def of(cls, kinds: Sequence[MeasurementKind], n_geolevels: int) -> Kinds:
-        """From a spine's kinds."""
-        shares = np.zeros((len(kinds), n_geolevels))
-        for row, kind in enumerate(kinds):
-            shares[row, list(kind.shares)] = 1.0
-        return cls(np.array([kind.depth for kind in kinds]), shares)
-
-    def precision(self, p: np.ndarray) -> np.ndarray:
-        """(t, Q) of an allocation (L, Q), for rho = 1."""
-        of_geolevel = p.sum(axis=1)
-        return p[self.depth] * self._times(of_geolevel)[:, None]
-
-    def by_allocation(self, p: np.ndarray, by_precision: np.ndarray) -> np.ndarray:
-        """Derivatives (..., L, Q) by an allocation from those (..., t, Q) by the precisions."""
-        of_geolevel = p.sum(axis=1)
-        times = self._times(of_geolevel)
-        found = np.zeros((*by_precision.shape[:-2], *p.shape))
-        for kind, depth in enumerate(self.depth):
-            slope = by_precision[..., kind, :]
-            found[..., depth, :] += times[kind] * slope
-            along = slope @ p[depth] / of_geolevel[depth]
-            found += along[..., None, None] * self.shares[kind][:, None]
-            found[..., depth, :] -= times[kind] * along[..., None]
-        return found
-
-    def _times(self, of_geolevel: np.ndarray) -> np.ndarray:
-        """(t,) what a kind has to spend, as a multiple of what its geolevel has."""
-        own = of_geolevel[self.depth]
-        return np.divide(self.shares @ of_geolevel, own, out=np.zeros_like(own), where=own > 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,6 @@ from ..checks.replicate import (
     estimate,
     lay_out,
     measure,
-    read_dataset,
     with_estimator,
     with_seed,
 )
@@ -120,15 +119,6 @@ def replicate_file(run: RunDirectory, allocation: str, seed: int) -> Path:
     """The errors of the releases of an allocation under a seed."""
     name = f"{allocation.replace(' ', '_')}-{seed}.csv"
     return run.root / "design" / "replicates" / name
-
-
-def read_input(run: RunDirectory, settings: ComparisonSettings) -> None:
-    """Read and check the input tables; what an interrupted attempt left is removed."""
-    folder = dataset_folder(run)
-    unfinished = folder.with_name("dataset-unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    read_dataset(settings.topdown, unfinished)
-    os.rename(unfinished, folder)
 
 
 def write_designs(run: RunDirectory, settings: ComparisonSettings) -> None:

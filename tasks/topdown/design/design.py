@@ -144,9 +144,9 @@ def design_universe(
     allocation meets, and for margins that need more than an exact guarantee allows.
     """
     design, before = settings.design[universe], settings.budget_of(universe)
-    problem = UniverseProblem.of(settings, universe, geography, invariants)
+    problem = UniverseProblem.of(settings.topdown, universe, design, geography, invariants)
     old = allocation_of(before.geolevel_shares, before.query_shares, problem.queries)
-    now, _ = problem.variances(problem.kinds.precision(old))
+    now, _ = problem.variances(problem.measured.kinds.precision(old))
     program = problem.program(_scale(design, now, before, f"design.{universe}"))
     try:
         best = optimum(program, old, float(design.tolerance))

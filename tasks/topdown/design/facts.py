@@ -27,7 +27,6 @@ from ..estimation.public_facts import known_totals, possible_types
 from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas
 from ..settings import TopdownSettings
 from ..spine.build import spines_of
-from ..workload.zeros import structural_zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +93,6 @@ class PublicFacts:
     def is_inhabitable(self) -> np.ndarray:
         """(n_blocks,) bool, where there may be somebody."""
         return np.asarray(self.type_is_possible.any(axis=1))
-
-    @property
-    def forbidden(self) -> np.ndarray:
-        """(n_cells,) bool, the structural zeros."""
-        return structural_zeros(self.settings, self.universe)
 
     def area_of(self, level: str, where: str) -> np.ndarray:
         """(n_blocks,) the area of a level that each block is in, -1 for none.

@@ -27,7 +27,7 @@ from ..settings import TopdownSettings
 from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
 from .facts import PublicFacts
 from .problem import UniverseProblem
-from .settings import DesignSettings, Target, UniverseDesign
+from .settings import Target, UniverseDesign
 
 FULL, BLOCKS = "full_information", "block_by_block"
 """Estimators whose unbiased estimates are those of a linear problem."""
@@ -71,10 +71,9 @@ def forecasts(
                 str(place): Target(query=query, level=level)
                 for place, (query, level) in enumerate(rows)
             }
-            fields = {name: getattr(estimated, name) for name in TopdownSettings.model_fields}
-            design = {universe: UniverseDesign(targets=targets)}
-            asking = DesignSettings.model_construct(**fields, design=design)
-            problem = UniverseProblem.of(asking, universe, geography, invariants, "budget")
+            design = UniverseDesign(targets=targets)
+            tables = geography, invariants
+            problem = UniverseProblem.of(estimated, universe, design, *tables, "budget")
             precision, whole = problem.precision(estimated.budget_of(universe))
             variances, _ = problem.variances(precision)
             for of_row, variance in zip(margins, variances.tolist(), strict=True):

@@ -2,8 +2,14 @@
 
 Under the discrete Gaussian mechanism a geounit is measured with the shares of one or more geolevels
 and the query shares of its own, for the bypass gives a parent with one child the share of the
-child. Variances follow from the information of the kinds, which is linear in the precisions; the
-recursion and its derivatives are those of `geography.variance`.
+child. With an allocation p (L, Q), of whose row l the sum is P_l, those of geolevel l with the
+shares of the geolevels T have the precision
+
+    v_q = rho p_lq (sum of P_j over j in T) / P_l,
+
+which is rho p_lq but for geounits that a bypass has given the shares of other geolevels. Variances
+follow from the information of the kinds, which is linear in the precisions; the recursion and its
+derivatives are those of `geography.variance`.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import compress
 
 import numpy as np
 
@@ -24,12 +31,38 @@ PRIOR = 1e-7
 What nothing measures would have an infinite variance; this makes no variance larger."""
 
 
-@dataclass(frozen=True)
-class MeasurementKind:
-    """Geounits of geolevel `depth` that are measured with the shares of the geolevels `shares`."""
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The kinds in which geounits are measured; see the module's docstring.
 
-    depth: int
-    shares: tuple[int, ...]
+    depth : (t,) geolevel of each. shares : (t, L) 0/1, the geolevels whose shares it has.
+    """
+
+    depth: np.ndarray
+    shares: np.ndarray
+
+    def precision(self, p: np.ndarray) -> np.ndarray:
+        """(t, Q) of an allocation (L, Q), for rho = 1."""
+        of_geolevel = p.sum(axis=1)
+        return p[self.depth] * self._times(of_geolevel)[:, None]
+
+    def by_allocation(self, p: np.ndarray, by_precision: np.ndarray) -> np.ndarray:
+        """Derivatives (..., L, Q) by an allocation from those (..., t, Q) by the precisions."""
+        of_geolevel = p.sum(axis=1)
+        times = self._times(of_geolevel)
+        found = np.zeros((*by_precision.shape[:-2], *p.shape))
+        for kind, depth in enumerate(self.depth):
+            slope = by_precision[..., kind, :]
+            found[..., depth, :] += times[kind] * slope
+            along = slope @ p[depth] / of_geolevel[depth]
+            found += along[..., None, None] * self.shares[kind][:, None]
+            found[..., depth, :] -= times[kind] * along[..., None]
+        return found
+
+    def _times(self, of_geolevel: np.ndarray) -> np.ndarray:
+        """(t,) what a kind has to spend, as a multiple of what its geolevel has."""
+        own = of_geolevel[self.depth]
+        return np.divide(self.shares @ of_geolevel, own, out=np.zeros_like(own), where=own > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +77,7 @@ class Asked:
 class MeasuredSpine:
     """The classes of a spine's geounits, and the kinds in which they are measured."""
 
-    kinds: tuple[MeasurementKind, ...]
+    kinds: Kinds
     classed: ClassedSpine
 
     @classmethod
@@ -94,9 +127,7 @@ class MeasuredSpine:
         return np.array(values), np.array(derivatives)
 
 
-def _kinds(
-    spine: Spine, geolevel_shares: Mapping[str, Fraction]
-) -> tuple[tuple[MeasurementKind, ...], list[np.ndarray]]:
+def _kinds(spine: Spine, geolevel_shares: Mapping[str, Fraction]) -> tuple[Kinds, list[np.ndarray]]:
     """The kinds, and by geolevel the kind of each geounit, -1 for none."""
     shares = [geolevel_shares[name] for name in spine.names]
     masks = [np.full(len(level), 1 << depth) for depth, level in enumerate(spine.geolevels)]
@@ -109,17 +140,17 @@ def _kinds(
             single = np.bincount(parent, minlength=len(masks[depth - 1]))[parent] == 1
             masks[depth - 1][parent[single]] |= masks[depth][single]
             masks[depth][single] = 0
-    kinds: list[MeasurementKind] = []
-    of_level = []
+    depths, rows, of_level = list[int](), list[np.ndarray](), []
     for depth, (level, mask) in enumerate(zip(spine.geolevels, masks, strict=True)):
         pairs = np.unique(np.stack([mask, level.plb_share_code]), axis=1).T.tolist()
         kind = np.full(len(level), -1)
         for bits, share in pairs:
-            own = tuple(place for place in range(len(shares)) if bits >> place & 1)
-            if level.plb_shares[share] != sum((shares[place] for place in own), Fraction(0)):
+            own = [bits >> place & 1 for place in range(len(shares))]
+            if level.plb_shares[share] != sum(compress(shares, own), Fraction(0)):
                 raise ValueError(f"shares of {level.name} are not those that a bypass leaves")
-            if own:
-                kind[mask == bits] = len(kinds)
-                kinds.append(MeasurementKind(depth, own))
+            if bits:
+                kind[mask == bits] = len(rows)
+                depths.append(depth)
+                rows.append(np.array(own, dtype=np.float64))
         of_level.append(kind)
-    return tuple(kinds), of_level
+    return Kinds(np.array(depths), np.array(rows)), of_level

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,14 @@ from ...runs.errors import InputRefused
 from ..estimation.query_algebra import QueryAlgebra
 from ..intervals.answers import ProductAnswers
 from ..intervals.area_lists import KnownBlocks, NamedAreas, read_areas
+from ..settings import TopdownSettings
 from ..workload.budget import Budget
-from .allocation import Kinds, ShareLimit, allocation_of
+from ..workload.zeros import structural_zeros
+from .allocation import ShareLimit, allocation_of
 from .facts import PublicFacts
 from .kinds import Asked, MeasuredSpine
 from .program import Program
-from .settings import DesignSettings, Target
+from .settings import Target, UniverseDesign
 
 ONE = Fraction(1)
 PARTS = 1_000_000
@@ -51,8 +54,9 @@ class UniverseProblem:
     n_areas : (targets,).
     """
 
-    settings: DesignSettings
+    settings: TopdownSettings
     universe: str
+    design: UniverseDesign
     geolevels: tuple[str, ...]
     queries: tuple[str, ...]
     measured: MeasuredSpine
@@ -64,8 +68,9 @@ class UniverseProblem:
     @classmethod
     def of(
         cls,
-        settings: DesignSettings,
+        settings: TopdownSettings,
         universe: str,
+        design: UniverseDesign,
         geography: pd.DataFrame,
         invariants: pd.DataFrame,
         section: str = "design",
@@ -75,9 +80,8 @@ class UniverseProblem:
 
         Raises InputRefused for targets that are nowhere, and TooManyCombinations.
         """
-        design, schema = settings.design[universe], settings.schema_of(universe)
-        budget = settings.budget_of(universe)
-        facts = PublicFacts.of(settings.topdown, universe, geography, invariants)
+        schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+        facts = PublicFacts.of(settings, universe, geography, invariants)
         known = [name for shares in budget.query_shares.values() for name in shares]
         named = [normalize_query_name(name) for name in design.queries]
         queries = tuple(dict.fromkeys((*named, *known)))
@@ -117,6 +121,7 @@ class UniverseProblem:
         return cls(
             settings,
             universe,
+            design,
             facts.spine.names,
             queries,
             measured,
@@ -126,26 +131,21 @@ class UniverseProblem:
             tuple(n_areas),
         )
 
-    @property
-    def kinds(self) -> Kinds:
-        """The kinds in which geounits are measured."""
-        return Kinds.of(self.measured.kinds, len(self.geolevels))
-
     def precision(self, budget: Budget) -> tuple[np.ndarray, float]:
         """The precisions (t, Q) of a budget's noise, relative to that of an answer which gets all
         of it, and this one's.
 
-        Of a discrete Gaussian they are those of `kinds.precision` at a rho of 1.
+        Of a discrete Gaussian they are those of `Kinds.precision` at a rho of 1.
         """
         if not budget.is_pure:
             p = allocation_of(budget.geolevel_shares, budget.query_shares, self.queries)
-            return self.kinds.precision(p), float(budget.total)
+            return self.measured.kinds.precision(p), float(budget.total)
         whole = 1 / noise_variance(budget.mechanism, budget.noise_parameter(ONE, ONE))
-        found = np.zeros((len(self.measured.kinds), len(self.queries)))
-        shares = list(budget.geolevel_shares.values())
-        for row, kind in enumerate(self.measured.kinds):
-            share = sum((shares[place] for place in kind.shares), Fraction(0))
-            for name, part in budget.query_shares[self.geolevels[kind.depth]].items():
+        kinds, shares = self.measured.kinds, budget.geolevel_shares.values()
+        found = np.zeros((len(kinds.depth), len(self.queries)))
+        for row, depth in enumerate(kinds.depth):
+            share = sum(compress(shares, kinds.shares[row]), Fraction(0))
+            for name, part in budget.query_shares[self.geolevels[depth]].items():
                 scale = budget.noise_parameter(share, part)
                 found[row, self.queries.index(name)] = 1 / noise_variance(budget.mechanism, scale)
         return found / whole, whole
@@ -181,13 +181,13 @@ class UniverseProblem:
                     rows.append(1.0 * (chosen & allowed).ravel())
                     most.append(float(share))
         limits = np.array(rows).reshape(-1, allowed.size)
-        return Program(self.kinds, criteria, allowed, limits, np.array(most))
+        return Program(self.measured.kinds, criteria, allowed, limits, np.array(most))
 
     @cached_property
     def limits(self) -> tuple[ShareLimit, ...]:
         """What some entries of an allocation may have together, as the design limits it."""
         found = []
-        for limit in self.settings.design[self.universe].limits.values():
+        for limit in self.design.limits.values():
             query = None if limit.query is None else normalize_query_name(limit.query)
             chosen = np.outer(
                 [limit.geolevel in (None, name) for name in self.geolevels],
@@ -200,8 +200,7 @@ class UniverseProblem:
     def _asked(self) -> np.ndarray:
         """(L, Q) bool: queries that may be measured, and that the least-squares passes of a
         geolevel take where they are measured."""
-        design = self.settings.design[self.universe]
-        named = [normalize_query_name(name) for name in design.queries] or self.queries
+        named = [normalize_query_name(name) for name in self.design.queries] or self.queries
         rows = []
         for geolevel in self.geolevels:
             passes = self.settings.passes_of(self.universe, geolevel, self.queries)
@@ -217,7 +216,8 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
     Where structural zeros alone tell too many cells apart they are left out: that makes no variance
     smaller.
     """
-    schema, forbidden = facts.settings.schema_of(facts.universe), facts.forbidden
+    schema = facts.settings.schema_of(facts.universe)
+    forbidden = structural_zeros(facts.settings, facts.universe)
     sizes = []
     for zeros in (forbidden, np.zeros_like(forbidden)):
         algebra = QueryAlgebra.build(schema, queries, facts.type_of_cell, zeros)
@@ -248,7 +248,7 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
     if target.areas is not None:
         blocks = facts.spine.block_geocode
         listed = read_areas(Path(target.areas), known.word, facts.settings.written)
-        named = NamedAreas.listed(listed, blocks, known)
+        named = NamedAreas.listed(listed, known, blocks)
         if np.bincount(named.blocks.block).max(initial=0) > 1:
             raise InputRefused(
                 f"{target.areas} has a {known.word.lower()} in several areas; those of {where} may "

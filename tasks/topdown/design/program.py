@@ -31,14 +31,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from .allocation import Kinds, LimitsContradict
+from .allocation import LimitsContradict
+from .kinds import Kinds
 
 SMALLEST = 1e-9
 """Loss that an entry of an allocation has at least while it is searched for."""
@@ -134,7 +135,7 @@ class Program:
 
     def bound(
         self, cuts: Sequence[Cut], at: np.ndarray | None = None, enough: float = np.inf
-    ) -> Bound:
+    ) -> Bounded:
         """What the largest criterion of every allocation within the limits reaches at least.
 
         Ranges of what bypassed geounits were given are halved until the bound is `enough`, at
@@ -144,7 +145,7 @@ class Program:
         n_kinds = len(self.kinds.depth)
         first = linear.solve(_Range(np.zeros(n_kinds), np.full(n_kinds, np.inf)))
         if at is None:
-            return Bound(first.bound, first.precision)
+            return first
         middle = linear.ratios(at)
         queue = [(first.bound, 0, first)]
         for number in range(1, MOST_RANGES):
@@ -155,16 +156,8 @@ class Program:
             heapq.heappop(queue)
             for side, half in enumerate(halves):
                 heapq.heappush(queue, (max(half.bound, low), 2 * number + side, half))
-        return Bound(queue[0][0], queue[0][2].precision)
-
-
-@dataclass(frozen=True, eq=False)
-class Bound:
-    """A lower bound of the largest criterion, and the precisions (t, Q) where the cuts leave room
-    for it; without rows if there are none."""
-
-    value: float
-    precision: np.ndarray
+        # A part of a range has no lower bound than the range.
+        return replace(queue[0][2], bound=queue[0][0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,9 +192,10 @@ class _Range:
 
 
 @dataclass(frozen=True, eq=False)
-class _Bounded:
-    """A range, its bound, what this loses by what each kind may spend otherwise (t,), and the
-    precisions (t, Q) that attain it; without rows if there are none."""
+class Bounded:
+    """A range, a lower bound of the largest criterion in it, what this loses by what each kind may
+    spend otherwise (t,), and the precisions (t, Q) where the cuts leave room for it; without rows
+    if there are none."""
 
     within: _Range
     bound: float
@@ -254,7 +248,7 @@ class _BoundingProgram:
         of_geolevel = p.sum(axis=1)
         return self.given @ of_geolevel / np.maximum(of_geolevel[self.depth], SMALLEST)
 
-    def solve(self, within: _Range) -> _Bounded:
+    def solve(self, within: _Range) -> Bounded:
         """The bound for allocations in a range; infinite where there is no allocation."""
         rows = []
         for place, kind in enumerate(self.bypassed.tolist()):
@@ -278,7 +272,7 @@ class _BoundingProgram:
         loss, nowhere = np.zeros(len(self.depth)), np.zeros((0, self.n_queries))
         if not found.success:
             bound = np.inf if found.status == INFEASIBLE else 0.0
-            return _Bounded(within, bound, loss, nowhere)
+            return Bounded(within, bound, loss, nowhere)
         p = found.x[: self.n].reshape(-1, self.n_queries)
         moved = found.x[self.n : -1].reshape(-1, self.n_queries)
         as_set = self.ratios(p)[self.bypassed, None] * p[self.depth[self.bypassed]]
@@ -287,9 +281,9 @@ class _BoundingProgram:
         loss[self.bypassed] = found.ineqlin.marginals[: len(self.upper)] @ by_kind
         precision = p[self.depth]
         precision[self.bypassed] += moved
-        return _Bounded(within, self.unit / -found.fun, loss, precision)
+        return Bounded(within, self.unit / -found.fun, loss, precision)
 
-    def halved(self, solved: _Bounded, middle: np.ndarray) -> list[_Bounded] | None:
+    def halved(self, solved: Bounded, middle: np.ndarray) -> list[Bounded] | None:
         """The halves of the range of that kind by whose freedom the bound loses most; None where
         all ranges are narrow."""
         for kind in np.argsort(-solved.loss, kind="stable").tolist():
@@ -324,7 +318,7 @@ def certified(
     values, slopes = program.criteria(program.kinds.precision(p))
     cuts = (*cuts, Cut(values, slopes))
     bound = program.bound(cuts, p, float(values.max()) / (1 + tolerance))
-    return Optimum(p, values, bound.value, cuts, bound.precision)
+    return Optimum(p, values, bound.bound, cuts, bound.precision)
 
 
 def optimum(program: Program, start: np.ndarray, tolerance: float) -> Optimum:
@@ -401,7 +395,7 @@ class _Search:
             p = barrier.centre((1 - INWARDS) * p + INWARDS * inside, known)
             self.at(p)
             if step % STEPS_PER_BOUND == 0:
-                bound = max(bound, program.bound(self.cuts[-MOST_CUTS:]).value)
+                bound = max(bound, program.bound(self.cuts[-MOST_CUTS:]).bound)
                 gap = self.least / bound - 1
                 if gap <= PROGRESS * self.tolerance or gap > before - PROGRESS * self.tolerance:
                     break

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ...census.queries import marginal_query
 from ...runs.names import Label
-from ...runs.settings import ExactFraction, FilePath, Refuse, Section
+from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing
 from ...runs.spelling import did_you_mean
 from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
@@ -121,17 +121,13 @@ class DesignSettings(TopdownSettings):
         schema = self.schema_of(universe)
         if not 0 < design.tolerance < 1:
             refuse(f"{where}.tolerance must be positive and below 1")
-        for name in design.queries:
-            try:
+        with refusing(f"{where}.queries", refuse):
+            for name in design.queries:
                 marginal_query(schema, name)
-            except ValueError as error:
-                refuse(f"{where}.queries: {error}")
         for name, target in design.targets.items():
             place = f"{where}.targets.{name}"
-            try:
+            with refusing(f"{place}.query", refuse):
                 marginal_query(schema, target.query)
-            except ValueError as error:
-                refuse(f"{place}.query: {error}")
             if (target.level is None) == (target.areas is None):
                 refuse(f"{place} needs either level or areas")
             if target.weight <= 0 or (target.margin is not None and target.margin <= 0):

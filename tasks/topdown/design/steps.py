@@ -5,13 +5,14 @@ from __future__ import annotations
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, made, once
 from ...runs.steps import step
+from ..paths import state_totals_file
+from ..trials import TRIALS
 from .comparison import (
     TIDY,
     allocation_folder,
     dataset_folder,
     designs_file,
     prepare_allocation,
-    read_input,
     release,
     replicate_file,
     run_replicate,
@@ -24,7 +25,9 @@ from .settings import ComparisonSettings
 @step("read public input", ComparisonSettings, run_name="read public input")
 def read_public_input(run: RunDirectory, settings: ComparisonSettings) -> Made:
     """Read and check the input, which may be disclosed."""
-    return once(dataset_folder(run), read_input, run, settings)
+    folder = dataset_folder(run)
+    last = state_totals_file(RunDirectory(folder))
+    return once(last, TRIALS.read_input, settings.topdown, folder)
 
 
 @step("design budgets", ComparisonSettings, run_name="design")

@@ -106,19 +106,15 @@ class ProductAnswers:
     @classmethod
     def joined(cls, first: ProductAnswers, second: ProductAnswers) -> ProductAnswers:
         """The answers of both, one after the other."""
-        core, core_numbers = _together(first.core, second.core)
-        free, free_numbers = [], []
-        for one, other in zip(first.free, second.free, strict=True):
-            sets, numbers = _together(one, other)
-            free.append(sets)
-            free_numbers.append(numbers)
-        n = first.n_answers
-        core_of_answer = np.append(first.core_of_answer, len(first.core) + second.core_of_answer)
-        free_of_answer = np.zeros((len(free), n + second.n_answers), dtype=np.int64)
-        for place, numbers in enumerate(free_numbers):
-            own, other = first.free_of_answer[place], second.free_of_answer[place]
-            free_of_answer[place] = numbers[np.append(own, len(first.free[place]) + other)]
-        return cls(first.algebra, core, tuple(free), core_numbers[core_of_answer], free_of_answer)
+        cores = first.core, first.core_of_answer, second.core, second.core_of_answer
+        frees = first.free, first.free_of_answer, second.free, second.free_of_answer
+        core, core_of_answer = _together(*cores)
+        found = [_together(*own) for own in zip(*frees, strict=True)]
+        shape = len(found), len(core_of_answer)
+        free_of_answer = np.array([own for _, own in found], dtype=np.int64).reshape(shape)
+        return cls(
+            first.algebra, core, tuple(sets for sets, _ in found), core_of_answer, free_of_answer
+        )
 
     @property
     def n_answers(self) -> int:
@@ -293,7 +289,9 @@ def _marked(numbers: np.ndarray, size: int) -> np.ndarray:
     return mark
 
 
-def _together(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of both, and the number of each row among them."""
-    sets, numbers = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
-    return sets, numbers.reshape(-1)
+def _together(
+    first: np.ndarray, of_first: np.ndarray, second: np.ndarray, of_second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows of both, and their numbers in place of those of rows of each."""
+    sets, place = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
+    return sets, place.reshape(-1)[np.append(of_first, len(first) + of_second)]

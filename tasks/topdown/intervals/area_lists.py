@@ -74,7 +74,7 @@ class NamedAreas:
 
     @classmethod
     def listed(
-        cls, areas: pd.DataFrame, block_geocode: np.ndarray, known: KnownBlocks
+        cls, areas: pd.DataFrame, known: KnownBlocks, block_geocode: np.ndarray
     ) -> NamedAreas:
         """From a table with the columns `area` and `block`. Known blocks that are not on the spine
         can hold nobody, and count as none.

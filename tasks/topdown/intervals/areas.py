@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy import sparse
 
 from ..estimation.area_kernels import add, add_change, add_parts, add_regression
@@ -63,29 +64,24 @@ class BlockAreas:
 
     def tuples(self, chosen: Sequence[np.ndarray]) -> BlockAreas:
         """Tuples of these areas: `chosen` has, for each slot, the area of every tuple (t,)."""
-        rows, numbers, slots = [], [], []
-        starts = np.searchsorted(self.area, np.arange(self.n_areas + 1))
-        for slot, areas in enumerate(chosen):
-            counts = starts[areas + 1] - starts[areas]
-            number = np.repeat(np.arange(len(areas)), counts)
-            before = np.repeat(np.cumsum(counts) - counts, counts)
-            rows.append(starts[areas][number] + np.arange(counts.sum()) - before)
-            numbers.append(number)
-            slots.append(np.full(counts.sum(), slot))
-        block = self.block[np.concatenate(rows)]
-        keys = np.stack([np.concatenate(numbers), block])
+        of_areas = self.incidence(int(self.block.max(initial=-1)) + 1)
+        found = [sparse.coo_array(of_areas[areas]) for areas in chosen]
+        keys = np.concatenate([np.stack(one.coords) for one in found], axis=1).astype(np.int64)
         pairs, place = np.unique(keys, axis=1, return_inverse=True)
         inside = np.zeros((pairs.shape[1], len(chosen)))
-        inside[place.reshape(-1), np.concatenate(slots)] = 1.0
+        slot = np.repeat(np.arange(len(chosen)), [one.nnz for one in found])
+        inside[place.reshape(-1), slot] = 1.0
         return BlockAreas(len(chosen[0]), pairs[1], pairs[0], inside)
+
+    def incidence(self, n_blocks: int, dtype: DTypeLike = np.float64) -> sparse.csr_array:
+        """(n_areas, n_blocks) 0/1 matrix of the blocks of each single area."""
+        ones = np.ones(self.block.size, dtype=dtype)
+        return sparse.csr_array((ones, (self.area, self.block)), (self.n_areas, n_blocks))
 
     def sums(self, of_blocks: np.ndarray) -> np.ndarray:
         """(n_areas, ...) sums over the blocks of each single area, from (n_blocks, ...)."""
-        shape = self.n_areas, len(of_blocks)
-        incidence = sparse.csr_array(
-            (np.ones(self.block.size, dtype=of_blocks.dtype), (self.area, self.block)), shape
-        )
-        flat = incidence @ of_blocks.reshape(len(of_blocks), -1)
+        n_blocks = len(of_blocks)
+        flat = self.incidence(n_blocks, of_blocks.dtype) @ of_blocks.reshape(n_blocks, -1)
         return np.asarray(flat).reshape(self.n_areas, *of_blocks.shape[1:])
 
 
@@ -135,12 +131,8 @@ def area_estimates(
     blocks: GroupedEstimates, answers: ProductAnswers, areas: BlockAreas
 ) -> np.ndarray:
     """Best linear unbiased estimates (n_areas, a) of single areas, the sums of the blocks'."""
-    n_blocks = len(blocks.type_is_possible)
     found = np.zeros((areas.n_areas, len(answers.core), blocks.algebra.n_coordinates))
-    shape = areas.n_areas, n_blocks
-    incidence = sparse.csr_array(
-        (np.ones(areas.block.size), (areas.area, areas.block)), shape
-    ).tocsc()
+    incidence = areas.incidence(len(blocks.type_is_possible)).tocsc()
     for group in blocks.groups:
         part = incidence[:, group.rows].tocsr()
         sums = part @ group.estimates.mean.reshape(group.rows.size, -1)

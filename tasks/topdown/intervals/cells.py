@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,37 +41,16 @@ class CellAnswers:
         return intervals_of(self.estimate, self.variance, level, *bounds, self.mechanism)
 
 
-AnswerKinds = Sequence[tuple[np.ndarray, ProductAnswers]]
-"""The numbers of answers of a kind, and those answers; see `kinds_of_answers`."""
-
-
-def kinds_of_answers(found: RunPosterior, counted: sparse.csr_array) -> AnswerKinds:
-    """The answers of a 0/1 matrix (a, n_cells) by kind, for calls of `cell_answers`.
-
-    Raises ValueError for an answer that counts no product of sets of levels.
-    """
-    algebra = found.posterior.algebra
-    return [
-        (numbers, ProductAnswers.of_matrix(algebra, counted[numbers]))
-        for numbers in _kinds(algebra, counted)
-    ]
-
-
 def cell_answers(
-    found: RunPosterior,
-    counted: sparse.csr_array,
-    areas: BlockAreas,
-    kinds: AnswerKinds | None = None,
+    found: RunPosterior, counted: sparse.csr_array, areas: BlockAreas
 ) -> Iterator[tuple[int, CellAnswers]]:
     """Answers of runs of areas: the number of the first, and what is known of them.
 
     counted : (a, n_cells) 0/1 matrix, the cells of each answer, each a product of sets of levels.
-    kinds : the same answers by kind, where several calls ask for them.
 
     Raises ValueError for an answer that counts no product of sets.
     """
-    if kinds is None:
-        kinds = kinds_of_answers(found, counted)
+    kinds = list(_kinds(found.posterior.algebra, counted))
     for first in range(0, areas.n_areas, AREAS_AT_ONCE * RUNS_ALIKE):
         alike = areas.part(first, min(first + AREAS_AT_ONCE * RUNS_ALIKE, areas.n_areas))
         are_blocks = np.bincount(alike.area, minlength=alike.n_areas).max(initial=0) <= 1
@@ -88,16 +67,18 @@ def cell_answers(
             yield first + start, CellAnswers(estimate, variance, is_known, *bounds, mechanism)
 
 
-def _kinds(algebra: QueryAlgebra, counted: sparse.csr_array) -> Iterator[np.ndarray]:
-    """Numbers of the answers that sum over all free attributes, and of the others: the first see
-    one component, whatever they count of the core."""
+def _kinds(
+    algebra: QueryAlgebra, counted: sparse.csr_array
+) -> Iterator[tuple[np.ndarray, ProductAnswers]]:
+    """The answers that sum over all free attributes, and the others, with their numbers: the first
+    see one component, whatever they count of the core."""
     answers = ProductAnswers.of_matrix(algebra, counted)
     sums = np.ones(answers.n_answers, dtype=bool)
     for sets, numbers in zip(answers.free, answers.free_of_answer, strict=True):
         sums &= np.asarray(sets.all(axis=1))[numbers]
     for chosen in (sums, ~sums):
         if chosen.any():
-            yield np.flatnonzero(chosen)
+            yield np.flatnonzero(chosen), ProductAnswers.of_matrix(algebra, counted[chosen])
 
 
 def _of_areas(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -159,8 +160,7 @@ def _largest_variances(level: float) -> np.ndarray:
     return variances[: np.searchsorted(variances, WIDE_VARIANCE) + 1]
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
+class Compared(NamedTuple):
     """Functions of two answers each, arrays of one shape: estimates, standard deviations, and the
     ends of intervals; not a number where they cannot be told."""
 
@@ -168,11 +168,6 @@ class Compared:
     std_dev: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-
-    @property
-    def figures(self) -> tuple[np.ndarray, ...]:
-        """All of it, in this order."""
-        return self.estimate, self.std_dev, self.lower, self.upper
 
 
 def differences(
@@ -243,5 +238,4 @@ def shares(
     What was cut off cannot be true, so that the intervals cover as often as those of `ratios`.
     """
     found = ratios(part, whole, variances, covariance, level)
-    lower, upper = (np.clip(end, 0.0, 1.0) for end in (found.lower, found.upper))
-    return Compared(found.estimate, found.std_dev, lower, upper)
+    return found._replace(lower=found.lower.clip(0.0, 1.0), upper=found.upper.clip(0.0, 1.0))

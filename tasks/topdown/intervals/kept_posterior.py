@@ -138,11 +138,9 @@ def _group(
 
 def _array(content: np.ndarray | None, place: Place) -> np.ndarray:
     kind, shape = np.dtype(place["kind"]), tuple(place["shape"])
-    size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
-    if content is None or not size:
+    if content is None or 0 in shape:
         return np.zeros(shape, kind)
-    part = content[place["at"] : place["at"] + size]
-    return np.asarray(part).view(kind).reshape(shape)
+    return np.ndarray(shape, kind, content, place["at"])
 
 
 def _files(run: RunDirectory, universe: str) -> tuple[Path, Path]:

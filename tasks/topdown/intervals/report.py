@@ -84,15 +84,13 @@ def write_run_intervals(
         level,
         None if share_of is None else _query(schema, share_of),
     )
-    listed, known = None, None
-    if entities is not None:
-        listed, known = _listed(run, settings, entities)
+    listed = None if entities is None else _listed(run, settings, entities)
     pairs = None if compare is None else read_pairs(Path(compare), settings.written)
     found = RunPosterior.read(run, settings, universe, asked.seen, listener)
     folder, is_private = run.root / "intervals", settings.is_private
     areas = None
-    if listed is not None and known is not None:
-        areas = NamedAreas.listed(listed, found.spine.block_geocode, known)
+    if listed is not None:
+        areas = NamedAreas.listed(*listed, found.spine.block_geocode)
     if pairs is not None and compare is not None:
         stem = folder / "entities"
         if areas is None:

@@ -23,7 +23,7 @@ from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
-from ..spine.shards import Shard, read_shards
+from ..spine.shards import shards_by_geolevel
 from ..workload.zeros import structural_zeros
 from .areas import BlockAreas
 from .sizes import PosteriorSize, refuse_large_posterior
@@ -128,19 +128,17 @@ class RunLevels:
                 "intervals on."
             )
         spine = read_spine(spine_folder(run, universe))
-        shards = read_shards(spine_folder(run, universe))
         levels, bounds = [], []
-        for geolevel in spine.names:
+        for geolevel, shards in shards_by_geolevel(spine_folder(run, universe)).items():
+            # The answers are read later, with their exact variances.
             given = [
-                _without_answers(run, settings, universe, spine, shard)
-                for shard in shards
-                if shard.geolevel == geolevel
+                ShardInput.read(run, settings, universe, spine, one, measured={}, with_held=False)
+                for one in shards
             ]
+            types = given[0].constraints.type_of_cell
             level, bound = _level(spine, geolevel, given)
             levels.append(level)
             bounds.append(bound)
-        first = _without_answers(run, settings, universe, spine, shards[0])
-        types = first.constraints.type_of_cell
         return cls.of_bounds(settings, universe, spine, tuple(bounds), types, tuple(levels), asked)
 
     @classmethod
@@ -227,13 +225,6 @@ class RunPosterior:
     ) -> tuple[np.ndarray, np.ndarray]:
         """`LevelBounds.of_answers` of answers that count the cells of a 0/1 matrix."""
         return bounds.of_answers(counted, self.of_run.type_of_cell, self.of_run.forbidden)
-
-
-def _without_answers(
-    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
-) -> ShardInput:
-    """A shard's constraints; its answers are read later, with their exact variances."""
-    return ShardInput.read(run, settings, universe, spine, shard, measured={}, with_held=False)
 
 
 def _level(

@@ -173,7 +173,7 @@ def comparisons(
         }
         numbers = {"first_estimate": one, "second_estimate": other}
         for name, compared in (("difference", difference), ("ratio", ratio)):
-            ends = zip(COMPARED, compared.figures, strict=True)
+            ends = zip(COMPARED, compared, strict=True)
             numbers |= {name + what: end for what, end in ends}
         numbers["p_value"] = p_value
         for name, value in numbers.items():
@@ -289,7 +289,7 @@ def _table(
             asked.level,
         )
         known = is_known & all_known[:, whole]
-        for name, end in zip(SHARES, found_shares.figures, strict=True):
+        for name, end in zip(SHARES, found_shares, strict=True):
             columns[name] = _numbers(end, known)
     return pa.table(columns)
 

@@ -129,19 +129,12 @@ def alike(n: int, kind: int = WHOLE) -> LevelUnits:
     return LevelUnits(np.full(n, kind), np.full(n, -1))
 
 
-def listed_kind(spine: Spine, invariant: Invariant, geolevel: str) -> int | None:
-    """The kind of all geounits of a geolevel, for an invariant that is listed at its own; None
-    at that geolevel itself, where units may be whole or in parts.
-    """
-    place, own = spine.names.index(geolevel), spine.names.index(invariant.geolevel)
-    return None if place == own else WHOLE if place < own else FREE
-
-
 def listed_units(spine: Spine, invariant: Invariant, units: Units, geolevel: str) -> LevelUnits:
     """How the units of an invariant that is listed at its own geolevel lie at a geolevel."""
-    n, kind = len(spine.geolevel(geolevel)), listed_kind(spine, invariant, geolevel)
-    if kind is not None:
-        return alike(n, kind)
+    n = len(spine.geolevel(geolevel))
+    place, own = spine.names.index(geolevel), spine.names.index(invariant.geolevel)
+    if place != own:
+        return alike(n, WHOLE if place < own else FREE)
     first = np.searchsorted(spine.ancestors(geolevel), np.arange(n))
     unit = units.number[spine.block_row[first]]
     is_part = np.bincount(unit)[unit] > 1
@@ -221,35 +214,30 @@ def constraints_of_shard(
     rows = spine.block_row[blocks]
     geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
 
-    def summed(values: np.ndarray) -> np.ndarray:
-        sums = np.zeros((n, *values.shape[1:]), dtype=np.int64)
-        np.add.at(sums, geounit, values)
-        return sums
-
+    into = incidence(geounit, n)
     found: list[Constraint] = []
-    counted = [summed(values) for values in public.multiples(rows)]
+    counted = [into @ values for values in public.multiples(rows)]
     for bounded in universe.bounded_queries:
         records = [counted[number] for number in bounded.numbers]
         found += _bound_constraints(bounded, schema, geocode, records)
     for invariant in universe.invariants:
         exact = public.exact[invariant.name]
         here = resolved[invariant.name][shard.geolevel].part(shard.start, shard.stop)
-        sums = summed(exact.of_areas[rows])
+        sums = into @ exact.of_areas[rows]
         found += _exact_constraints(invariant, shard.geolevel, here, geocode, sums, exact)
     for relation in universe.relations:
         others = np.zeros((n, 1), dtype=np.int64)
         if relation.name in public.released:
-            others = -summed(public.released[relation.name][rows, None])
+            others = -(into @ public.released[relation.name][rows, None])
         name = constraint_name(relation.name)
         found.append(Constraint(name, relation.sign, geocode, others))
     for name, limits in public.agreed.items():
         signs = (("_lb", ">="), ("_ub", "<="))
         for (ending, sign), values in zip(signs, limits, strict=True):
-            found.append(
-                Constraint(constraint_name(name, ending), sign, geocode, summed(values[rows]))
-            )
+            sums = into @ values[rows]
+            found.append(Constraint(constraint_name(name, ending), sign, geocode, sums))
     for name, answers in public.held.items():
-        values = (incidence(geounit, n) @ answers[rows]).toarray()
+        values = (into @ answers[rows]).toarray()
         found.append(Constraint(constraint_name(name), "=", geocode, values))
     nothing = np.zeros((n, 1), dtype=np.int64)
     found += [Constraint(constraint_name(zero.name), "=", geocode, nothing) for zero in zeros]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numba import njit
+from scipy import sparse
 
 from ...answers.demanded import DemandedAnswers, write_demanded
 from ...answers.noisy import DPQUERY_SUFFIX
@@ -122,19 +122,10 @@ def _measure_rows(
     sizes = np.array([rows.size for rows in rows_of_family])[family]
     starts = np.append(0, np.cumsum(sizes))
     rows = np.concatenate([rows_of_family[number] for number in family])
-    values = np.zeros(rows.size, dtype=np.int64)
-    _add_answers(
-        shard.histograms.indptr,
-        shard.histograms.indices,
-        shard.histograms.data,
-        query.row_of_cell,
-        starts,
-        rows,
-        values,
-    )
+    geounit = np.repeat(np.arange(len(family)), sizes)
+    values = _answers(shard.histograms, query, geounit, rows)
     variance = np.zeros(len(family))
     plb = np.full(len(family), "inf", dtype=object)
-    geounit = np.repeat(np.arange(len(family)), sizes)
     for members, noise, spent in shard.noises(budget, query_share):
         entries = np.flatnonzero(np.isin(geounit, members))
         drawn = draws.draw(part_of(shard.geolevel, query.name), noise, entries.size)
@@ -144,21 +135,17 @@ def _measure_rows(
     return DemandedAnswers(name, shard.geocode, starts, rows, values, variance, plb)
 
 
-@njit(nogil=True, cache=True)
-def _add_answers(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    row_of_cell: np.ndarray,
-    starts: np.ndarray,
-    rows: np.ndarray,
-    values: np.ndarray,
-) -> None:
-    """Add the records (n, n_cells, sparse) of each geounit to the answers that count them."""
-    for i in range(starts.size - 1):
-        own = rows[starts[i] : starts[i + 1]]
-        for j in range(indptr[i], indptr[i + 1]):
-            row = row_of_cell[indices[j]]
-            place = np.searchsorted(own, row)
-            if place < own.size and own[place] == row:
-                values[starts[i] + place] += data[j]
+def _answers(
+    histograms: sparse.csr_array, query: MarginalQuery, geounit: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """Answers (k,) of some rows of a query to geounits, which ascend by both, from the records
+    (n, n_cells) of all."""
+    demanded = geounit * query.n_rows + rows
+    owner = np.repeat(np.arange(histograms.shape[0]), np.diff(histograms.indptr))
+    counted = owner * query.n_rows + query.row_of_cell[histograms.indices]
+    place = np.searchsorted(demanded, counted)
+    # Behind the last stands what no record is counted in.
+    is_demanded = np.append(demanded, -1)[place] == counted
+    values = np.zeros(rows.size, dtype=np.int64)
+    np.add.at(values, place[is_demanded], histograms.data[is_demanded])
+    return values

@@ -14,7 +14,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
 from ....geography.levels import Spine
@@ -129,7 +128,8 @@ def noisy_answers(
 def true_answers(histograms: sparse.csr_array, query: MarginalQuery) -> np.ndarray:
     """Q x of sparse histograms (n, n_cells), shape `(n, n_rows)`, int64."""
     answers = np.zeros((histograms.shape[0], query.n_rows), dtype=np.int64)
-    _add_answers(histograms.indptr, histograms.indices, histograms.data, query.row_of_cell, answers)
+    geounit = np.repeat(np.arange(len(answers)), np.diff(histograms.indptr))
+    np.add.at(answers, (geounit, query.row_of_cell[histograms.indices]), histograms.data)
     return answers
 
 
@@ -153,19 +153,6 @@ def _measure_query(
             values[members] = sum_that_fits(values[members], drawn)
         variance[members], plb[members] = noise.variance, spent
     return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
-
-
-@njit(nogil=True, cache=True)
-def _add_answers(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    row_of_cell: np.ndarray,
-    answers: np.ndarray,
-) -> None:
-    for i in range(answers.shape[0]):
-        for j in range(indptr[i], indptr[i + 1]):
-            answers[i, row_of_cell[indices[j]]] += data[j]
 
 
 def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:

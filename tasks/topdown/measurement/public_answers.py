@@ -49,15 +49,7 @@ from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards
 from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .agreements import agreement, household_limits
-from .constraints import (
-    WHOLE,
-    LevelUnits,
-    PublicAnswers,
-    UnitAnswers,
-    alike,
-    listed_kind,
-    resolved_units,
-)
+from .constraints import LevelUnits, PublicAnswers, UnitAnswers, resolved_invariants
 
 UNITS, FACILITIES = "units", "facilities"
 """Universes of the Census Edited File whose records in every block are public."""
@@ -72,24 +64,16 @@ def public_answers(
 
     Earlier universes that its relations name must have been estimated.
     """
-    declared, public = settings.compiled_census.universes[universe], read_public(run)
-    if HOUSING_UNITS in public:
-        found = _addresses(run, declared, spine, public)
-        agreed = agreed_answers(run, settings, declared, spine.n_blocks, found.exact)
-        return replace(found, agreed=agreed)
-    multiples = frame_multiples(declared, public)
-    units = units_of_run(run, settings.compiled_census, spine)
-    totals = read_declared_totals(state_totals_file(run))[universe]
-    exact = {
-        i.name: UnitAnswers.of_units(units[i.geolevel], totals[i.name]) for i in declared.invariants
-    }
+    census, public, n_areas = settings.compiled_census, read_public(run), spine.n_blocks
+    declared, units = census.universes[universe], units_of_run(run, census, spine)
+    exact = _exact_answers(run, declared, spine, units, public)
     return PublicAnswers(
-        lambda rows: [values[rows] for values in multiples],
+        lambda rows: frame_multiples(declared, public.iloc[rows]),
         units,
         exact,
-        released_sums(run, settings, declared, spine.n_blocks),
-        read_held(run, settings, universe, spine.n_blocks),
-        agreed_answers(run, settings, declared, spine.n_blocks, exact),
+        released_sums(run, settings, declared, n_areas),
+        read_held(run, settings, universe, n_areas),
+        agreed_answers(run, settings, declared, n_areas, exact),
     )
 
 
@@ -132,23 +116,32 @@ def units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, U
     return units_of_areas(census, spine, pq.read_table(file, columns=columns).to_pandas())
 
 
-def _addresses(
-    run: RunDirectory, universe: Universe, spine: Spine, addresses: pd.DataFrame
-) -> PublicAnswers:
-    """Those of the 2020 Census."""
-    totals = read_state_totals(state_totals_file(run))
-    exact, units = {}, {}
+def _exact_answers(
+    run: RunDirectory,
+    universe: Universe,
+    spine: Spine,
+    units: Mapping[str, Units],
+    public: pd.DataFrame,
+) -> dict[str, UnitAnswers]:
+    """By invariant that is held, its exact answers; of the 2020 Census, of persons by state where
+    they are declared, and of housing units by block.
+    """
+    file = state_totals_file(run)
+    if HOUSING_UNITS not in public:
+        totals = read_declared_totals(file)[universe.name]
+        return {
+            invariant.name: UnitAnswers.of_units(units[invariant.geolevel], totals[invariant.name])
+            for invariant in universe.invariants
+        }
+    found = {}
+    of_states = {state: (total,) for state, total in read_state_totals(file).items()}
     for invariant in universe.invariants:
         if invariant.geolevel == spine.names[-1]:
-            own = addresses[[HOUSING_UNITS]].to_numpy()
-            exact[invariant.name] = UnitAnswers(own, own[:0], np.empty(0, dtype=object))
-        elif totals:
-            units[STATE] = _states(spine)
-            known = {state: (total,) for state, total in totals.items()}
-            exact[invariant.name] = UnitAnswers.of_units(units[STATE], known)
-    return PublicAnswers(
-        lambda rows: _address_multiples(universe, addresses.iloc[rows]), units, exact, {}, {}
-    )
+            own = public[[HOUSING_UNITS]].to_numpy()
+            found[invariant.name] = UnitAnswers(own, own[:0], np.empty(0, dtype=object))
+        elif of_states:
+            found[invariant.name] = UnitAnswers.of_units(units[STATE], of_states)
+    return found
 
 
 def _address_multiples(universe: Universe, addresses: pd.DataFrame) -> list[np.ndarray]:
@@ -183,28 +176,17 @@ def state_codes(state_geocode: np.ndarray) -> np.ndarray:
 def shard_units(
     run: RunDirectory, settings: TopdownSettings, universe: Universe, spine: Spine, shard: Shard
 ) -> dict[str, tuple[LevelUnits, np.ndarray]]:
-    """By invariant, how its units lie among a shard's geounits, and the units' paths.
-
-    No more is worked out than the shard needs: of invariants in the finest areas nothing, and of
-    one that is listed at its own geolevel that geolevel alone.
-    """
-    census, n = settings.compiled_census, shard.stop - shard.start
-    found = {}
-    for invariant in universe.invariants:
-        kind: int | None = None
-        if invariant.geolevel == census.geolevels[-1]:
-            kind = WHOLE
-        elif invariant.above is not None and invariant.geolevel not in spine.names:
-            continue
-        elif invariant.above is not None:
-            kind = listed_kind(spine, invariant, shard.geolevel)
-        if kind is not None:
-            found[invariant.name] = alike(n, kind), np.empty(0, dtype=object)
-            continue
-        units = units_of_run(run, census, spine)[invariant.geolevel]
-        level = resolved_units(spine, invariant, units, invariant.name)[shard.geolevel]
-        found[invariant.name] = level.part(shard.start, shard.stop), units.path
-    return found
+    """By invariant, how its units lie among a shard's geounits, and the units' paths."""
+    units, last = {}, spine.names[-1]
+    if any(one.geolevel != last for one in universe.invariants):
+        units = units_of_run(run, settings.compiled_census, spine)
+    paths = {name: own.path for name, own in units.items()} | {last: np.empty(0, dtype=object)}
+    held = {one.name: paths[one.geolevel] for one in universe.invariants if one.geolevel in paths}
+    resolved = resolved_invariants(spine, held_invariants(universe, held), units)
+    return {
+        name: (resolved[name][shard.geolevel].part(shard.start, shard.stop), path)
+        for name, path in held.items()
+    }
 
 
 def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:

@@ -22,7 +22,7 @@ from ...census.invariants import FACILITY_COLUMNS
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
-from ..workload.state_totals import declares_state_totals
+from ..spine.rules import declares_state_totals
 from .codes import CodeIndex
 from .geounits import geounits_of
 from .layout import STATE_TOTAL, TOTAL_CONSTRAINT, MeasurementFolder, address_bounds

@@ -28,7 +28,6 @@ from ..intervals.areas import BlockAreas
 from ..intervals.cells import (
     CellAnswers,
     cell_answers,
-    kinds_of_answers,
 )
 from ..intervals.run_posterior import RunPosterior
 from .declared_files import (
@@ -66,9 +65,6 @@ def write_table_margins(
     counted = {
         name: sparse.csr_array(variable_matrix(schema).T) for name, (_, schema) in found.items()
     }
-    kinds_of = {
-        name: kinds_of_answers(posterior, counted[name]) for name, (posterior, _) in found.items()
-    }
     variables = [name for _, schema in found.values() for name in variables_of(schema)]
     # Blocks that cannot hold anybody are on no spine.
     blocks = pd.Index(geography["block_geocode"])
@@ -86,7 +82,7 @@ def write_table_margins(
         answers = []
         for name, (posterior, _) in found.items():
             areas = _areas(of_level.block_entity[row_of[name]], len(of_level))
-            answers.append(cell_answers(posterior, counted[name], areas, kinds_of[name]))
+            answers.append(cell_answers(posterior, counted[name], areas))
         batches = _joined(_table_batches(columns, variables, answers))
         stem = directory / TABLES / f"{level.stem}{SUFFIX}"
         written = write_rows(stem, kinds, batches, is_private, COMMA_SEPARATED)

@@ -62,10 +62,8 @@ def spine_distances(
     made = spines_of(settings)
     blocks = made.rows(geography, invariants)
     for universe in settings.run.universes:
-        kind: str = settings.geography.spine
-        spines = {kind: made.spine(universe, geography, invariants)}
-        if kind != made.before:
-            spines = {made.before: made.other(universe, geography, invariants)} | spines
+        spine = made.spine(universe, geography, invariants)
+        spines = made.compared(universe, spine, geography, invariants)
         categories = made.categories(universe, geography, invariants)
         for name, spine in spines.items():
             own = [_of_category(settings, spine, category, blocks) for category in categories]
@@ -112,7 +110,7 @@ def _of_listed(
 ) -> pd.DataFrame:
     """The listed areas, by name."""
     known = KnownBlocks.of(geography, settings.compiled_census.code_column)
-    areas = NamedAreas.listed(listed, spine.block_geocode, known)
+    areas = NamedAreas.listed(listed, known, spine.block_geocode)
     pairs, n_areas = areas.blocks, len(areas.names)
     entries = listed_entries(spine.n_blocks, pairs.block, pairs.area)
     return pd.DataFrame(

@@ -73,11 +73,18 @@ class AreaSpines:
         """The spine of a universe; raises InputRefused for a geography or rules that make none, and
         for categories that cannot be formed, which all spines need for their report.
         """
-        return self._built(universe, geography, self.kind)
+        return self._built(universe, geography, invariants, self.kind)
 
-    def other(self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame) -> Spine:
-        """The spine of the kind `before` with the same budget."""
-        return self._built(universe, geography, self.before)
+    def compared(
+        self, universe: str, spine: Spine, geography: pd.DataFrame, invariants: pd.DataFrame
+    ) -> dict[str, Spine]:
+        """The spine of a universe by its kind, after one of the kind `before` with the same budget
+        if it is of another.
+        """
+        own = {spine.kind: spine}
+        if spine.kind == self.before:
+            return own
+        return {self.before: self._built(universe, geography, invariants, self.before)} | own
 
     def categories(
         self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
@@ -86,31 +93,37 @@ class AreaSpines:
         with _refusing(universe):
             return declared_categories(geography, declared_rules(self.settings, geography))
 
-    def _built(self, universe: str, areas: pd.DataFrame, kind: str) -> Spine:
-        settings, shares = self.settings, self.shares(universe)
+    def _built(
+        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame, kind: str
+    ) -> Spine:
         with _refusing(universe):
-            if kind == DHC:
-                return self._dhc(universe, areas)
-            if kind == "conventional":
-                columns = set(areas.columns)
-                missing = [name for name in list(shares)[1:] if name not in columns]
-                for name in missing:
-                    following = list(shares)[list(shares).index(name) + 1]
-                    shares[following] += shares.pop(name)
-                # Puerto Rico's spine of the DHC product begins at its state, without a nation.
-                shares = dict.fromkeys(self.census.geolevels[:1], Fraction(0)) | shares
-            rules = declared_rules(settings, areas)
-            if kind == "optimized":
-                not_crossed = self._not_crossed(universe, tuple(shares), areas)
-                rules = replace(rules, not_crossed=not_crossed)
-            spine = declared_spine(
-                areas,
-                geolevel_shares=shares,
-                kind=kind,
-                rules=rules,
-                is_pure=settings.budget_of(universe).is_pure,
-            )
-        return with_blocks_only(spine) if settings.blocks_only else spine
+            spine = self._of_kind(universe, geography, invariants, kind)
+        return with_blocks_only(spine) if self.settings.blocks_only else spine
+
+    def _of_kind(
+        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame, kind: str
+    ) -> Spine:
+        settings, shares = self.settings, self.shares(universe)
+        if kind == DHC:
+            return self._dhc(universe, geography)
+        if kind == "conventional":
+            missing = [name for name in list(shares)[1:] if name not in geography.columns]
+            for name in missing:
+                following = list(shares)[list(shares).index(name) + 1]
+                shares[following] += shares.pop(name)
+            # Puerto Rico's spine of the DHC product begins at its state, without a nation.
+            shares = dict.fromkeys(self.census.geolevels[:1], Fraction(0)) | shares
+        rules = declared_rules(settings, geography)
+        if kind == "optimized":
+            not_crossed = self._not_crossed(universe, tuple(shares), geography)
+            rules = replace(rules, not_crossed=not_crossed)
+        return declared_spine(
+            geography,
+            geolevel_shares=shares,
+            kind=kind,
+            rules=rules,
+            is_pure=settings.budget_of(universe).is_pure,
+        )
 
     def _not_crossed(self, universe: str, names: Sequence[str], areas: pd.DataFrame) -> str | None:
         """The deepest geolevel with an invariant of a universe that the groups of a spine of some
@@ -135,8 +148,7 @@ class AreaSpines:
             is_pure=self.settings.budget_of(universe).is_pure,
         )
         paths = areas["block_geocode"].to_numpy(dtype=object)
-        spine = replace(spine, block_geocode=paths[spine.block_row])
-        return with_blocks_only(spine) if self.settings.blocks_only else spine
+        return replace(spine, block_geocode=paths[spine.block_row])
 
 
 class BlockSpines(AreaSpines):
@@ -160,12 +172,7 @@ class BlockSpines(AreaSpines):
         """The spine of a universe; see `AreaSpines.spine`."""
         if self.kind in ("conventional", "aian"):
             self.categories(universe, geography, invariants)
-        return self._of_blocks(universe, geography, invariants, self.kind, self.shares(universe))
-
-    def other(self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame) -> Spine:
-        """The AIAN spine of the same budget."""
-        shares = on_aian_spine(self.shares(universe))
-        return self._of_blocks(universe, geography, invariants, self.before, shares)
+        return super().spine(universe, geography, invariants)
 
     def categories(
         self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
@@ -180,27 +187,20 @@ class BlockSpines(AreaSpines):
                 kind=self.kind,
             )
 
-    def _of_blocks(
-        self,
-        universe: str,
-        geography: pd.DataFrame,
-        invariants: pd.DataFrame,
-        kind: str,
-        geolevel_shares: Mapping[str, Fraction],
+    def _of_kind(
+        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame, kind: str
     ) -> Spine:
         blocks, group_quarters = _inhabited(universe, geography, invariants)
-        blocks_only = self.settings.blocks_only
-        with _refusing(universe):
-            rules = spine_rules(self.settings.geography, self.census)
-            spine = build_spine(
-                blocks,
-                geolevel_shares=geolevel_shares,
-                kind=kind,
-                rules=replace(rules, bypass=rules.bypass and not blocks_only),
-                is_pure=self.settings.budget_of(universe).is_pure,
-                group_quarters=group_quarters,
-            )
-        return with_blocks_only(spine) if blocks_only else spine
+        shares = self.shares(universe)
+        rules = spine_rules(self.settings.geography, self.census)
+        return build_spine(
+            blocks,
+            geolevel_shares=shares if kind == self.kind else on_aian_spine(shares),
+            kind=kind,
+            rules=replace(rules, bypass=rules.bypass and not self.settings.blocks_only),
+            is_pure=self.settings.budget_of(universe).is_pure,
+            group_quarters=group_quarters,
+        )
 
 
 def spines_of(settings: TopdownSettings) -> AreaSpines:
@@ -244,17 +244,12 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
     census = settings.compiled_census
     declared, chosen = census.geography, settings.geography.categories
     names = tuple(declared.categories) if chosen is None else chosen
-    categories = []
-    for name in names:
-        if name in declared.categories:
-            entry = declared.categories[name]
-            categories.append(
-                ColumnCategory(
-                    name=name, column=entry.column, within=entry.within, outside=entry.outside
-                )
-            )
-        else:
-            categories.append(ColumnCategory(name=name, column=name))
+    columns = {
+        name: entry.model_dump() for name, entry in declared.categories.items() if name in names
+    }
+    categories = (
+        ColumnCategory(name=name, **columns.get(name, {"column": name})) for name in names
+    )
     branch = None
     if declared.branch is not None:
         codes = CodeSet.of(declared.branch.codes)

@@ -120,17 +120,11 @@ def _mapped(folder: Path) -> Spine | None:
     geolevels = []
     for entry, batch in zip(facts["geolevels"], batches, strict=True):
         numbers = {name: batch[name].to_numpy() for name in _SCHEMA.names[1:6]}
+        numbers |= {name: numbers[name].view(bool) for name in ("is_aian", "bypassed")}
+        shares = tuple(Fraction(share) for share in entry["shares"])
+        geocode = texts_of(batch["geocode"])
         geolevels.append(
-            Geolevel(
-                name=entry["name"],
-                geocode=texts_of(batch["geocode"]),
-                parent=numbers["parent"],
-                plb_shares=tuple(Fraction(share) for share in entry["shares"]),
-                plb_share_code=numbers["plb_share_code"],
-                is_aian=numbers["is_aian"].view(bool),
-                bypassed=numbers["bypassed"].view(bool),
-                n_blocks=numbers["n_blocks"],
-            )
+            Geolevel(name=entry["name"], geocode=geocode, plb_shares=shares, **numbers)
         )
     blocks = batches[-1]
     rows = blocks["block_row"].to_numpy()

@@ -35,8 +35,7 @@ def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -
     sentences = []
     for above, level in zip(spine.geolevels, spine.geolevels[1:], strict=False):
         n_siblings = np.bincount(level.parent, minlength=len(above))[level.parent]
-        shares = np.array([float(share) for share in level.plb_shares])[level.plb_share_code]
-        is_repeated = (n_siblings == 1) & (shares > 0)
+        is_repeated = (n_siblings == 1) & (level.shares() > 0)
         n_repeated = int(is_repeated.sum())
         if not n_repeated:
             continue

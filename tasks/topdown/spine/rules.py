@@ -14,7 +14,6 @@ from ...census.census import Census
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from ..workload.sections import GeographySettings
-from ..workload.state_totals import refuse_unheld_state_totals
 
 
 def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
@@ -50,4 +49,35 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
     except GeographyRefused as error:
         raise InputRefused(f"Settings of the spine: {error}.") from None
     if census.has_blocks:
-        refuse_unheld_state_totals(settings)
+        _refuse_unheld_state_totals(settings)
+
+
+def declares_state_totals(settings: TopdownSettings) -> bool:
+    """Whether the population of every state is exact by declaration.
+
+    Such are the totals that a census declares with a name for their sums `above`: they are held
+    where the spine has their geolevel, and are none where the areas are estimated alone.
+    """
+    return bool(_state_totals(settings))
+
+
+def _refuse_unheld_state_totals(settings: TopdownSettings) -> None:
+    """Raise InputRefused for settings whose spine has no states to hold their totals at."""
+    for universe, geolevel in _state_totals(settings):
+        if geolevel not in settings.budget[universe].geolevels:
+            raise InputRefused(
+                f"budget.{universe}.geolevels has no {geolevel}, where the population of every "
+                f"state is held exact; give {geolevel} a share, or set run.estimator = "
+                "'block_by_block', which declares no totals."
+            )
+
+
+def _state_totals(settings: TopdownSettings) -> list[tuple[str, str]]:
+    """The universes with such totals, and their geolevels."""
+    universes = settings.compiled_census.universes
+    return [
+        (name, invariant.geolevel)
+        for name in settings.run.universes
+        for invariant in universes[name].invariants
+        if invariant.above is not None and not settings.blocks_only
+    ]

@@ -47,12 +47,9 @@ def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -
     invariants = read_invariants(invariants_file(run))
     spine = read_spine(spine_folder(run, universe))
     budget = settings.budget_of(universe)
-    spines = {spine.kind: spine}
     made = spines_of(settings)
-    if spine.kind != made.before:
-        spines = {made.before: made.other(universe, geography, invariants)} | spines
     summary = summarise_spines(
-        spines,
+        made.compared(universe, spine, geography, invariants),
         made.categories(universe, geography, invariants),
         is_pure=budget.is_pure,
         privacy_loss=float(budget.total),

@@ -32,6 +32,7 @@ from .exact_loss import (
     change_of_block,
     exact_epsilon,
     exact_parts,
+    measured,
 )
 from .margins import margin_of_error
 
@@ -132,15 +133,8 @@ def block_within_share(budget: Budget, geolevel: str) -> Fraction:
 
 def _share_of(budget: Budget, change: Change) -> Fraction:
     """Share of the total spent on queries that may tell a change."""
-    return sum(
-        (
-            budget.geolevel_shares[geolevel] * share
-            for geolevel, shares in budget.query_shares.items()
-            for name, share in shares.items()
-            if change.moves(geolevel, name)
-        ),
-        Fraction(0),
-    )
+    shares = measured(budget, budget.geolevel_shares, change)
+    return sum((share * query_share for share, query_share in shares), Fraction(0))
 
 
 def budget_report(budget: Budget, schema: Schema) -> dict:

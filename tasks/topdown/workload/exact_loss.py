@@ -15,6 +15,7 @@ that was drawn before, but its parameters do not, and answers that are not drawn
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -210,7 +211,7 @@ def paths_of(spine: Spine) -> list[Path]:
     return [dict(zip(names, path, strict=True)) for path in sorted(distinct_paths(spine.geolevels))]
 
 
-def _measured(budget: Budget, path: Path, change: Change) -> Iterator[tuple[Fraction, Fraction]]:
+def measured(budget: Budget, path: Path, change: Change) -> Iterator[tuple[Fraction, Fraction]]:
     """Geounit and query shares of what is measured along a path and may tell a change."""
     for geolevel, share in path.items():
         for query, query_share in budget.query_shares[geolevel].items() if share else ():
@@ -220,15 +221,12 @@ def _measured(budget: Budget, path: Path, change: Change) -> Iterator[tuple[Frac
 
 def _spent(budget: Budget, path: Path, change: Change) -> Fraction:
     """The part of the budget that a change's queries have along one path."""
-    measured = _measured(budget, path, change)
-    return sum((budget.spent(*shares) for shares in measured), Fraction(0))
+    own = measured(budget, path, change)
+    return sum((budget.spent(*shares) for shares in own), Fraction(0))
 
 
 def _moved(budget: Budget, path: Path, change: Change) -> Counts:
     """The counts that a record moves along one path: one of every query that may tell."""
-    found: dict[ChangedCount, int] = {}
-    for share, query_share in _measured(budget, path, change):
-        parameter = budget.noise_parameter(share, query_share)
-        count = ChangedCount(distribution_of(Noise(budget.mechanism, parameter)))
-        found[count] = found.get(count, 0) + 1
-    return found
+    parameters = (budget.noise_parameter(*shares) for shares in measured(budget, path, change))
+    noises = (Noise(budget.mechanism, parameter) for parameter in parameters)
+    return Counter(ChangedCount(distribution_of(noise)) for noise in noises)

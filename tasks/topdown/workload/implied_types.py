@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from ...census.census import Bound, Held, Universe
-from ...census.queries import marginal_query
+from ...census.queries import incidence, marginal_query
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ...solvers.highs import LinearProgram
@@ -125,10 +125,8 @@ def implied_answers(
         shape=(n_areas, n_types),
         dtype=np.int64,
     )
-    of_fine = sparse.csr_array(
-        (np.ones(n_types, dtype=np.int64), (np.arange(n_types), fine_of)), shape=(n_types, n_fine)
-    )
-    is_short = np.asarray(((found @ of_fine) - lower < 0).any(axis=1)).ravel()
+    by_fine = found @ incidence(fine_of, n_fine).T
+    is_short = np.asarray((by_fine - lower < 0).any(axis=1)).ravel()
     if is_short.any():
         raise InputRefused(
             f"The answers that are held as {held.name!r} contradict the bound {bounds[0].name} in "

@@ -74,7 +74,7 @@ def refuse_tables(
     paths: Mapping[str, str],
     needed: Sequence[str],
     refuse: Refuse,
-    optional: Sequence[str] = (),
+    optional: Sequence[str],
 ) -> None:
     """Refuse tables that are missing, and settings that are no tables."""
     known = (*needed, *optional, "confidential")

@@ -76,8 +76,7 @@ def population(seed=1, n_households=400):
         tables.append(AskedTable(name, query, mask, places[level]))
     risk = marginal_query(SCHEMA, "kind").row_of_cell[people.cell]
     agree = np.zeros(len(people), dtype=bool)
-    persons = {level: own.sums(area) for level, own in places.items()}
-    return Population(people, tables, [places["tract"]], risk, agree, persons)
+    return Population(people, tables, [places["tract"]], risk, agree)
 
 
 POPULATION = population()

@@ -8,6 +8,8 @@ from scipy import sparse
 from spineflow.tasks.evidence.attacks.combining import least_squares, recovered
 from spineflow.tasks.evidence.attacks.systems import TableSystem, system_of_tables
 
+from tests.tasks.evidence.attacks.blocks import totals_of
+
 
 def splitting(splits: int) -> TableSystem:
     """Parts p_k and a - p_k of a total a, over the cells a, p_1, ..., p_splits."""
@@ -21,7 +23,7 @@ def test_so_many_splits_recover_a_total_in_95_of_100() -> None:
     for splits, expected in ((31, 0.95), (8, 0.683)):
         system = splitting(splits)
         people = np.hstack([np.full((8000, 1), 30), draws.integers(0, 30, (8000, splits))])
-        noisy = system.totals(people) + draws.normal(0, 1, (8000, 2 * splits))
+        noisy = totals_of(system, people) + draws.normal(0, 1, (8000, 2 * splits))
         found = least_squares(system, noisy)
         total = found[:, :1] + found[:, splits : splits + 1]
         assert found[:, :splits] + found[:, splits:] == pytest.approx(np.repeat(total, splits, 1))

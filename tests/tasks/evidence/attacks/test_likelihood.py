@@ -14,10 +14,12 @@ from spineflow.tasks.evidence.attacks.likelihood import (
 )
 from spineflow.tasks.evidence.attacks.systems import system_of_tables
 
+from tests.tasks.evidence.attacks.blocks import totals_of
+
 CELLS = np.arange(6)
 SYSTEM = system_of_tables([CELLS // 3, CELLS % 3, 0 * CELLS, np.where(CELLS % 2 == 1, 0, -1)])
 EVERY = np.array(list(product(range(7), repeat=6)))
-TOTALS = SYSTEM.totals(EVERY)
+TOTALS = totals_of(SYSTEM, EVERY)
 
 
 def least_cost(costs: list[RowCosts | None]) -> float:
@@ -52,7 +54,7 @@ def gaussian_costs(answer: float, variance: float) -> RowCosts:
 
 def noisy(draws: np.random.Generator) -> np.ndarray:
     people = np.bincount(draws.integers(0, 6, 5), minlength=6)
-    return SYSTEM.totals(people[None])[0] + draws.normal(0, 1, SYSTEM.n_rows)
+    return totals_of(SYSTEM, people[None])[0] + draws.normal(0, 1, SYSTEM.n_rows)
 
 
 @pytest.mark.slow
@@ -90,7 +92,7 @@ def test_rows_that_are_not_published_cost_nothing() -> None:
     costs[0], costs[1], costs[5] = RowCosts(2, np.zeros(1)), RowCosts(1, np.zeros(1)), None
     found = likeliest(SYSTEM, costs)
     assert found is not None
-    assert SYSTEM.totals(found[None])[0, :2].tolist() == [2, 1]
+    assert totals_of(SYSTEM, found[None])[0, :2].tolist() == [2, 1]
     assert cost_of(found, costs) == 0
     costs[5] = RowCosts(1, np.zeros(1))
     assert likeliest(SYSTEM, costs) is None
@@ -103,10 +105,10 @@ def test_rows_that_are_not_published_cost_nothing() -> None:
 def test_blocks_are_rebuilt_one_after_the_other() -> None:
     people = np.array([[1, 0, 0, 2, 0, 0], [0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 4]])
     found = likeliest_of_blocks(
-        SYSTEM, SYSTEM.totals(people)[..., None], lambda figure: gaussian_costs(figure[0], 0.5)
+        SYSTEM, totals_of(SYSTEM, people)[..., None], lambda figure: gaussian_costs(figure[0], 0.5)
     )
-    assert (SYSTEM.totals(np.array(found)) == SYSTEM.totals(people)).all()
-    several = np.stack([SYSTEM.totals(people), SYSTEM.totals(people) + 1], axis=2)
+    assert (totals_of(SYSTEM, np.array(found)) == totals_of(SYSTEM, people)).all()
+    several = np.stack([totals_of(SYSTEM, people), totals_of(SYSTEM, people) + 1], axis=2)
     again = likeliest_of_blocks(
         SYSTEM, several, lambda figure: RowCosts(int(figure[0]), np.zeros(1))
     )

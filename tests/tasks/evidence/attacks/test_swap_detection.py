@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.evidence.attacks.singling import graded, linked
+from spineflow.tasks.evidence.attacks.singling import PRECISION, RECALL, graded, linked
 
 
 def swapped(kinds: int, seed: int) -> tuple[np.ndarray, ...]:
@@ -30,21 +30,22 @@ def test_households_alone_of_their_kind_show_that_they_were_swapped() -> None:
     assert (order[found.record[alone]] == np.flatnonzero(alone)).all()
     assert (found.is_moved == (alone & truth)).all()
     grades = graded(found, truth)
-    assert grades.precision.value == 1
-    assert grades.recall.value == pytest.approx((alone & truth).sum() / truth.sum())
-    assert grades.recall.low < grades.recall.value < grades.recall.high
+    assert grades[PRECISION].value == 1
+    recall = grades[RECALL]
+    assert recall.value == pytest.approx((alone & truth).sum() / truth.sum())
+    assert recall.low < recall.value < recall.high
 
 
 def test_common_kinds_show_nothing_and_partial_knowledge_errs() -> None:
     kind, place, after, partner = swapped(30, 1)
     found = linked(kind, place, kind, after)
     assert not found.is_linked.any()
-    assert np.isnan(graded(found, partner >= 0).precision.value)
+    assert np.isnan(graded(found, partner >= 0)[PRECISION].value)
     kind, place, after, partner = swapped(4_000, 1)
     # Of half the households only: somebody else's record is taken for theirs where it is withheld.
     half = np.arange(3_000) < 1_500
     found = linked(kind[half], place[half], kind[~half], after[~half])
-    assert 0 < graded(found, (partner >= 0)[half]).precision.value < 0.3
+    assert 0 < graded(found, (partner >= 0)[half])[PRECISION].value < 0.3
 
 
 def test_an_empty_release_links_nobody() -> None:

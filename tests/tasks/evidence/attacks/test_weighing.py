@@ -15,6 +15,8 @@ from spineflow.tasks.evidence.methods.cell_keys import perturbed
 from spineflow.tasks.evidence.settings import CellKeys, Nothing, Rounding
 from spineflow.tasks.evidence.workload.tables import PublishedTable
 
+from tests.tasks.evidence.attacks.blocks import histograms, totals_of
+
 ROUNDING = Rounding(kind="rounding", how="random", bases=(3, 5))
 CELL_KEYS = CellKeys(kind="cell_keys", largest=2, variances=("1.05",), threshold=1)
 
@@ -54,7 +56,7 @@ def test_the_likeliest_people_agree_better_than_any_possible_ones(
     a, b, c = (axis.ravel() for axis in np.indices((2, 5, 3)))
     system = system_of_tables([0 * a, a * 5 + b, b * 3 + c, a * 3 + c, (a * 5 + b) * 3 + c])
     people = draws.poisson(draws.choice([0, 0, 1, 4], 30), (25, 30))
-    table = published(method, system.totals(people).astype(float), 1)
+    table = published(method, totals_of(system, people).astype(float), 1)
     lower, upper = (side.astype(np.int64) for side in (table.low, table.high))
     # A table that is withheld bounds nothing, and the rest is weighed as before.
     withheld = table.value.copy()
@@ -74,9 +76,9 @@ def test_the_likeliest_people_agree_better_than_any_possible_ones(
     ]
     assert agreed[1] > agreed[0] + 0.05
     assert (likely.status == found.status).all()
-    totals = system.totals(likely.histograms(30).toarray())
+    totals = totals_of(system, histograms(likely, 30))
     assert ((lower <= totals) & (totals <= upper)).all()
-    assert likely.persons.tolist() == likely.histograms(30).sum(axis=1).tolist()
-    exact = system.totals(people)
+    assert likely.persons.tolist() == histograms(likely, 30).sum(axis=1).tolist()
+    exact = totals_of(system, people)
     same = reconstruct(system, exact, exact)
     assert most_likely(release, exact, exact, same, Effort()) is same

@@ -28,7 +28,7 @@ def population():
     query, whole = marginal_query(SCHEMA, "sex"), np.ones(2, dtype=bool)
     tables = [AskedTable("SEX", query, whole, own) for own in places]
     nobody = np.zeros(len(area), dtype=bool)
-    return Population(people, tables, [places[0]], cell, nobody, {})
+    return Population(people, tables, [places[0]], cell, nobody)
 
 
 def figures(population, blocks, tracts=((6, 120), (0, 0))):

@@ -10,8 +10,7 @@ from spineflow.geography.bypass import bypass
 from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.design.allocation import Kinds
-from spineflow.tasks.topdown.design.kinds import MeasuredSpine
+from spineflow.tasks.topdown.design.kinds import Kinds, MeasuredSpine
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
 SCHEMA = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
@@ -49,7 +48,7 @@ class Small:
 
     @property
     def kinds(self) -> Kinds:
-        return Kinds.of(self.measured.kinds, len(self.spine.names))
+        return self.measured.kinds
 
     @property
     def grams(self) -> np.ndarray:

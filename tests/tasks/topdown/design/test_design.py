@@ -87,10 +87,12 @@ def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Pat
     layout = lay_out(data, settings.topdown, tmp_path / "layout")
     run = measure(layout, with_seed(settings.topdown, 1), tmp_path / "measured")
     for universe in ("persons", "units"):
-        problem = UniverseProblem.of(settings, universe, geography, invariants)
+        problem = UniverseProblem.of(
+            settings.topdown, universe, settings.design[universe], geography, invariants
+        )
         budget, schema = settings.budget_of(universe), settings.schema_of(universe)
         p = allocation_of(budget.geolevel_shares, budget.query_shares, problem.queries)
-        found, _ = problem.variances(problem.kinds.precision(p))
+        found, _ = problem.variances(problem.measured.kinds.precision(p))
         posterior = RunPosterior.read(run, settings.topdown, universe)
         levels = {x.name: x.entity for x in entity_levels(posterior.spine, inhabited)}
         for target, variance in zip(settings.design[universe].targets.values(), found, strict=True):
