@@ -67,9 +67,6 @@ LEAST_C = Fraction(1, 10**10)
 HALVINGS = 32
 """Halvings of the interval in which an epsilon is sought."""
 
-SECANTS = 16
-"""Most secants that are tried before."""
-
 ROUNDS = 8
 """Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
 
@@ -86,9 +83,6 @@ ROUGH = 1 / 32
 
 KNOWN_BOUNDS = 256
 """Upper bounds of each kind that are kept: of a run, its attributes and geolevels, some dozens."""
-
-LEAST_DELTA = 1e-300
-"""What a bound of 0 counts as where logarithms are taken."""
 
 Counts = Mapping[ChangedCount, int]
 """How many counts of each kind one record's change moves."""
@@ -294,7 +288,7 @@ class PrivacyCurve:
                 if low == 0:
                     return low, low
                 low, high, stride = max(0.0, low - stride), low, 2 * stride
-        return _halved(lambda epsilon: bound(epsilon) / delta, low, high)
+        return _halved(lambda epsilon: bound(epsilon) > delta, low, high)
 
     def _sought_on(self, epsilon: float, is_upper: bool) -> Grid:
         """The grid on which an epsilon near to this one is sought.
@@ -357,36 +351,9 @@ def _upper_epsilon(sought: _Sought) -> float:
     return min(curve._epsilon(delta, is_upper=True)[1], curve.largest_loss)
 
 
-def _halved(ratio: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """The ends of an interval after `HALVINGS`, at the first of which a falling ratio is above 1,
-    while at the second it is not.
-
-    The logarithm of the ratio bends little: secants find where it is 0, and most halves are then
-    told by what is known of points nearer to it.
-    """
-    above, below = (low, math.log(ratio(low))), (high, math.log(max(ratio(high), LEAST_DELTA)))
-    width, is_kept = (high - low) / 2**HALVINGS, 0
-
-    def is_above(epsilon: float) -> bool:
-        """Whether the ratio is above 1; works it out between the nearest points that are known."""
-        nonlocal above, below, is_kept
-        if not above[0] < epsilon < below[0]:
-            return epsilon <= above[0]
-        found = math.log(max(ratio(epsilon), LEAST_DELTA))
-        # An end that stays twice counts half from then on, lest it stay for ever: Illinois rule.
-        if found > 0:
-            above, below = (epsilon, found), (below[0], below[1] / (2 if is_kept > 0 else 1))
-        else:
-            above, below = (above[0], above[1] / (2 if is_kept < 0 else 1)), (epsilon, found)
-        is_kept = 1 if found > 0 else -1
-        return found > 0
-
-    for _ in range(SECANTS):
-        if below[0] - above[0] <= 2 * width or above[1] == below[1]:
-            break
-        at = above[0] + (below[0] - above[0]) * above[1] / (above[1] - below[1])
-        # Half a width from either end, so that both come near.
-        is_above(min(max(at, above[0] + width / 2), below[0] - width / 2))
+def _halved(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """The ends of an interval after `HALVINGS`: at the first something holds that holds up to a
+    number, at the second it does not."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_above(middle) else (low, middle)
@@ -398,13 +365,13 @@ def _limit(mu: float, delta: float) -> float:
 
     delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu).
     """
-    low, high = 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        first, second = (_log_normal(sign * mu / 2 - middle / mu) for sign in (1, -1))
-        is_low = math.exp(first) - math.exp(middle + second) > delta
-        low, high = (middle, high) if is_low else (low, middle)
-    return high
+
+    def is_above(epsilon: float) -> bool:
+        first, second = (_log_normal(sign * mu / 2 - epsilon / mu) for sign in (1, -1))
+        return math.exp(first) - math.exp(epsilon + second) > delta
+
+    most = mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
+    return _halved(is_above, 0.0, most)[1]
 
 
 def _log_normal(x: float) -> float:
