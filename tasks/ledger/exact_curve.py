@@ -38,7 +38,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import chain, combinations_with_replacement, product
@@ -92,7 +92,7 @@ class NotWorkedOut(ValueError):
     """There is a curve, but to work it out, or so far out, would take too much."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PrivacyCurve:
     """delta as a function of epsilon, of releasing counts that one record's change moves.
 
@@ -123,6 +123,13 @@ class PrivacyCurve:
         numbers = (math.comb(len(one) + n - 1, n) for one, n in self._alternatives.items())
         if math.prod(numbers) > MOST_COMBINATIONS:
             raise NotWorkedOut(f"there are more than {MOST_COMBINATIONS} combinations")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all bounds are the same to the last bit: they follow from the combinations."""
+        return isinstance(other, PrivacyCurve) and self._combinations == other._combinations
+
+    def __hash__(self) -> int:
+        return hash(self._combinations)
 
     @cached_property
     def _alternatives(self) -> Counter[tuple[Items, ...]]:
@@ -167,7 +174,7 @@ class PrivacyCurve:
         """
         if self.rho == 0 or epsilon >= self.largest_loss:
             return 0.0
-        return _upper_delta(_Sought(self._combinations, (epsilon, error), self))
+        return _upper_delta(self, epsilon, error)
 
     def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
         """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
@@ -177,7 +184,7 @@ class PrivacyCurve:
         """
         if self.rho == 0:
             return 0.0
-        return _lower_delta(_Sought(self._combinations, (epsilon, error), self))
+        return _lower_delta(self, epsilon, error)
 
     def epsilon_upper(self, delta: Fraction | float) -> float:
         """An epsilon with which (epsilon, delta)-DP holds, hardly above the smallest.
@@ -185,8 +192,7 @@ class PrivacyCurve:
         Raises ValueError unless 0 < delta < 1.
         """
         # The double next to the fraction may lie above it; the one before that does not.
-        target = math.nextafter(_checked(delta), 0.0)
-        return _upper_epsilon(_Sought(self._combinations, (target,), self))
+        return _upper_epsilon(self, math.nextafter(_checked(delta), 0.0))
 
     def epsilon_lower(self, delta: Fraction | float) -> float:
         """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
@@ -296,8 +302,8 @@ class PrivacyCurve:
         Under a law tilted by t, of continuous Gaussians by less than epsilon / (2 rho), all errors
         count 1 + t times.
         """
-        error = UPPER_ERROR * epsilon / (1 + epsilon / float(2 * self.rho)) if is_upper else None
-        return self._grid(epsilon, is_upper=is_upper, error=error)
+        error = UPPER_ERROR * epsilon / (1 + epsilon / float(2 * self.rho))
+        return self._grid(epsilon, is_upper=is_upper, error=error if is_upper else LOWER_ERROR)
 
     def _grid_near(self, epsilon: float, error: float, *, is_upper: bool) -> Grid:
         """A grid that tells about an epsilon; that of its neighbours too where the error is large
@@ -307,47 +313,33 @@ class PrivacyCurve:
             epsilon = round(epsilon / apart) * apart
         return self._grid(epsilon, is_upper=is_upper, error=error)
 
-    def _grid(self, epsilon: float, *, is_upper: bool, error: float | None = None) -> Grid:
-        if error is None:
-            error = 0.0 if is_upper else LOWER_ERROR
+    def _grid(self, epsilon: float, *, is_upper: bool, error: float = 0.0) -> Grid:
         return grid_about(self._combinations, max(epsilon, 0.0), is_upper, error)
 
 
-@dataclass(frozen=True)
-class _Sought:
-    """What a bound follows from, to the last bit, and the curve that works it out."""
-
-    combinations: tuple[tuple[Items, ...], ...]
-    numbers: tuple[float, ...]
-    curve: PrivacyCurve = field(compare=False)
-
-
 @lru_cache(maxsize=KNOWN_BOUNDS)
-def _upper_delta(sought: _Sought) -> float:
+def _upper_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
     """`PrivacyCurve.delta_upper`, which is kept: what a budget costs is told more than once."""
-    epsilon, error = sought.numbers
-    grid = sought.curve._grid_near(epsilon, error, is_upper=True)
-    bounds = deltas_at_most(grid, sought.combinations, epsilon)
+    grid = curve._grid_near(epsilon, error, is_upper=True)
+    bounds = deltas_at_most(grid, curve._combinations, epsilon)
     worst = 0.0
     for number in np.argsort(-bounds, kind="stable"):
         if bounds[number] <= worst:
             break
-        worst = max(worst, grid.law(sought.combinations[number]).delta_upper(epsilon))
+        worst = max(worst, grid.law(curve._combinations[number]).delta_upper(epsilon))
     return worst
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
-def _lower_delta(sought: _Sought) -> float:
+def _lower_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
     """`PrivacyCurve.delta_lower`, which is kept as well: pages of several runs show one curve."""
-    epsilon, error = sought.numbers
-    grid = sought.curve._grid_near(epsilon, error, is_upper=False)
-    return grid.law(sought.combinations[0]).delta_lower(epsilon)
+    grid = curve._grid_near(epsilon, error, is_upper=False)
+    return grid.law(curve._combinations[0]).delta_lower(epsilon)
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
-def _upper_epsilon(sought: _Sought) -> float:
+def _upper_epsilon(curve: PrivacyCurve, delta: float) -> float:
     """`PrivacyCurve.epsilon_upper`, which is kept."""
-    (delta,), curve = sought.numbers, sought.curve
     return min(curve._epsilon(delta, is_upper=True)[1], curve.largest_loss)
 
 
