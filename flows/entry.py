@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,6 @@ from .results import show_notes, show_outcome, show_result, show_table
 from .running import (
     default_run_directory,
     entered,
-    notes_of,
     prepare,
     run_stages,
     stages_run_name,
@@ -109,7 +109,8 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
     """Submit a product's order, and show what it has to show when some stages have ended."""
     if product.order is None:
         raise ValueError(f"{product.name} decides on the way what comes next")
-    notes = notes_of(product, run, settings)
+    # Worked out when they are asked for first, before noise is drawn.
+    notes = tuple if product.notes is None else cache(partial(product.notes, run, settings))
     waves: Iterable[Wave] = with_warnings(run, settings, product.order(run, settings), notes)
 
     def show(wave: Wave) -> None:

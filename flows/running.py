@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -241,15 +241,6 @@ def tracker_of(product: Product, run: RunDirectory, settings: ProductSettings) -
 
     of_stage = None if product.sizes is None else partial(product.sizes, run, settings)
     return Tracker(run, settings.run, of_stage, known)
-
-
-def notes_of(
-    product: Product, run: RunDirectory, settings: ProductSettings
-) -> Callable[[], Sequence[str]]:
-    """What is told of a run before it draws noise, worked out once and when it is asked for."""
-    if product.notes is None:
-        return tuple
-    return cache(partial(product.notes, run, settings))
 
 
 def stages_run_name() -> str:
