@@ -110,7 +110,7 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
     if product.order is None:
         raise ValueError(f"{product.name} decides on the way what comes next")
     # Worked out when they are asked for first, before noise is drawn.
-    notes = tuple if product.notes is None else cache(partial(product.notes, run, settings))
+    notes = cache(partial(product.notes, run, settings))
     waves: Iterable[Wave] = with_warnings(run, settings, product.order(run, settings), notes)
 
     def show(wave: Wave) -> None:
@@ -128,7 +128,7 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
 def _show(
     product: Product, run: RunDirectory, settings: ProductSettings, stages: Collection[str]
 ) -> None:
-    for shown in product.shown(run, settings, stages) if product.shown is not None else ():
+    for shown in product.shown(run, settings, stages):
         show_table(shown.content, key=shown.key, description=shown.description)
 
 

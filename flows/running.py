@@ -239,8 +239,7 @@ def tracker_of(product: Product, run: RunDirectory, settings: ProductSettings) -
                 yield wave
             waves |= set(wave)
 
-    of_stage = None if product.sizes is None else partial(product.sizes, run, settings)
-    return Tracker(run, settings.run, of_stage, known)
+    return Tracker(run, settings.run, partial(product.sizes, run, settings), known)
 
 
 def stages_run_name() -> str:

@@ -32,12 +32,12 @@ class Tracker:
         self,
         run: RunDirectory,
         runner: RunnerSettings,
-        sizes: Sizes | None = None,
-        known: Callable[[], Iterable[Wave]] | None = None,
+        sizes: Sizes,
+        known: Callable[[], Iterable[Wave]],
     ) -> None:
         self._run = run
         self._sizes = sizes
-        self._known = known
+        self._known: Callable[[], Iterable[Wave]] | None = known
         self._remaining = Remaining(runner.workers)
         for name, task in tasks_of(read(run)).items():
             if (run.root / task.path).exists():
@@ -134,6 +134,6 @@ class Tracker:
         sizes = dict.fromkeys(calls, 1.0)
         for step in dict.fromkeys(one.step.name for one in calls):
             own = [one for one in calls if one.step.name == step]
-            found = self._sizes and self._sizes(step, [one.keys for one in own])
+            found = self._sizes(step, [one.keys for one in own])
             sizes |= dict(zip(own, found or (), strict=False))
         return sizes
