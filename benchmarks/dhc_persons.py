@@ -21,10 +21,11 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.flows.order import call_here, record
+from spineflow.flows.order import call_here, enter
 from spineflow.flows.running import prepare
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import read_histogram
+from spineflow.tasks.runs.damage import record_files
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
@@ -92,7 +93,8 @@ def run_of(folder: Path, preset: str, held: str, infinite: bool) -> RunDirectory
         for stage, calls in wave.items():
             wall, processor = time.perf_counter(), time.process_time()
             made = [call_here(run, one) for one in calls]
-            record(run, {stage: made})
+            enter(run, {stage: made})
+            record_files(run)
             wall, processor = time.perf_counter() - wall, time.process_time() - processor
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             if wall >= 1.0:

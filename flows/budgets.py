@@ -73,7 +73,7 @@ def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[s
     Returns what they mean for one person, in sentences. Raises InputRefused where there is no
     curve.
     """
-    curves = None if asked.curves is None else asked.curves(settings)
+    curves = asked.curves(settings)
     if curves is None:
         raise InputRefused(
             f"There is no curve to draw of {asked.name} with these settings; leave --curve out."

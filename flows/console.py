@@ -168,7 +168,7 @@ def print_costs(asked: Product, settings: ProductSettings) -> None:
     for name, own in asked.of_parts(settings).items():
         print(f"{name}:")
         print_costs(product_named(own.PRODUCT), own)
-    for block in asked.costs_in_words(settings) if asked.costs_in_words is not None else ():
+    for block in asked.costs_in_words(settings):
         print_block(block)
 
 

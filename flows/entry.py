@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,6 @@ from .results import show_notes, show_outcome, show_result, show_table
 from .running import (
     default_run_directory,
     entered,
-    notes_of,
     prepare,
     run_stages,
     stages_run_name,
@@ -109,7 +109,8 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
     """Submit a product's order, and show what it has to show when some stages have ended."""
     if product.order is None:
         raise ValueError(f"{product.name} decides on the way what comes next")
-    notes = notes_of(product, run, settings)
+    # Worked out when they are asked for first, before noise is drawn.
+    notes = cache(partial(product.notes, run, settings))
     waves: Iterable[Wave] = with_warnings(run, settings, product.order(run, settings), notes)
 
     def show(wave: Wave) -> None:
@@ -127,7 +128,7 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
 def _show(
     product: Product, run: RunDirectory, settings: ProductSettings, stages: Collection[str]
 ) -> None:
-    for shown in product.shown(run, settings, stages) if product.shown is not None else ():
+    for shown in product.shown(run, settings, stages):
         show_table(shown.content, key=shown.key, description=shown.description)
 
 

@@ -22,7 +22,7 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import artifact_of, made_before, submit_together
 from .log_lines import say
 from .progress import finish_stage, unknown
-from .tracking import Described, Tracker, name_of
+from .tracking import Tracker
 
 MOST_FOUND_BY_TASKS = 32
 """Files of earlier attempts that the tasks of a wave find themselves, for all to see in the UI."""
@@ -89,18 +89,18 @@ def submitted(
         for one, artifact in zip(calls_of[future], made, strict=True):
             made_by[one] = artifact
             if tracker is not None:
-                tracker.ended(name_of(one.step.name, one.keys), artifact)
+                tracker.ended(one, artifact)
 
     for wave in order:
         if tracker is not None:
-            tracker.begin(described(wave), aside=isinstance(wave, Aside))
+            tracker.begin(wave)
         every = [one for calls in wave.values() for one in calls]
         new = [one for one in every if one not in futures and one not in there]
         found_now = found_here(run, new)
         there |= found_now
         for one, artifact in found_now.items():
             if tracker is not None:
-                tracker.ended(name_of(one.step.name, one.keys), artifact)
+                tracker.ended(one, artifact)
         for some in shared([one for one in new if one not in there]):
             before = dict.fromkeys(chain.from_iterable(one.after for one in some))
             needed = (one for one in before if one not in there and one not in some)
@@ -184,30 +184,21 @@ def called(
     artifacts: dict[Call, Artifact] = {}
     for wave in order:
         if tracker is not None:
-            tracker.begin(described(wave), aside=isinstance(wave, Aside))
+            tracker.begin(wave)
         for one in (one for calls in wave.values() for one in calls if one not in artifacts):
             artifacts[one] = call_here(run, one)
             if tracker is not None:
-                tracker.ended(name_of(one.step.name, one.keys), artifacts[one])
+                tracker.ended(one, artifacts[one])
         if not isinstance(wave, Aside):
-            record(run, {s: [artifacts[one] for one in calls] for s, calls in wave.items()})
+            enter(run, {s: [artifacts[one] for one in calls] for s, calls in wave.items()})
+            record_files(run)
         yield wave
 
 
-def described(wave: Wave) -> Described:
-    """The names of what a wave calls, and of what those calls wait for besides earlier waves."""
-    here = {one for calls in wave.values() for one in calls}
-    return {
-        stage: [
-            (
-                one.step.name,
-                one.keys,
-                [name_of(before.step.name, before.keys) for before in one.after if before in here],
-            )
-            for one in calls
-        ]
-        for stage, calls in wave.items()
-    }
+def run_submitted(run: RunDirectory, order: Iterable[Wave]) -> None:
+    """Submit all steps of an order inside a flow, and wait for them; errors as `submitted`."""
+    for _ in submitted(run, order):
+        pass
 
 
 def run_in_process(
@@ -222,18 +213,6 @@ def call_here(run: RunDirectory, one: Call) -> Artifact:
     """What a step makes when it is called as a function."""
     made = one.step.fn(str(run.root), *one.keys)
     return made if isinstance(made, Artifact) else made.data
-
-
-def finish(run: RunDirectory, stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
-    """Wait for stages and enter them in the manifest; errors as `finish_stage`."""
-    finish_stage(stages)
-    record(run, {stage: [future.result() for future in made] for stage, made in stages.items()})
-
-
-def record(run: RunDirectory, stages: Mapping[str, Sequence[Artifact]]) -> None:
-    """Enter finished stages in the manifest, and the digests of what they have not handed on."""
-    enter(run, stages)
-    record_files(run)
 
 
 def enter(run: RunDirectory, stages: Mapping[str, Sequence[Artifact]]) -> None:

@@ -19,7 +19,6 @@ from typing import Any
 import uvicorn
 from fastapi import APIRouter
 from prefect.server.database.configurations import AioSqliteConfiguration
-from prefect.settings import Settings
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 ASKED_FIRST = (
@@ -45,7 +44,6 @@ def main(socket_number: int) -> None:
     from prefect.server.api import server  # Takes seconds, and nothing of it is ever garbage.
 
     gc.freeze()
-    know_own_settings()
     if hasattr(server, "API_ROUTERS"):
         routers: Any = sorted(server.API_ROUTERS, key=_place)
         server.API_ROUTERS = tuple(routers)
@@ -65,14 +63,6 @@ def _place(router: APIRouter) -> int:
     """Where a group of paths is tried; no path is in two groups."""
     prefix = router.prefix
     return ASKED_FIRST.index(prefix) if prefix in ASKED_FIRST else len(ASKED_FIRST)
-
-
-def know_own_settings() -> None:
-    """From now on, tell settings apart as objects: this process has the same to its end.
-
-    Prefect keeps what it makes of settings by all their values, for which it writes them out twice.
-    """
-    Settings.hash_key = lambda self: str(id(self))  # type: ignore[method-assign]
 
 
 def collect_garbage_aside() -> None:

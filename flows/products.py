@@ -30,7 +30,7 @@ from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
 from .console import check_input
 from .entry import settings_flow
-from .order import submitted
+from .order import run_submitted
 from .population import population_order, sources_of
 from .products_settings import ProductsSettings
 from .results import show_result
@@ -64,8 +64,7 @@ def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> No
     """Add one population where the releases allow it, once its checks have passed, and the
     certificate of all products."""
     if settings.population is not None:
-        for _ in submitted(run, population_order(run)):
-            pass
+        run_submitted(run, population_order(run))
     _write_certificate(run, settings, folder)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
-from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
@@ -90,9 +89,9 @@ def run_id(root: str) -> str | None:
 
 def finish_stage(
     stages: Mapping[str, Sequence[PrefectFuture]],
-    ended: Callable[[PrefectFuture, object], None] = lambda future, outcome: None,
-    left: Callable[[], float | None] = unknown,
-    before: Mapping[str, int] = MappingProxyType({}),
+    ended: Callable[[PrefectFuture, object], None],
+    left: Callable[[], float | None],
+    before: Mapping[str, int],
 ) -> None:
     """Wait until every task of the named stages has ended, telling the listeners as they do; of a
     stage that has failed they hear no more. A task that calls share stands once for each.
@@ -107,7 +106,7 @@ def finish_stage(
     for stage, futures in stages.items():
         for future in futures:
             owners.setdefault(future, []).append(stage)
-    done = {stage: before.get(stage, 0) for stage in stages}
+    done = {stage: before[stage] for stage in stages}
     all_of = {stage: done[stage] + len(futures) for stage, futures in stages.items()}
     failed: set[str] = set()
     picture = _picture()

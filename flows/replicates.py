@@ -47,10 +47,7 @@ def write_replicates(options: Namespace) -> None:
     table = mean_errors(found, asked.figures)
     write_text(folder / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
-    written = [folder / ERRORS]
-    if asked.write_truth is not None:
-        written += asked.write_truth(settings, folder)
-    for path in written:
+    for path in (folder / ERRORS, *asked.write_truth(settings, folder)):
         print(f"written: {path}")
 
 

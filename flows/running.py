@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from prefect.states import Cancelled, Crashed
 
 from ..tasks.products.acceptance import warnings_of
-from ..tasks.products.order import LEDGER, Aside, call
+from ..tasks.products.order import LEDGER, Wave, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.runs.damage import is_needed, mend, record_files
@@ -52,10 +52,8 @@ from .kernels import compile_beside
 from .log_lines import say
 from .order import (
     call_here,
-    described,
-    finish,
-    record,
     run_in_process,
+    run_submitted,
     with_warnings,
 )
 from .progress import begin_run, end_picture, run_id
@@ -63,10 +61,13 @@ from .registry import stages_of
 from .results import show_failed_rules
 from .runners import chosen_runner, dead_scheduler, task_runner
 from .servers import is_embedded, server_for_runs
-from .tracking import Described, Tracker
+from .tracking import Tracker
 
 PUBLICATION = "publication"
 """The stage that copies a release to where the settings say."""
+
+COPIED: Sequence[Wave] = ({PUBLICATION: [call(copy_checked_release)]},)
+"""The order of that stage."""
 
 _IN_FORCE: ContextVar[tuple[Path, ProductSettings] | None] = ContextVar("_IN_FORCE", default=None)
 """The folder of the run whose stages are run here, and its settings; their runner may be another
@@ -231,24 +232,14 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
 def tracker_of(product: Product, run: RunDirectory, settings: ProductSettings) -> Tracker:
     """What records the work of a run in its product's order, and tells what is left of it."""
 
-    def known() -> Iterator[tuple[Described, bool]]:
+    def known() -> Iterator[Wave]:
         waves: set[str] = set()
         for wave in product.order(run, settings) if product.order is not None else ():
             if not waves.issuperset(wave):
-                yield described(wave), isinstance(wave, Aside)
+                yield wave
             waves |= set(wave)
 
-    of_stage = None if product.sizes is None else partial(product.sizes, run, settings)
-    return Tracker(run, settings.run, of_stage, known)
-
-
-def notes_of(
-    product: Product, run: RunDirectory, settings: ProductSettings
-) -> Callable[[], Sequence[str]]:
-    """What is told of a run before it draws noise, worked out once and when it is asked for."""
-    if product.notes is None:
-        return tuple
-    return cache(partial(product.notes, run, settings))
+    return Tracker(run, settings.run, partial(product.sizes, run, settings), known)
 
 
 def stages_run_name() -> str:
@@ -274,7 +265,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
             with TagsContext(current_tags=set()), watched(flow_run.id), _picture_ended():
                 yield run, settings
                 if settings.published_to is not None:
-                    finish(run, {PUBLICATION: [copy_checked_release.submit(str(run.root))]})
+                    run_submitted(run, COPIED)
             if not was_released:
                 tell_published(run, settings)
         except CheckFailed as error:
@@ -309,7 +300,7 @@ def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettin
         waves = with_warnings(opened, own, product.order(opened, own))
         run_in_process(opened, waves, tracker_of(product, opened, own))
         if own.published_to is not None:
-            record(opened, {PUBLICATION: [call_here(opened, call(copy_checked_release))]})
+            run_in_process(opened, COPIED)
     return str(run.release)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from ..tasks.products.order import Aside, Call, Wave
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact
 from ..tasks.runs.metering import Work
@@ -19,36 +20,24 @@ from .runners import chosen_runner
 Sizes = Callable[[str, Sequence[tuple[Any, ...]]], list[float] | None]
 """Public sizes of the calls of a stage, by their step and their keys; None while not known."""
 
-Described = Mapping[str, Sequence[tuple[str, tuple[Any, ...], Sequence[str]]]]
-"""A wave: by stage, of every call its step, its keys and the names of what it waits for in it."""
-
-
-def name_of(step: str, keys: Sequence[Any]) -> str:
-    """What a call is named in the record of a run's work.
-
-    >>> name_of("measure", ("persons", "Block", "00003"))
-    'measure persons Block 00003'
-    """
-    return " ".join([step, *map(str, keys)])
-
 
 class Tracker:
     """Records the tasks of a run as they end, and tells what is left.
 
-    `known` gives the waves of the run from the first on, and whether each is left to itself; it
-    raises where what comes next is decided by what is not there yet. `sizes` are as above.
+    `known` gives the waves of the run from the first on; it raises where what comes next is decided
+    by what is not there yet. `sizes` are as above.
     """
 
     def __init__(
         self,
         run: RunDirectory,
         runner: RunnerSettings,
-        sizes: Sizes | None = None,
-        known: Callable[[], Iterable[tuple[Described, bool]]] | None = None,
+        sizes: Sizes,
+        known: Callable[[], Iterable[Wave]],
     ) -> None:
         self._run = run
         self._sizes = sizes
-        self._known = known
+        self._known: Callable[[], Iterable[Wave]] | None = known
         self._remaining = Remaining(runner.workers)
         for name, task in tasks_of(read(run)).items():
             if (run.root / task.path).exists():
@@ -60,20 +49,14 @@ class Tracker:
             time.time(), chosen_runner(runner), runner.workers, cores or 1
         )
         self._waves = 0
-        self._wave: dict[str, Planned] = {}
         self._begun: dict[str, float] = {}
         self._ended: list[Task] = []
 
-    def begin(self, wave: Described, *, aside: bool) -> None:
+    def begin(self, wave: Wave) -> None:
         """A wave is about to be submitted."""
         begun = round(time.time(), 3)
-        tasks = [
-            task
-            for task in self._planned(wave, self._waves, aside=aside)
-            if task.name not in self._wave
-        ]
-        self._wave |= {task.name: task for task in tasks}
-        self._begun |= {task.name: begun for task in tasks}
+        tasks = self._planned(wave, self._waves)
+        self._begun = {task.name: begun for task in tasks} | self._begun
         self._waves += 1
         self._remaining.begin(tasks, begun)
         if self._known is not None:
@@ -98,31 +81,38 @@ class Tracker:
         """Seconds until the last task ends; None while it is not known which are to come."""
         return self._remaining.left(time.time())
 
-    def _plan(self, known: Callable[[], Iterable[tuple[Described, bool]]]) -> list[Planned] | None:
+    def _plan(self, known: Callable[[], Iterable[Wave]]) -> list[Planned] | None:
         try:
             return [
-                task
-                for number, (wave, aside) in enumerate(known())
-                for task in self._planned(wave, number, aside=aside)
+                task for number, wave in enumerate(known()) for task in self._planned(wave, number)
             ]
         except Exception:
             # What decides the order is not there yet, in whatever way a product finds that out.
             return None
 
-    def _planned(self, wave: Described, number: int, *, aside: bool) -> list[Planned]:
+    def _planned(self, wave: Wave, number: int) -> list[Planned]:
+        here = {one for calls in wave.values() for one in calls}
         return [
-            Planned(name_of(step, keys), stage, step, number, aside, tuple(after), size)
+            Planned(
+                one.name,
+                stage,
+                one.step.name,
+                number,
+                isinstance(wave, Aside),
+                tuple(before.name for before in one.after if before in here),
+                size,
+            )
             for stage, calls in wave.items()
-            for (step, keys, after), size in zip(calls, self._sizes_of(calls), strict=True)
+            for one, size in self._sizes_of(calls).items()
         ]
 
-    def ended(self, name: str, artifact: Artifact) -> None:
+    def ended(self, one: Call, artifact: Artifact) -> None:
         """A call of a begun wave has made an artifact."""
         work = artifact.work or Work(round(time.time() - artifact.seconds, 3), 0.0, "")
-        planned, ended = self._wave[name], round(time.time(), 3)
+        planned, ended = self._remaining.begun[one.name], round(time.time(), 3)
         task = Task(
             **asdict(planned),
-            begun=self._begun[name],
+            begun=self._begun[planned.name],
             ended=ended,
             started=work.started,
             seconds=artifact.seconds,
@@ -137,14 +127,13 @@ class Tracker:
         self._began = None
         if self._known is not None:
             self._ended.append(task)
-        self._remaining.ended(name, ended, artifact.seconds, reused=artifact.reused)
+        self._remaining.ended(planned.name, ended, artifact.seconds, reused=artifact.reused)
 
-    def _sizes_of(self, calls: Sequence[tuple[str, tuple[Any, ...], Sequence[str]]]) -> list[float]:
+    def _sizes_of(self, calls: Sequence[Call]) -> dict[Call, float]:
         """Sizes of a stage's calls, those of each step among each other; 1 while not known."""
-        sizes = [1.0] * len(calls)
-        for step in dict.fromkeys(step for step, _, _ in calls):
-            places = [place for place, call in enumerate(calls) if call[0] == step]
-            own = self._sizes and self._sizes(step, [calls[place][1] for place in places])
-            for place, size in zip(places, own or (), strict=False):
-                sizes[place] = size
+        sizes = dict.fromkeys(calls, 1.0)
+        for step in dict.fromkeys(one.step.name for one in calls):
+            own = [one for one in calls if one.step.name == step]
+            found = self._sizes(step, [one.keys for one in own])
+            sizes |= dict(zip(own, found or (), strict=False))
         return sizes

@@ -18,6 +18,7 @@ import pandas as pd
 from prefect import flow
 
 from ..tasks.pages.document import Block, Table
+from ..tasks.products.order import call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
 from ..tasks.products.searched import Losses
@@ -44,7 +45,7 @@ from ..tasks.tune.settings import Criterion, TuneSettings
 from ..tasks.tune.steps import prepare, read_tuning_data, replicate
 from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
 from .entry import settings_flow
-from .order import finish
+from .order import run_submitted
 from .results import show_result
 from .running import (
     entered,
@@ -57,7 +58,7 @@ from .tune_settings import AnyTuneSettings
 def tune_stages(run_directory: str) -> str:
     """The whole search; finished replicates are reused. Returns the release's folder."""
     with entered(run_directory, AnyTuneSettings) as (run, settings):
-        finish(run, {"ingest": [read_tuning_data.submit(str(run.root), type(settings))]})
+        run_submitted(run, [{"ingest": [call(read_tuning_data)]}])
         search = _Search(run, settings)
         found = {
             name: outcome
@@ -145,13 +146,10 @@ class _Search:
         known = [outcome for outcome in self.outcomes if outcome.trial.name == trial.name]
         if known:
             return known[0]
-        root, model = str(self.run.root), type(self.settings)
         seeds = range(1, self.settings.search.replicates + 1)
-        prepared = prepare.submit(root, model, trial.name)
-        replicates = [
-            replicate.submit(root, model, trial.name, seed, wait_for=[prepared]) for seed in seeds
-        ]
-        finish(self.run, {f"trial {trial.name}": [prepared, *replicates]})
+        prepared = call(prepare, trial.name)
+        replicates = [call(replicate, trial.name, seed, after=[prepared]) for seed in seeds]
+        run_submitted(self.run, [{f"trial {trial.name}": [prepared, *replicates]}])
         mean, error = values_of(self.run, trial.name, seeds)
         outcome = TrialOutcome(trial, mean, error, is_met(mean, self.settings.criterion))
         self.outcomes.append(outcome)

@@ -112,8 +112,7 @@ def trade_off(product: str, settings: Source) -> pd.DataFrame:
 def _curves(product: str, settings: Source) -> dict[str, PrivacyCurve]:
     """The exact curves that are known, by universe; raises InputRefused where there is none."""
     asked = known(product)
-    loaded = asked.load(settings)
-    curves = None if asked.curves is None else asked.curves(loaded)
+    curves = asked.curves(asked.load(settings))
     if curves is None or not curves.known:
         raise InputRefused(
             f"No universe of these settings of {asked.name} has an exact curve: there is none "

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -56,6 +55,7 @@ class InputDigest:
 
     Each of `parts` recognises people by itself: digests by county where the input has blocks, and
     the strong ones of `recognition`. Of `weak` ones it takes several, and of `filling` none does.
+    Versions before had fewer of these.
     """
 
     whole: str
@@ -71,12 +71,6 @@ class InputDigest:
             (*self.weak, *people.weak),
             (*self.filling, *people.filling),
         )
-
-
-def digest_of_table(stored: Mapping[str, Any]) -> InputDigest:
-    """The digest that `dataclasses.asdict` made a table; versions before have fewer entries."""
-    parts, weak, filling = (tuple(stored.get(name, ())) for name in ("parts", "weak", "filling"))
-    return InputDigest(stored["whole"], parts, weak, filling)
 
 
 def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> InputDigest:

@@ -38,7 +38,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import chain, combinations_with_replacement, product
@@ -67,9 +67,6 @@ LEAST_C = Fraction(1, 10**10)
 HALVINGS = 32
 """Halvings of the interval in which an epsilon is sought."""
 
-SECANTS = 16
-"""Most secants that are tried before."""
-
 ROUNDS = 8
 """Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
 
@@ -87,9 +84,6 @@ ROUGH = 1 / 32
 KNOWN_BOUNDS = 256
 """Upper bounds of each kind that are kept: of a run, its attributes and geolevels, some dozens."""
 
-LEAST_DELTA = 1e-300
-"""What a bound of 0 counts as where logarithms are taken."""
-
 Counts = Mapping[ChangedCount, int]
 """How many counts of each kind one record's change moves."""
 
@@ -98,7 +92,7 @@ class NotWorkedOut(ValueError):
     """There is a curve, but to work it out, or so far out, would take too much."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PrivacyCurve:
     """delta as a function of epsilon, of releasing counts that one record's change moves.
 
@@ -129,6 +123,13 @@ class PrivacyCurve:
         numbers = (math.comb(len(one) + n - 1, n) for one, n in self._alternatives.items())
         if math.prod(numbers) > MOST_COMBINATIONS:
             raise NotWorkedOut(f"there are more than {MOST_COMBINATIONS} combinations")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all bounds are the same to the last bit: they follow from the combinations."""
+        return isinstance(other, PrivacyCurve) and self._combinations == other._combinations
+
+    def __hash__(self) -> int:
+        return hash(self._combinations)
 
     @cached_property
     def _alternatives(self) -> Counter[tuple[Items, ...]]:
@@ -173,7 +174,7 @@ class PrivacyCurve:
         """
         if self.rho == 0 or epsilon >= self.largest_loss:
             return 0.0
-        return _upper_delta(_Sought(self._combinations, (epsilon, error), self))
+        return _upper_delta(self, epsilon, error)
 
     def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
         """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
@@ -183,7 +184,7 @@ class PrivacyCurve:
         """
         if self.rho == 0:
             return 0.0
-        return _lower_delta(_Sought(self._combinations, (epsilon, error), self))
+        return _lower_delta(self, epsilon, error)
 
     def epsilon_upper(self, delta: Fraction | float) -> float:
         """An epsilon with which (epsilon, delta)-DP holds, hardly above the smallest.
@@ -191,8 +192,7 @@ class PrivacyCurve:
         Raises ValueError unless 0 < delta < 1.
         """
         # The double next to the fraction may lie above it; the one before that does not.
-        target = math.nextafter(_checked(delta), 0.0)
-        return _upper_epsilon(_Sought(self._combinations, (target,), self))
+        return _upper_epsilon(self, math.nextafter(_checked(delta), 0.0))
 
     def epsilon_lower(self, delta: Fraction | float) -> float:
         """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
@@ -294,7 +294,7 @@ class PrivacyCurve:
                 if low == 0:
                     return low, low
                 low, high, stride = max(0.0, low - stride), low, 2 * stride
-        return _halved(lambda epsilon: bound(epsilon) / delta, low, high)
+        return _halved(lambda epsilon: bound(epsilon) > delta, low, high)
 
     def _sought_on(self, epsilon: float, is_upper: bool) -> Grid:
         """The grid on which an epsilon near to this one is sought.
@@ -302,8 +302,8 @@ class PrivacyCurve:
         Under a law tilted by t, of continuous Gaussians by less than epsilon / (2 rho), all errors
         count 1 + t times.
         """
-        error = UPPER_ERROR * epsilon / (1 + epsilon / float(2 * self.rho)) if is_upper else None
-        return self._grid(epsilon, is_upper=is_upper, error=error)
+        error = UPPER_ERROR * epsilon / (1 + epsilon / float(2 * self.rho))
+        return self._grid(epsilon, is_upper=is_upper, error=error if is_upper else LOWER_ERROR)
 
     def _grid_near(self, epsilon: float, error: float, *, is_upper: bool) -> Grid:
         """A grid that tells about an epsilon; that of its neighbours too where the error is large
@@ -313,80 +313,39 @@ class PrivacyCurve:
             epsilon = round(epsilon / apart) * apart
         return self._grid(epsilon, is_upper=is_upper, error=error)
 
-    def _grid(self, epsilon: float, *, is_upper: bool, error: float | None = None) -> Grid:
-        if error is None:
-            error = 0.0 if is_upper else LOWER_ERROR
+    def _grid(self, epsilon: float, *, is_upper: bool, error: float = 0.0) -> Grid:
         return grid_about(self._combinations, max(epsilon, 0.0), is_upper, error)
 
 
-@dataclass(frozen=True)
-class _Sought:
-    """What a bound follows from, to the last bit, and the curve that works it out."""
-
-    combinations: tuple[tuple[Items, ...], ...]
-    numbers: tuple[float, ...]
-    curve: PrivacyCurve = field(compare=False)
-
-
 @lru_cache(maxsize=KNOWN_BOUNDS)
-def _upper_delta(sought: _Sought) -> float:
+def _upper_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
     """`PrivacyCurve.delta_upper`, which is kept: what a budget costs is told more than once."""
-    epsilon, error = sought.numbers
-    grid = sought.curve._grid_near(epsilon, error, is_upper=True)
-    bounds = deltas_at_most(grid, sought.combinations, epsilon)
+    grid = curve._grid_near(epsilon, error, is_upper=True)
+    bounds = deltas_at_most(grid, curve._combinations, epsilon)
     worst = 0.0
     for number in np.argsort(-bounds, kind="stable"):
         if bounds[number] <= worst:
             break
-        worst = max(worst, grid.law(sought.combinations[number]).delta_upper(epsilon))
+        worst = max(worst, grid.law(curve._combinations[number]).delta_upper(epsilon))
     return worst
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
-def _lower_delta(sought: _Sought) -> float:
+def _lower_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
     """`PrivacyCurve.delta_lower`, which is kept as well: pages of several runs show one curve."""
-    epsilon, error = sought.numbers
-    grid = sought.curve._grid_near(epsilon, error, is_upper=False)
-    return grid.law(sought.combinations[0]).delta_lower(epsilon)
+    grid = curve._grid_near(epsilon, error, is_upper=False)
+    return grid.law(curve._combinations[0]).delta_lower(epsilon)
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
-def _upper_epsilon(sought: _Sought) -> float:
+def _upper_epsilon(curve: PrivacyCurve, delta: float) -> float:
     """`PrivacyCurve.epsilon_upper`, which is kept."""
-    (delta,), curve = sought.numbers, sought.curve
     return min(curve._epsilon(delta, is_upper=True)[1], curve.largest_loss)
 
 
-def _halved(ratio: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """The ends of an interval after `HALVINGS`, at the first of which a falling ratio is above 1,
-    while at the second it is not.
-
-    The logarithm of the ratio bends little: secants find where it is 0, and most halves are then
-    told by what is known of points nearer to it.
-    """
-    above, below = (low, math.log(ratio(low))), (high, math.log(max(ratio(high), LEAST_DELTA)))
-    width, is_kept = (high - low) / 2**HALVINGS, 0
-
-    def is_above(epsilon: float) -> bool:
-        """Whether the ratio is above 1; works it out between the nearest points that are known."""
-        nonlocal above, below, is_kept
-        if not above[0] < epsilon < below[0]:
-            return epsilon <= above[0]
-        found = math.log(max(ratio(epsilon), LEAST_DELTA))
-        # An end that stays twice counts half from then on, lest it stay for ever: Illinois rule.
-        if found > 0:
-            above, below = (epsilon, found), (below[0], below[1] / (2 if is_kept > 0 else 1))
-        else:
-            above, below = (above[0], above[1] / (2 if is_kept < 0 else 1)), (epsilon, found)
-        is_kept = 1 if found > 0 else -1
-        return found > 0
-
-    for _ in range(SECANTS):
-        if below[0] - above[0] <= 2 * width or above[1] == below[1]:
-            break
-        at = above[0] + (below[0] - above[0]) * above[1] / (above[1] - below[1])
-        # Half a width from either end, so that both come near.
-        is_above(min(max(at, above[0] + width / 2), below[0] - width / 2))
+def _halved(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """The ends of an interval after `HALVINGS`: at the first something holds that holds up to a
+    number, at the second it does not."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_above(middle) else (low, middle)
@@ -398,13 +357,13 @@ def _limit(mu: float, delta: float) -> float:
 
     delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu).
     """
-    low, high = 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        first, second = (_log_normal(sign * mu / 2 - middle / mu) for sign in (1, -1))
-        is_low = math.exp(first) - math.exp(middle + second) > delta
-        low, high = (middle, high) if is_low else (low, middle)
-    return high
+
+    def is_above(epsilon: float) -> bool:
+        first, second = (_log_normal(sign * mu / 2 - epsilon / mu) for sign in (1, -1))
+        return math.exp(first) - math.exp(epsilon + second) > delta
+
+    most = mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
+    return _halved(is_above, 0.0, most)[1]
 
 
 def _log_normal(x: float) -> float:

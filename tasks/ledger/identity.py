@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..runs.directory import RunDirectory
 from ..runs.errors import BudgetRefused, InputRefused
-from ..runs.files import read_record, write_text
+from ..runs.files import read_record, read_values, write_text
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
 from .charges import datasets_of
-from .digests import INPUT_DIGESTS, InputDigest, digest_of_table
+from .digests import INPUT_DIGESTS, InputDigest
 from .key import read_key
 from .listed import listed_ledgers
 from .store import Ledger, has_joined, ledger_at, open_ledger, reading
@@ -35,6 +35,14 @@ DIGESTS_ELSEWHERE = "input_digests_elsewhere.json"
 
 Digests = Mapping[str, InputDigest]
 """Digests of people by kind."""
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """Digests of a run's people by fingerprints of other keys than its ledger's, which is `key`."""
+
+    key: str
+    elsewhere: Mapping[str, Digests]
 
 
 def store_identity(
@@ -51,17 +59,17 @@ def store_identity(
         ledger = open_ledger(Path(settings.privacy.ledger))
         digests = digests_under(ledger.key())
         _store_elsewhere(run, settings, ledger, digests_under)
-        write_text(run.confidential / INPUT_DIGESTS, json.dumps(_as_tables(digests)))
+        own = {kind: asdict(digest) for kind, digest in digests.items()}
+        write_text(run.confidential / INPUT_DIGESTS, json.dumps(own))
     write_text(run.confidential / INPUT_FILES, json.dumps(local_files(settings)))
 
 
 def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
     """The keyed digests that the ingest of this run stored; empty if there are none."""
     try:
-        stored = read_record(run.confidential / INPUT_DIGESTS)
+        return read_values(run.confidential / INPUT_DIGESTS, dict[str, InputDigest])
     except FileNotFoundError:
         return {}
-    return _from_tables(stored)
 
 
 def digests_to_charge(run: RunDirectory, settings: ProductSettings) -> dict[str, InputDigest]:
@@ -142,14 +150,6 @@ def local_files(settings: ProductSettings) -> dict[str, list[int]]:
     return found
 
 
-def _as_tables(digests: Digests) -> dict[str, dict[str, Any]]:
-    return {kind: asdict(digest) for kind, digest in digests.items()}
-
-
-def _from_tables(stored: Mapping[str, Mapping[str, Any]]) -> dict[str, InputDigest]:
-    return {kind: digest_of_table(digest) for kind, digest in stored.items()}
-
-
 def _store_elsewhere(
     run: RunDirectory,
     settings: ProductSettings,
@@ -162,9 +162,8 @@ def _store_elsewhere(
     for _, other in _others(ledger, settings):
         keys |= other.keys() if other is not None else {}
     keys.pop(own[0], None)
-    stored = {name: _as_tables(digests_under(key)) for name, key in keys.items()}
-    content = json.dumps({"key": own[0], "elsewhere": stored})
-    write_text(run.confidential / DIGESTS_ELSEWHERE, content)
+    stored = _Elsewhere(own[0], {name: dict(digests_under(key)) for name, key in keys.items()})
+    write_text(run.confidential / DIGESTS_ELSEWHERE, json.dumps(asdict(stored)))
 
 
 def _digests_by_key(run: RunDirectory, ledger: Ledger, own: Digests) -> dict[str, Digests]:
@@ -172,12 +171,11 @@ def _digests_by_key(run: RunDirectory, ledger: Ledger, own: Digests) -> dict[str
     with.
     """
     try:
-        stored = read_record(run.confidential / DIGESTS_ELSEWHERE)
+        stored = read_values(run.confidential / DIGESTS_ELSEWHERE, _Elsewhere)
     except FileNotFoundError:
         # Versions that knew of no other ledger stored none.
         return {read_key(ledger.key_path).fingerprint: own}
-    found = {name: _from_tables(digests) for name, digests in stored["elsewhere"].items()}
-    return {stored["key"]: own} | found
+    return {stored.key: own, **stored.elsewhere}
 
 
 def refuse_known_elsewhere(

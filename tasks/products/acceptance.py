@@ -70,26 +70,17 @@ def warnings_of(run: RunDirectory) -> tuple[str, ...]:
     return tuple(read_record(path)["warnings"])
 
 
-def release_checked(run: RunDirectory) -> None:
-    """Give the checked release its name in one step."""
-    os.rename(run.unchecked_release, run.release)
-    know_renamed(run.unchecked_release, run.release)
-
-
-def release_unchecked(run: RunDirectory) -> None:
-    """Give a release its name that nothing checks, such as figures of data that may be disclosed;
-    one that has its name already stays.
-    """
-    if not run.release.exists():
-        release_checked(run)
-
-
 def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
-    """The release, unless there is one already; `complete` adds what only checked ones have."""
+    """Give what was prepared the name of the release in one step, unless there is one already.
+
+    It was checked before, but for figures of data that may be disclosed; `complete` adds to it what
+    is written last.
+    """
     if run.release.exists():
         return found(run.release)
     complete()
-    release_checked(run)
+    os.rename(run.unchecked_release, run.release)
+    know_renamed(run.unchecked_release, run.release)
     return made(run.release)
 
 

@@ -37,6 +37,11 @@ class Call:
     after: tuple[Call, ...]
     is_small: bool = False
 
+    @property
+    def name(self) -> str:
+        """What it is named in the record of a run's work, such as `measure persons Block 00003`."""
+        return " ".join([self.step.name, *map(str, self.keys)])
+
 
 Wave = Mapping[str, Sequence[Call]]
 """Calls by stage. They go side by side, but for calls that wait for others."""

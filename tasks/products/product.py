@@ -135,31 +135,35 @@ class Product:
 
     settings: type[ProductSettings]
     costs: Callable[[Any], dict[str, Any]]
-    costs_in_words: Callable[[Any], Iterable[Block | Section]] | None = None
+    costs_in_words: Callable[[Any], Iterable[Block | Section]] = lambda settings: ()
     refuse: Callable[[Any], None] = lambda settings: None
     check_input: Callable[[Any], InputCheck[Any]] | None = None
     fits: Callable[[Any, Any], Iterable[Block]] | None = None
     needed: Callable[[Any, str, int], str] | None = None
     needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
-    curves: Callable[[Any], Curves | None] | None = None
+    curves: Callable[[Any], Curves | None] = lambda settings: None
     of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
     order: Callable[[RunDirectory, Any], Order] | None = None
-    sizes: Callable[[RunDirectory, Any, str, Sequence[tuple]], list[float] | None] | None = None
+    sizes: Callable[[RunDirectory, Any, str, Sequence[tuple]], list[float] | None] = (
+        lambda run, settings, step, keys: None
+    )
     charge: Callable[[RunDirectory, Any], Charge | None] | None = None
-    measurement_files: Callable[[RunDirectory, Any], Sequence[Path]] | None = None
-    notes: Callable[[RunDirectory, Any], Sequence[str]] | None = None
+    measurement_files: Callable[[RunDirectory, Any], Sequence[Path]] = lambda run, settings: ()
+    notes: Callable[[RunDirectory, Any], Sequence[str]] = lambda run, settings: ()
     checks: Callable[[RunDirectory, Any], Sequence[Outcome]] | None = None
     statement: Callable[[RunDirectory, Any], Statement] | None = None
     facts: Callable[[RunDirectory, Any], Facts] | None = None
     accuracy: Accuracy | None = None
     document: Callable[[RunDirectory, Any, pd.DataFrame | None], Document] | None = None
     summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: ()
-    shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[Shown]] | None = None
+    shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[Shown]] = (
+        lambda run, settings, stages: ()
+    )
     figures: Figures | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
     rewritten: Callable[[RunDirectory, Any], None] = lambda run, settings: None
-    write_truth: Callable[[Any, Path], Sequence[Path]] | None = None
+    write_truth: Callable[[Any, Path], Sequence[Path]] = lambda settings, folder: ()
 
     @property
     def name(self) -> str:
@@ -193,12 +197,8 @@ class Product:
                 inputs=digests_to_charge(run, settings),
                 decided_by=charge.decided_by,
                 truth=charge.truth,
-                files=self.noisy_files(run, settings),
+                files=self.measurement_files(run, settings),
             )
-
-    def noisy_files(self, run: RunDirectory, settings: ProductSettings) -> list[Path]:
-        """The files of noisy measurements that a run publishes, there yet or not."""
-        return [] if self.measurement_files is None else [*self.measurement_files(run, settings)]
 
     def check_run(self, run: RunDirectory, settings: ProductSettings) -> tuple[Outcome, ...]:
         """Check the finished, still unreleased run and write the public outcomes.

@@ -13,7 +13,7 @@ from ..pages.numbers import shown_delta, shown_epsilon
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
-from .acceptance import release_checked
+from .acceptance import released
 from .reports import (
     bars_panel,
     certificate_links,
@@ -35,18 +35,19 @@ def write_index(
 
     `complete` adds further files to the folder before it gets its name.
     """
-    if run.release.exists():
-        return
-    index = {
-        name: {
-            "release": f"../{name}/release",
-            "run_id": RunDirectory(run.root / name).read_manifest()["run_id"],
+
+    def write() -> None:
+        index = {
+            name: {
+                "release": f"../{name}/release",
+                "run_id": RunDirectory(run.root / name).read_manifest()["run_id"],
+            }
+            for name in products
         }
-        for name in products
-    }
-    write_record(run.unchecked_release / INDEX, index)
-    complete(run.unchecked_release)
-    release_checked(run)
+        write_record(run.unchecked_release / INDEX, index)
+        complete(run.unchecked_release)
+
+    released(run, write)
 
 
 def write_products_report(

@@ -14,7 +14,7 @@ from .registry import product_of, settings_of
 def charge_ledger(run: RunDirectory, settings: ProductSettings) -> Made:
     """Recompute what will be drawn, and enter the run in the ledger before anything is."""
     product = product_of(run)
-    if is_settled(run, settings, product.noisy_files(run, settings)):
+    if is_settled(run, settings, product.measurement_files(run, settings)):
         return found("")
     product.charge_run(run, settings)
     return made("")

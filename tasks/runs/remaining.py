@@ -25,13 +25,14 @@ class Remaining:
     """What is left of a run on some workers.
 
     found : names of tasks whose work an earlier attempt at the run has left.
+    begun : the tasks that have been submitted, by name, as they were first.
     """
 
     workers: int
     costs: Costs = field(default_factory=Costs)
     found: set[str] = field(default_factory=set)
+    begun: dict[str, Planned] = field(default_factory=dict)
     _plan: tuple[Planned, ...] | None = None
-    _begun: dict[str, Planned] = field(default_factory=dict)
     _started: dict[str, float] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     _pending: dict[str, Planned] = field(default_factory=dict)
@@ -43,13 +44,13 @@ class Remaining:
     def begin(self, wave: Sequence[Planned], at: float) -> None:
         """The tasks of a wave have been submitted."""
         for task in wave:
-            if task.name not in self._begun:
-                self._begun[task.name] = self._pending[task.name] = task
+            if task.name not in self.begun:
+                self.begun[task.name] = self._pending[task.name] = task
         self._start(at)
 
     def ended(self, name: str, at: float, seconds: float, *, reused: bool = False) -> None:
         """A task of a begun wave has ended, after so many seconds."""
-        task = self._begun[name]
+        task = self.begun[name]
         self._done.add(name)
         self._started.pop(name, None)
         self._pending.pop(name, None)
@@ -67,7 +68,7 @@ class Remaining:
         """Seconds until the last task has ended; None while it is not known which are to come."""
         if self._plan is None:
             return None
-        to_come = {task.name: task for task in (*self._begun.values(), *self._plan)}
+        to_come = {task.name: task for task in (*self.begun.values(), *self._plan)}
         jobs = []
         running = []
         for name, task in to_come.items():

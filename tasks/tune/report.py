@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
-from ..products.acceptance import release_unchecked
+from ..products.acceptance import released
 from ..products.reports import (
     bars_panel,
     provenance,
@@ -79,7 +79,7 @@ def release_settings(
     found_of_each = pd.DataFrame(variants, columns=columns)
     write_text(run.unchecked_release / VARIANTS, found_of_each.to_csv(index=False))
     write_text(run.unchecked_release / ERRORS, pd.concat(errors).to_csv(index=False))
-    release_unchecked(run)
+    released(run)
     return run.release / SETTINGS
 
 

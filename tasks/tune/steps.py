@@ -1,34 +1,30 @@
-"""The steps of a search: reading the input, preparing a trial, running a replicate.
-
-Their first argument after the run is the model of the search's settings.
-"""
+"""The steps of a search: reading the input, preparing a trial, running a replicate."""
 
 from __future__ import annotations
 
+from ..products.registry import settings_of
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, made, once
-from ..runs.settings_files import frozen_settings
 from ..runs.steps import step
 from .settings import TuneSettings
 from .trials import prepare_trial, read_input, replicate_path, run_replicate
 
 
-@step("read tuning data", None, run_name="read tuning data")
-def read_tuning_data(run: RunDirectory, model: type[TuneSettings]) -> Made:
+@step("read tuning data", settings_of, run_name="read tuning data")
+def read_tuning_data(run: RunDirectory, settings: TuneSettings) -> Made:
     """Read the input that all trials share."""
-    read_input(run, frozen_settings(model, run.settings))
+    read_input(run, settings)
     return made(run.root / "dataset")
 
 
-@step("prepare trial", None, run_name="prepare-{trial}")
-def prepare(run: RunDirectory, model: type[TuneSettings], trial: str) -> Made:
+@step("prepare trial", settings_of, run_name="prepare-{trial}")
+def prepare(run: RunDirectory, settings: TuneSettings, trial: str) -> Made:
     """Make what the replicates of a trial share: its spine and constraints."""
-    prepare_trial(run, model.SEARCHED, trial)
+    prepare_trial(run, settings.SEARCHED, trial)
     return made(run.root / "trials" / trial / "layout")
 
 
-@step("replicate", None, run_name="replicate-{trial}-{seed}")
-def replicate(run: RunDirectory, model: type[TuneSettings], trial: str, seed: int) -> Made:
+@step("replicate", settings_of, run_name="replicate-{trial}-{seed}")
+def replicate(run: RunDirectory, settings: TuneSettings, trial: str, seed: int) -> Made:
     """Measure, estimate and judge one replicate of a trial."""
-    path = replicate_path(run, trial, seed)
-    return once(path, run_replicate, run, frozen_settings(model, run.settings), trial, seed)
+    return once(replicate_path(run, trial, seed), run_replicate, run, settings, trial, seed)

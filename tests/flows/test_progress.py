@@ -32,11 +32,16 @@ def follows() -> None:
     pass
 
 
+def finished(stages: dict[str, list], left: Callable[[], float | None] = progress.unknown) -> None:
+    """All of these stages have been waited for, of which nothing was there before."""
+    finish_stage(stages, lambda future, outcome: None, left, dict.fromkeys(stages, 0))
+
+
 @flow
 def two_stages() -> None:
     first = fails.submit()
     second = follows.submit(wait_for=[first])
-    finish_stage({"second": [second, follows.submit()], "first": [first]})
+    finished({"second": [second, follows.submit()], "first": [first]})
 
 
 @pytest.mark.slow
@@ -72,7 +77,7 @@ def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(
     monkeypatch.setattr(progress, "_outcome", nothing)
     monkeypatch.setattr(progress, "_log", nothing)
     with pytest.raises(BrokenProcessPool) as error:
-        finish_stage({"measure": [measured], "estimate": [estimated], "check": [checked]})
+        finished({"measure": [measured], "estimate": [estimated], "check": [checked]})
     told = str(explained(error.value, str(tmp_path), RunnerSettings()))
     assert "ended in the middle of the stage 'estimate' and the stage 'check', most likely" in told
     assert "for want of memory; give the run more, or fewer tasks at once" in told
@@ -80,7 +85,7 @@ def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(
 
 @flow
 def told_of_the_rest() -> None:
-    finish_stage({"first": [follows.submit()]}, left=lambda: 15.0)
+    finished({"first": [follows.submit()]}, left=lambda: 15.0)
     assert "left of the run" in shown_progress()
     end_picture()
     assert "left of the run" not in shown_progress()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from ...pages.document import NONE, Block, Document, FrontPage, Link, Section, Table
-from ...products.acceptance import release_unchecked
+from ...products.acceptance import released
 from ...products.reports import provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
@@ -88,7 +88,7 @@ def release_figures(run: RunDirectory) -> None:
     """Put the figures, which are all that a comparison releases, into the release."""
     with replacing(run.unchecked_release / evidence_file(run).name) as part:
         shutil.copyfile(evidence_file(run), part)
-    release_unchecked(run)
+    released(run)
 
 
 def restore_figures(run: RunDirectory) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ...pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
-from ...products.acceptance import release_unchecked
+from ...products.acceptance import released
 from ...products.reports import (
     bars_panel,
     provenance,
@@ -206,7 +206,7 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> None:
         tidy.to_csv(part, index=False)
     text = (allocation_folder(run, DESIGNED) / SETTINGS).read_text(encoding="utf-8")
     write_text(run.unchecked_release / SETTINGS, text)
-    release_unchecked(run)
+    released(run)
 
 
 def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:

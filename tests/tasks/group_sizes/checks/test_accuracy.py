@@ -15,7 +15,7 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown
-from spineflow.tasks.products.acceptance import release_checked
+from spineflow.tasks.products import acceptance
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.errors import CheckFailed
 
@@ -26,7 +26,7 @@ def released(run_groups, tmp_path_factory):
     dataset = census_like(groups=5000, counties=12, states=4, largest=30)
     run, settings = run_groups(write_dataset(folder, dataset), folder / "run")
     GROUP_SIZES.check_run(run, settings)
-    release_checked(run)
+    acceptance.released(run)
     return run, settings, dataset
 
 
@@ -82,7 +82,7 @@ def test_runs_that_are_not_private_are_stamped(
     run, settings = run_groups(file, tmp_path / "run")
     assert not settings.is_private
     GROUP_SIZES.check_run(run, settings)
-    release_checked(run)
+    acceptance.released(run)
     document = report(run, settings, None)
     assert document.stamp.startswith("NOT PRIVATE")
     assert stamp in document.stamp
