@@ -129,12 +129,19 @@ def alike(n: int, kind: int = WHOLE) -> LevelUnits:
     return LevelUnits(np.full(n, kind), np.full(n, -1))
 
 
+def listed_kind(spine: Spine, invariant: Invariant, geolevel: str) -> int | None:
+    """The kind of all geounits of a geolevel, for an invariant that is listed at its own; None
+    at that geolevel itself, where units may be whole or in parts.
+    """
+    place, own = spine.names.index(geolevel), spine.names.index(invariant.geolevel)
+    return None if place == own else WHOLE if place < own else FREE
+
+
 def listed_units(spine: Spine, invariant: Invariant, units: Units, geolevel: str) -> LevelUnits:
     """How the units of an invariant that is listed at its own geolevel lie at a geolevel."""
-    n = len(spine.geolevel(geolevel))
-    place, own = spine.names.index(geolevel), spine.names.index(invariant.geolevel)
-    if place != own:
-        return alike(n, WHOLE if place < own else FREE)
+    n, kind = len(spine.geolevel(geolevel)), listed_kind(spine, invariant, geolevel)
+    if kind is not None:
+        return alike(n, kind)
     first = np.searchsorted(spine.ancestors(geolevel), np.arange(n))
     unit = units.number[spine.block_row[first]]
     is_part = np.bincount(unit)[unit] > 1

@@ -49,7 +49,15 @@ from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards
 from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .agreements import agreement, household_limits
-from .constraints import LevelUnits, PublicAnswers, UnitAnswers, resolved_invariants
+from .constraints import (
+    WHOLE,
+    LevelUnits,
+    PublicAnswers,
+    UnitAnswers,
+    alike,
+    listed_kind,
+    resolved_units,
+)
 
 UNITS, FACILITIES = "units", "facilities"
 """Universes of the Census Edited File whose records in every block are public."""
@@ -176,17 +184,28 @@ def state_codes(state_geocode: np.ndarray) -> np.ndarray:
 def shard_units(
     run: RunDirectory, settings: TopdownSettings, universe: Universe, spine: Spine, shard: Shard
 ) -> dict[str, tuple[LevelUnits, np.ndarray]]:
-    """By invariant, how its units lie among a shard's geounits, and the units' paths."""
-    units, last = {}, spine.names[-1]
-    if any(one.geolevel != last for one in universe.invariants):
-        units = units_of_run(run, settings.compiled_census, spine)
-    paths = {name: own.path for name, own in units.items()} | {last: np.empty(0, dtype=object)}
-    held = {one.name: paths[one.geolevel] for one in universe.invariants if one.geolevel in paths}
-    resolved = resolved_invariants(spine, held_invariants(universe, held), units)
-    return {
-        name: (resolved[name][shard.geolevel].part(shard.start, shard.stop), path)
-        for name, path in held.items()
-    }
+    """By invariant, how its units lie among a shard's geounits, and the units' paths.
+
+    No more is worked out than the shard needs: of invariants in the finest areas nothing, and of
+    one that is listed at its own geolevel that geolevel alone.
+    """
+    census, n = settings.compiled_census, shard.stop - shard.start
+    found = {}
+    for invariant in universe.invariants:
+        kind: int | None = None
+        if invariant.geolevel == census.geolevels[-1]:
+            kind = WHOLE
+        elif invariant.above is not None and invariant.geolevel not in spine.names:
+            continue
+        elif invariant.above is not None:
+            kind = listed_kind(spine, invariant, shard.geolevel)
+        if kind is not None:
+            found[invariant.name] = alike(n, kind), np.empty(0, dtype=object)
+            continue
+        units = units_of_run(run, census, spine)[invariant.geolevel]
+        level = resolved_units(spine, invariant, units, invariant.name)[shard.geolevel]
+        found[invariant.name] = level.part(shard.start, shard.stop), units.path
+    return found
 
 
 def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:
