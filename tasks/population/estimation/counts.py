@@ -11,9 +11,8 @@ import numpy as np
 from numba import njit
 
 from ...census.households import HOUSEHOLDER, MALE, Members
-from ..workload.derived_types import derived_levels
 from ..workload.household_types import ELDERLY, TYPE, levels_of_age, possible
-from ..workload.levels import DERIVED
+from ..workload.levels import DERIVED, derived_levels
 from ..workload.person_levels import relationships
 from ..workload.places import (
     AGES_OF_RELATIONSHIP,

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ..workload.derived_types import N_MEMBERS, Types, derived_type, types
+from ..workload.levels import N_MEMBERS, Types, derived_type, types
 from ..workload.places import FIRST_PARTNER, LAST_PARTNER, N_BANDS
 from ..workload.tables import TRACT
 from .counts import (

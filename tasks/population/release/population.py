@@ -65,7 +65,7 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
     source = read_released(sources)
     own = blocks_of(source)
     every = extents(own)
-    made = joined(own, [one.first for one in every], read_made(run, own, every))
+    made = joined(own, [first for first, _ in every], read_made(run, own, every))
     return Population(source, closed(own, made))
 
 

@@ -22,13 +22,15 @@ from spineflow.tasks.population.release.population import (
 )
 from spineflow.tasks.population.workload import person_levels
 from spineflow.tasks.population.workload.household_types import unit_kinds, universe
-from spineflow.tasks.population.workload.levels import DERIVED, household_levels
+from spineflow.tasks.population.workload.levels import DERIVED
 from spineflow.tasks.topdown.ingest.generate_households import Persons, draw_households
 from spineflow.validation.population.run_checks import (
     ExpectedPopulation,
     ReleasedCounts,
     check_population,
 )
+
+from tests.tasks.population.declared_levels import household_levels
 
 BLOCKS = np.array(["3500100000100000", "3500100000100001"])
 CHECKS = (
@@ -74,7 +76,7 @@ def written(tmp_path_factory) -> Path:
         4,
         11,
     )
-    made = Populated(members, told, (Way.OPTIMAL, Way.OPTIMAL))
+    made = Populated(members, (Way.OPTIMAL, Way.OPTIMAL))
     folder = tmp_path_factory.mktemp("population")
     write_population(Population(source, made), folder, is_private=True)
     kept = pd.read_parquet(folder / PERSONS_FILE)
