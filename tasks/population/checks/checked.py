@@ -28,7 +28,7 @@ def write_checked_population(
     Raises CheckFailed where a check fails.
     """
     population = population_of_pieces(run, sources)
-    paths = write_population(population, folder, is_private=settings.is_private)
+    paths = write_population(population, folder)
     expected = expected_population(folder, sources.redistricting.release, redistricting)
     accept(run, settings, check_population(expected))
     return paths

@@ -53,8 +53,8 @@ class Blocks:
         """The blocks from the first one up to another."""
         starts = [one[first : end + 1] for one in (self.person_starts, self.household_starts)]
         return Blocks(
-            rows_of(self.persons, *starts[0][[0, -1]]),
-            rows_of(self.households, *starts[1][[0, -1]]),
+            part_of(self.persons, *starts[0][[0, -1]]),
+            part_of(self.households, *starts[1][[0, -1]]),
             starts[0] - starts[0][0],
             starts[1] - starts[1][0],
             self.areas[first:end],
@@ -116,8 +116,8 @@ def populated(blocks: Blocks, drift: Drift) -> Piece:
     """
     parts, ways, costs = [], [], []
     for block, areas in enumerate(blocks.areas):
-        own = rows_of(blocks.persons, *blocks.person_starts[block : block + 2])
-        homes = rows_of(blocks.households, *blocks.household_starts[block : block + 2])
+        own = part_of(blocks.persons, *blocks.person_starts[block : block + 2])
+        homes = part_of(blocks.households, *blocks.household_starts[block : block + 2])
         drift.enter(areas)
         members, way, cost = _nearest(own, homes, drift)
         parts.append(members)
@@ -128,7 +128,7 @@ def populated(blocks: Blocks, drift: Drift) -> Piece:
     wrong = np.flatnonzero(~are_possible(derived_levels(members, int(starts[-1]))))
     # Not seen to happen: patterns exclude it. A block that is wrong is made anew all the same.
     for block in np.unique(np.searchsorted(starts, wrong, side="right") - 1).tolist():
-        own = rows_of(blocks.persons, *blocks.person_starts[block : block + 2])
+        own = part_of(blocks.persons, *blocks.person_starts[block : block + 2])
         parts[block] = simple_households(own, int(starts[block + 1] - starts[block]))
         ways[block], costs[block] = Way.SIMPLE, np.nan
     if len(wrong):
@@ -214,7 +214,7 @@ def _nobody() -> Members:
     return Members(none, none, none, none, none, none)
 
 
-def rows_of(records: Record, first: int, end: int) -> Record:
+def part_of(records: Record, first: int, end: int) -> Record:
     """The records from the first one up to another."""
     make: Callable[..., Record] = type(records)
     return make(*(getattr(records, field.name)[first:end] for field in fields(records)))

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from ...census.households import Members
 from ..workload.tables import STATE
-from .blocks import Blocks, Populated, joined_members, rows_of, spans_of
+from .blocks import Blocks, Populated, joined_members, part_of, spans_of
 from .cells import Cells
 from .counts import changed
 from .moves import moved
@@ -59,5 +59,5 @@ def _count(total: Cells, own: Cells, sign: int) -> None:
 def _part(blocks: Blocks, members: Members, first: int, end: int) -> Members:
     """The members of the households of some blocks, their units numbered from 0."""
     start, stop = blocks.person_starts[[first, end]]
-    own = rows_of(members, start, stop)
+    own = part_of(members, start, stop)
     return replace(own, unit=own.unit - blocks.household_starts[first])

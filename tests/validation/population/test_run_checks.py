@@ -14,8 +14,9 @@ from spineflow.tasks.census.households import unit_columns
 from spineflow.tasks.population.checks.expected import expected_population
 from spineflow.tasks.population.estimation.blocks import Populated, Way
 from spineflow.tasks.population.ingest.releases import Records
-from spineflow.tasks.population.release.files import PERSONS_FILE, UNITS_FILE
 from spineflow.tasks.population.release.population import (
+    PERSONS_FILE,
+    UNITS_FILE,
     Population,
     Released,
     write_population,
@@ -78,7 +79,7 @@ def written(tmp_path_factory) -> Path:
     )
     made = Populated(members, (Way.OPTIMAL, Way.OPTIMAL))
     folder = tmp_path_factory.mktemp("population")
-    write_population(Population(source, made), folder, is_private=True)
+    write_population(Population(source, made), folder)
     kept = pd.read_parquet(folder / PERSONS_FILE)
     pd.DataFrame(
         {"block": kept["geocode"], "sex": kept["sex"].map({"male": "1", "female": "2"})}
