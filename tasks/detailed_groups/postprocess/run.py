@@ -45,21 +45,19 @@ def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
 
 def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: str) -> PassFiles:
     """Where a pass of a run keeps its measurements and what is derived from them."""
-    levels = ((item.region_type, item.level) for item in parameters.budgets_of(region_pass))
     return PassFiles(
         measured=run.root / "measurements" / MEASURED / region_pass,
         derived=run.root / "estimates" / MEASURED / region_pass,
-        levels=tuple(levels),
+        levels=tuple(parameters.budgets_of(region_pass)),
     )
 
 
 def thresholds_of(run: RunDirectory, parameters: MechanismParameters) -> dict[Level, int | None]:
     """The suppression threshold of every measured level; None where nothing is suppressed."""
     found = {}
-    for item in parameters.budgets:
-        level = item.region_type, item.level
+    for level in parameters.budgets:
         noise = noise_of(run, parameters, *level).stage_2.distribution
-        found[level] = threshold_of(item.region_type, noise, parameters.zero_suppression_chance)
+        found[level] = threshold_of(level[0], noise, parameters.zero_suppression_chance)
     return found
 
 

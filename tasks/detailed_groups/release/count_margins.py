@@ -71,8 +71,7 @@ def count_noise_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Count
     """The noise of a run's released counts, at the confidence of its settings."""
     parameters = run_parameters(run, settings)
     total_only, second_stage = {}, {}
-    for item in parameters.budgets:
-        level = item.region_type, item.level
+    for level in parameters.budgets:
         noise = noise_of(run, parameters, *level)
         total_only[level] = noise.total_only.distribution
         second_stage[level] = noise.stage_2.distribution

@@ -51,10 +51,10 @@ def measured_groups(
     """Region type, level and measured groups, columns `MEASURED`, of every level of a
     tabulation that has any.
     """
-    for item in parameters.of[name].budgets:
-        files = sorted(household_folder(run, name, item.region_type, item.level).glob("*.parquet"))
+    for level in parameters.of[name].budgets:
+        files = sorted(household_folder(run, name, *level).glob("*.parquet"))
         if files:
-            yield item.region_type, item.level, read_groups(files, MEASURED)
+            yield *level, read_groups(files, MEASURED)
 
 
 def count_noise_of(
@@ -65,10 +65,8 @@ def count_noise_of(
 ) -> CountNoise:
     """The noise of the released counts of a tabulation, at the confidence of the settings."""
     noise = {
-        (item.region_type, item.level): noise_of(
-            run, parameters, name, item.region_type, item.level
-        ).distribution
-        for item in parameters.of[name].budgets
+        level: noise_of(run, parameters, name, *level).distribution
+        for level in parameters.of[name].budgets
     }
     are_cut = not parameters.first.allow_negative_counts
     return CountNoise(noise, noise, settings.mechanism.coverage, are_cut)

@@ -21,7 +21,6 @@ from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, N_CELL
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     NEVER,
     MechanismParameters,
-    PopulationGroupBudget,
 )
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.draws import UnchargedNoise
@@ -38,7 +37,7 @@ def parameters(definition: str, *, infinite: bool = False) -> MechanismParameter
         definition=definition,
         max_race_codes=8,
         stage_1_fraction=GAMMA,
-        budgets=(PopulationGroupBudget("TRACT", 2, BUDGET),),
+        budgets={("TRACT", 2): BUDGET},
         thresholds={("TRACT", 2): (10, 20, 30)},
         zero_suppression_chance=None,
         allow_negative_counts=True,
@@ -66,8 +65,8 @@ def noise_of(definition: str, *, infinite: bool = False) -> LevelNoise:
 )
 def test_noise_of_the_production_budgets(loss: str, expected: float) -> None:
     gaussian = StageNoise(Fraction(loss), 9, is_pure=False)
-    assert float(gaussian.parameter) == pytest.approx(expected, 1e-4)
-    assert StageNoise(Fraction(loss), 9, is_pure=True).parameter == 9 / Fraction(loss)
+    assert float(gaussian.noise.parameter) == pytest.approx(expected, 1e-4)
+    assert StageNoise(Fraction(loss), 9, is_pure=True).noise.parameter == 9 / Fraction(loss)
 
 
 def test_distributions_have_the_parameters_of_the_noise() -> None:
