@@ -32,8 +32,7 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.population.estimation.blocks import Blocks, Piece, joined, populated
 from spineflow.tasks.population.estimation.closing import closed
 from spineflow.tasks.population.estimation.pieces import blocks_of, earlier, extents, first_drift
-from spineflow.tasks.population.ingest.released import Released, read_released
-from spineflow.tasks.population.ingest.releases import Sources
+from spineflow.tasks.population.ingest.released import Released, Sources, read_released
 from spineflow.tasks.population.release.population import (
     Population,
     population_of_pieces,

@@ -16,10 +16,9 @@ from ..products.registry import later
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, write_accuracy
 from .ingest.files import read_plan
-from .ingest.read import check_households, costs, public_plan
+from .ingest.ingest import check_households, costs, public_plan
 from .measurement.charge import charge_of, expected_of, measurement_files
-from .release.certificate import facts_of, statement_of
-from .release.noise import noise_table
+from .release.certificate import facts_of, noise_table, statement_of
 from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings

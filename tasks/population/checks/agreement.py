@@ -17,8 +17,7 @@ from ...census.schema import Schema
 from ...pages.document import NONE, Cell, Details, Section, Table
 from ...runs.files import read_record
 from ..estimation.blocks import Way
-from ..ingest.released import read_released
-from ..ingest.releases import Sources
+from ..ingest.released import Sources, read_released
 from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
 from .accuracy import true_records

@@ -9,7 +9,7 @@ from ...census.census import Census
 from ...products.acceptance import accept
 from ...runs.directory import RunDirectory
 from ...runs.settings import ProductSettings
-from ..ingest.releases import Sources
+from ..ingest.released import Sources
 from ..release.population import population_of_pieces, write_population
 from .expected import expected_population
 

@@ -26,8 +26,7 @@ from ...runs.stamps import write_parquet
 from ..estimation.blocks import Populated, Way, joined
 from ..estimation.closing import closed
 from ..estimation.pieces import blocks_of, extents, read_made
-from ..ingest.released import Released, read_released
-from ..ingest.releases import Sources
+from ..ingest.released import Released, Sources, read_released
 from ..workload import household_types, person_levels
 from ..workload.levels import DERIVED
 

@@ -13,7 +13,7 @@ from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.households import unit_columns
 from spineflow.tasks.population.checks.expected import expected_population
 from spineflow.tasks.population.estimation.blocks import Populated, Way
-from spineflow.tasks.population.ingest.releases import Records
+from spineflow.tasks.population.ingest.released import Records
 from spineflow.tasks.population.release.population import (
     PERSONS_FILE,
     UNITS_FILE,
