@@ -25,7 +25,6 @@ from .workload.mechanism import (
     OF_PERSONS,
     ConfigKeys,
     WantedMargins,
-    budget_key,
     thresholds_key,
 )
 from .workload.parameters import read_parameters, read_specification
@@ -296,7 +295,7 @@ class DetailedGroupsSettings(ProductSettings):
         if not missing:
             return self
         # Of the budgets that are worked out, whether they are above 0 is all that matters yet.
-        config = own.config | {budget_key(*level): Fraction(1) for level in missing}
+        config = own.config | {OF_PERSONS.budget(*level): Fraction(1) for level in missing}
         folder = self.input.parameters
         parameters = read_parameters(folder, config, own.wanted, infinite=self.privacy.infinite)
         found = budgets_for_margins(parameters, read_specification(folder))

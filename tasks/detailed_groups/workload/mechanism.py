@@ -178,11 +178,6 @@ def read_config(text: str) -> dict[str, Any]:
     return config
 
 
-def budget_key(region_type: str, level: int) -> str:
-    """The key of a level's budget in `config.json`."""
-    return OF_PERSONS.budget(region_type, level)
-
-
 def thresholds_key(region_type: str, level: int) -> str:
     """The key of a level's thresholds in `thresholds_p` of `config.json`."""
     return f"({region_type}, {level})"

@@ -42,6 +42,8 @@ _UNIVERSE, _RELEASED, _MADE = "population", "released", "made"
 _STATE, _COUNTY, _TRACT, _BLOCK_GROUP = 2, 5, 11, 12
 """Digits of the codes."""
 _WAYS = tuple(Way)
+_CHANGED = ("unit", "relationship", "age", "sex")
+"""What a piece makes of persons."""
 _DRIFT = b"drift and cells with oldest members"
 """Key of the metadata of a made piece."""
 
@@ -184,7 +186,7 @@ def write_made(run: RunDirectory, piece: str, blocks: Blocks, made: Piece, drift
     """
     block = np.repeat(np.arange(len(blocks.areas)), np.diff(blocks.person_starts))
     way = np.array([_WAYS.index(one) for one in made.way], dtype=np.int64)
-    columns = {name: getattr(made.members, name) for name in ("unit", "relationship", "age", "sex")}
+    columns = {name: getattr(made.members, name) for name in _CHANGED}
     path = made_file(run, piece)
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table({**columns, "way": way[block], "cost": made.cost[block]})
@@ -200,12 +202,9 @@ def read_made(run: RunDirectory, own: Blocks, every: Sequence[tuple[int, int]]) 
         first, end = own.person_starts[[start, stop]]
         columns = {column: table[column].to_numpy() for column in table.column_names}
         members = Members(
-            columns["unit"],
-            columns["relationship"],
-            columns["age"],
-            columns["sex"],
-            own.persons.hispanic[first:end],
-            own.persons.race[first:end],
+            **{column: columns[column] for column in _CHANGED},
+            hispanic=own.persons.hispanic[first:end],
+            race=own.persons.race[first:end],
         )
         n_persons = np.diff(own.person_starts[start : stop + 1])
         way, cost = np.zeros(len(n_persons), dtype=np.int64), np.zeros(len(n_persons))

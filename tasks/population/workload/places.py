@@ -39,7 +39,7 @@ OLDEST = 115
 N_BANDS, N_PLACES = len(BAND_STARTS), len(ROLES) * len(BAND_STARTS)
 YOUNG, SCHOOLCHILD, TEENAGER, GROWN = 0, 1, 2, 3
 """Bands below 18, and the first one from 18 on."""
-MINOR_BANDS, ADULT_BANDS = (0, 1, 2), (3, 4, 5, 6)
+ADULT_BANDS = (3, 4, 5, 6)
 
 AGES_OF_RELATIONSHIP = {
     **dict.fromkeys((20, 21, 22, 23, 24), (YOUNGEST_HOUSEHOLDER, OLDEST)),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.workload.iterations import LEVELS
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     NEVER,
-    budget_key,
+    OF_PERSONS,
     choose_table,
     mechanism_parameters,
     read_config,
@@ -21,7 +21,7 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 from spineflow.tasks.detailed_groups.workload.specification import SpecificationError
 
-BUDGETS = {budget_key(name, level): 0.1 for name in REGION_TYPES for level in LEVELS}
+BUDGETS = {OF_PERSONS.budget(name, level): 0.1 for name in REGION_TYPES for level in LEVELS}
 THRESHOLDS = {
     thresholds_key(name, level): [10, 20, 30] for name in REGION_TYPES for level in LEVELS
 }
