@@ -14,7 +14,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...noise.distributions import IntegerDistribution
 from ...noise.draws import Noise, NoiseDraws
 from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
@@ -46,11 +45,6 @@ class StageNoise:
         if self.is_pure:
             return Noise(DISCRETE_LAPLACE, self.stability / self.loss)
         return Noise(DISCRETE_GAUSSIAN, self.stability / (2 * self.loss))
-
-    @property
-    def distribution(self) -> IntegerDistribution | None:
-        """P(x) proportional to exp(-(loss / s) |x|^power); None for no noise."""
-        return None if self.loss is None else distribution_of(self.noise)
 
     @property
     def loss_of_count(self) -> Fraction:

@@ -24,6 +24,7 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
 )
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.noise.randomness import SeededRandom
 
 STABILITY = 9
@@ -71,10 +72,11 @@ def test_noise_of_the_production_budgets(loss: str, expected: float) -> None:
 
 def test_distributions_have_the_parameters_of_the_noise() -> None:
     gaussian = StageNoise(Fraction("0.0072"), 9, is_pure=False)
-    assert gaussian.distribution == IntegerDistribution(Fraction(1, 1250), 2)
+    assert distribution_of(gaussian.noise) == IntegerDistribution(Fraction(1, 1250), 2)
     laplace = StageNoise(Fraction("0.45"), 9, is_pure=True)
-    assert laplace.distribution == IntegerDistribution(Fraction(1, 20), 1)
-    assert StageNoise(None, 9, is_pure=False).distribution is None
+    assert distribution_of(laplace.noise) == IntegerDistribution(Fraction(1, 20), 1)
+    with pytest.raises(ValueError, match="without noise"):
+        _ = StageNoise(None, 9, is_pure=False).noise
 
 
 def empty_groups(n_regions: int, total_only: list[bool]) -> ShardGroups:
