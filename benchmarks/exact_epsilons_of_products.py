@@ -76,9 +76,7 @@ def of_detailed_groups(folder: str, definition: str, region_pass: str) -> tuple[
     specification, total = read_specification(folder), parameters.total_of(region_pass)
 
     def curve(loss: Fraction) -> PrivacyCurve:
-        budgets = tuple(
-            replace(item, budget=item.budget * loss / total) for item in parameters.budgets
-        )
+        budgets = {level: own * loss / total for level, own in parameters.budgets.items()}
         scaled = replace(parameters, budgets=budgets)
         return detailed_groups.exact_curve([scaled], specification, region_pass, is_bounded=False)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,10 @@ from spineflow.flows.products import PRODUCT, _with_earlier
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.population.estimation.blocks import joined
+from spineflow.tasks.population.estimation.blocks import Blocks, Piece, joined, populated
 from spineflow.tasks.population.estimation.closing import closed
-from spineflow.tasks.population.estimation.pieces import blocks_of, extents, populated_in_chains
-from spineflow.tasks.population.ingest.released import Released, read_released
-from spineflow.tasks.population.ingest.releases import Sources
+from spineflow.tasks.population.estimation.pieces import blocks_of, earlier, extents, first_drift
+from spineflow.tasks.population.ingest.released import Released, Sources, read_released
 from spineflow.tasks.population.release.population import (
     Population,
     population_of_pieces,
@@ -142,8 +141,19 @@ def one_population(sources: Sources) -> Population:
     own = blocks_of(source)
     every = extents(own)
     pieces = populated_in_chains(own, every)
-    made = joined(own, [one.first for one in every], pieces)
+    made = joined(own, [first for first, _ in every], pieces)
     return Population(source, closed(own, made))
+
+
+def populated_in_chains(blocks: Blocks, every: Sequence[tuple[int, int]]) -> list[Piece]:
+    """What is made of all pieces of blocks, one after the other."""
+    states = [blocks.areas[first][0] for first, _ in every]
+    found, drifts = [], []
+    for number, one in enumerate(every):
+        before = earlier(number, states)
+        drifts.append(first_drift(number, states) if before is None else drifts[before])
+        found.append(populated(blocks.part(*one), drifts[number]))
+    return found
 
 
 def tell_run(root: Path) -> None:

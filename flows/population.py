@@ -18,8 +18,7 @@ from ..tasks.population.estimation.pieces import (
     write_made,
     write_released,
 )
-from ..tasks.population.ingest.released import read_released
-from ..tasks.population.ingest.releases import Sources
+from ..tasks.population.ingest.released import Sources, read_released
 from ..tasks.products.order import Call, Order, call
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Made, made

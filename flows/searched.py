@@ -126,7 +126,7 @@ def _spending_on_all_levels(settings: Any, losses: Mapping[str, Fraction]) -> An
 def _budgets(settings: DetailedGroupsSettings) -> dict[str, Fraction]:
     """Budget of every measured level of population groups, such as TRACT:2."""
     budgets = parameters_of(settings).budgets
-    return {f"{item.region_type}:{item.level}": item.budget for item in budgets}
+    return {f"{region_type}:{level}": budget for (region_type, level), budget in budgets.items()}
 
 
 def _with_budgets(

@@ -75,7 +75,7 @@ def _wanted(parameters: MechanismParameters) -> Table:
     percent = shown_percent(parameters.wanted.coverage)
     rows = []
     for (region_type, level), due in parameters.wanted.by_level.items():
-        budget = parameters.budget_of(region_type, level)
+        budget = parameters.budgets[region_type, level]
         rows.append((region_type, str(level), str(due), f"{float(budget):.6g}", str(budget)))
     headers = ("region type", "level", f"{percent} % margin wanted", "budget", "exactly")
     return Table(headers, tuple(rows))
@@ -255,10 +255,10 @@ def _groups_of_levels(
 ) -> list[tuple[str, int, int]]:
     """Region type, level and number of measured groups of every level: public."""
     found = []
-    for item in run_parameters(run, settings).budgets:
-        folder = measured_folder(run, item.region_type, item.level)
+    for region_type, level in run_parameters(run, settings).budgets:
+        folder = measured_folder(run, region_type, level)
         rows = [parquet.read_metadata(path).num_rows for path in sorted(folder.glob("*.parquet"))]
-        found.append((item.region_type, item.level, sum(rows)))
+        found.append((region_type, level, sum(rows)))
     return found
 
 

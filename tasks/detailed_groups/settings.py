@@ -25,7 +25,6 @@ from .workload.mechanism import (
     OF_PERSONS,
     ConfigKeys,
     WantedMargins,
-    budget_key,
     thresholds_key,
 )
 from .workload.parameters import read_parameters, read_specification
@@ -134,24 +133,34 @@ def refuse_unknown_levels(
             )
 
 
-class MechanismSettings(Section):
-    """What is measured and how; None takes the key of `config.json`."""
+class SharedMechanism(Section):
+    """What persons and households are measured with alike; None takes the key of `config.json`."""
 
     definition: Literal["zcdp", "puredp"] | None = None
     max_race_codes: int | None = None
+    confidence: ExactFraction | None = None
+    """Probability with which margins of error hold; None for 95 %."""
+    allow_negative_counts: bool | None = None
+    run_us: bool | None = None
+    run_pr: bool | None = None
+    states: tuple[str, ...] | None = None
+
+    @property
+    def coverage(self) -> Fraction:
+        """The probability with which margins of error hold."""
+        return COVERAGE if self.confidence is None else self.confidence
+
+
+class MechanismSettings(SharedMechanism):
+    """What is measured and how; None takes the key of `config.json`."""
+
     stage_1_fraction: ExactFraction | None = None
     budgets: dict[str, dict[str, ExactFraction]] = {}
     """By region type and iteration level, for example `USA.2`."""
     margins: dict[str, dict[str, NonNegativeInt]] | None = None
     """Margins of error that set the budgets of levels, by region type and iteration level."""
-    confidence: ExactFraction | None = None
-    """Probability with which margins of error hold; None for 95 %."""
     thresholds: dict[str, dict[str, tuple[int, ...]]] = {}
     zero_suppression_chance: ExactFraction | None = None
-    allow_negative_counts: bool | None = None
-    run_us: bool | None = None
-    run_pr: bool | None = None
-    states: tuple[str, ...] | None = None
     coterminous: bool = False
     """Whether regions with the same blocks get the same counts."""
     summary_levels: tuple[str, ...] = tuple(REGION_TYPES)
@@ -161,11 +170,6 @@ class MechanismSettings(Section):
     suppress_alone_above_combination: bool | Literal["cells"] = False
     """Whether an 'alone' group above that in any combination is hidden: above in its total, or,
     with "cells", in any cell where both show cells."""
-
-    @property
-    def coverage(self) -> Fraction:
-        """The probability with which margins of error hold."""
-        return COVERAGE if self.confidence is None else self.confidence
 
     @property
     def wanted(self) -> WantedMargins:
@@ -220,26 +224,13 @@ class HouseholdsInput(InputInFolders):
         return ("groups",)
 
 
-class HouseholdMechanismSettings(Section):
+class HouseholdMechanismSettings(SharedMechanism):
     """What is measured and how; None takes the key of `config.json`."""
 
-    definition: Literal["zcdp", "puredp"] | None = None
-    max_race_codes: int | None = None
     budgets: dict[str, dict[str, dict[str, ExactFraction]]] = {}
     """By tabulation, region type and iteration level, for example `t3.USA.2`."""
     thresholds: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
     """Of the noisy total of persons, by the same: three of `t3`, one of `t4`."""
-    confidence: ExactFraction | None = None
-    """Probability with which margins of error hold; None for 95 %."""
-    allow_negative_counts: bool | None = None
-    run_us: bool | None = None
-    run_pr: bool | None = None
-    states: tuple[str, ...] | None = None
-
-    @property
-    def coverage(self) -> Fraction:
-        """The probability with which margins of error hold."""
-        return COVERAGE if self.confidence is None else self.confidence
 
     @property
     def config(self) -> dict[str, Any]:
@@ -296,7 +287,7 @@ class DetailedGroupsSettings(ProductSettings):
         if not missing:
             return self
         # Of the budgets that are worked out, whether they are above 0 is all that matters yet.
-        config = own.config | {budget_key(*level): Fraction(1) for level in missing}
+        config = own.config | {OF_PERSONS.budget(*level): Fraction(1) for level in missing}
         folder = self.input.parameters
         parameters = read_parameters(folder, config, own.wanted, infinite=self.privacy.infinite)
         found = budgets_for_margins(parameters, read_specification(folder))

@@ -25,14 +25,18 @@ def distribution_of(noise: Noise) -> IntegerDistribution:
 
 
 def loss_for_margin(
-    noise: Noise, loss: Fraction, target: int, unit: Fraction | None = None
+    noise: Noise,
+    loss: Fraction,
+    target: int,
+    unit: Fraction | None = None,
+    coverage: Fraction = COVERAGE,
 ) -> Fraction:
     """The smallest loss, in whole units or else to four significant digits, whose noise stays
     within a margin.
 
     Sigma^2 and scale are in proportion to one over the loss (rho or epsilon), so that `noise` at
-    `loss` tells those at any other. The margin holds with a probability of 95 % at least, by exact
-    quantiles. Raises ValueError for a negative target.
+    `loss` tells those at any other. The margin holds with the probability `coverage` at least, by
+    exact quantiles. Raises ValueError for a negative target.
 
     >>> from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
     >>> loss_for_margin(Noise(DISCRETE_GAUSSIAN, Fraction(625)), Fraction(1), 49)
@@ -43,7 +47,7 @@ def loss_for_margin(
 
     def meets(tried: Fraction) -> bool:
         at = Noise(noise.mechanism, noise.parameter * loss / tried)
-        return margin(distribution_of(at), COVERAGE) <= target
+        return margin(distribution_of(at), coverage) <= target
 
     # Chebyshev's inequality: a standard deviation of a fifth of the target is surely enough.
     high = _rounded_up(loss * _enough(noise, Fraction(max(2 * target, 1), 2)))

@@ -16,15 +16,13 @@ from ..products.registry import later
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, write_accuracy
 from .ingest.files import read_plan
-from .ingest.read import check_households, costs, public_plan
-from .measurement.charge import measurement_files
-from .release.certificate import facts_of, statement_of
-from .release.noise import noise_table
+from .ingest.ingest import check_households, costs, public_plan
+from .measurement.charge import charge_of, expected_of, measurement_files
+from .release.certificate import facts_of, noise_table, statement_of
 from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings
 from .workload.costs import curves_of, needed_budget
-from .workload.expected import expected_of
 
 
 def costs_in_words(settings: SupplementalDhcSettings) -> tuple[Block, ...]:
@@ -61,7 +59,7 @@ SUPPLEMENTAL: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     curves=lambda settings: curves_of(public_plan(settings)),
     order=later("tasks.supplemental_dhc.order:order"),
-    charge=later("tasks.supplemental_dhc.measurement.charge:charge_of"),
+    charge=charge_of,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private

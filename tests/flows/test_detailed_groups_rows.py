@@ -179,8 +179,8 @@ def released(folder: Path, parameters: Path, data: Path, *overrides: str):
         run, product="detailed-groups", settings_text=dump_settings(settings), stamp=settings.stamp
     )
     ingest_input(run, settings)
-    for item in run_parameters(run, settings).budgets:
-        tabulate(run, item.region_type, item.level)
+    for level in run_parameters(run, settings).budgets:
+        tabulate(run, *level)
     for shard in read_shards(run):
         if has_stage_1(run, shard):
             measure_totals_once(run, settings, shard)

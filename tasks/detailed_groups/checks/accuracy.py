@@ -42,10 +42,10 @@ def has_truth(
 def write_accuracy(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     """Write the errors of every level to the confidential folder of the run."""
     budgets, rows = run_parameters(run, settings).budgets, []
-    for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
+    for (region_type, level), groups in zip(budgets, groups_to_release(run, settings), strict=True):
         if groups.num_rows:
-            where = {"region_type": item.region_type, "level": item.level}
-            position, truth = _truth_of(run, item.region_type, item.level, groups)
+            where = {"region_type": region_type, "level": level}
+            position, truth = _truth_of(run, region_type, level, groups)
             rows += [where | row for row in level_errors(groups, position, truth)]
     write_errors(run, pa.Table.from_pylist(rows))
 

@@ -83,13 +83,8 @@ def levels_to_be_measured(
 ) -> tuple[ExpectedLevel, ...]:
     """The levels that the checks work out from the plain facts of an inputs' specification."""
     measured = [
-        MeasuredLevel(
-            item.region_type,
-            item.level,
-            None if parameters.infinite else item.budget,
-            parameters.thresholds[item.region_type, item.level],
-        )
-        for item in parameters.budgets
+        MeasuredLevel(*level, None if parameters.infinite else budget, parameters.thresholds[level])
+        for level, budget in parameters.budgets.items()
     ]
     iterations = {
         code: Iteration(own.level, own.is_alone, own.detailed_only, own.coarse_only)

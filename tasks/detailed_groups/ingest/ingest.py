@@ -166,8 +166,7 @@ def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     result = kept_input(run, settings, check_input_of(settings, run.confidential))
     if settings.mechanism.units_are_invariant:
         write_invariants(invariants_file(run), result.invariants)
-    budgets = run_parameters(run, settings).budgets
-    write_shards(run, shards(run, ((item.region_type, item.level) for item in budgets)))
+    write_shards(run, shards(run, run_parameters(run, settings).budgets))
 
 
 def shards(run: RunDirectory, levels: Iterable[tuple[str, int]]) -> Iterator[Shard]:

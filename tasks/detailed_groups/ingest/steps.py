@@ -72,7 +72,7 @@ def count_households(
     files = [
         household_file(run, name, shard)
         for name in parameters.of
-        if parameters.measures(name, region_type, level)
+        if (region_type, level) in parameters.of[name].budgets
         for shard in _shards_of(run, region_type, level)
     ]
     return _counted(run, region_type, level, files)

@@ -52,13 +52,13 @@ def target_counts(
     Groups of nobody are there too.
     """
     t1, t2 = [], []
-    for item in parameters.budgets:
-        kind = REGION_TYPES[item.region_type]
-        regions = region_domain(item.region_type, areas)
+    for region_type, level in parameters.budgets:
+        kind = REGION_TYPES[region_type]
+        regions = region_domain(region_type, areas)
         granularities = (DETAILED, COARSE) if kind.region_pass == PR else (kind.granularity,)
         shown: set[str] = set()
         for granularity in granularities:
-            universe = iteration_universe(specification, granularity, item.level)
+            universe = iteration_universe(specification, granularity, level)
             cells = np.zeros((len(regions) * len(universe), CELLS), dtype=np.int64)
             for part in count_groups(persons, regions.region_of_area, universe):
                 group = part.region.astype(np.int64) * len(universe) + part.iteration
@@ -66,7 +66,7 @@ def target_counts(
             keys = pd.DataFrame(
                 {
                     "REGION_ID": np.repeat(regions.ids, len(universe)),
-                    "REGION_TYPE": item.region_type,
+                    "REGION_TYPE": region_type,
                     "ITERATION_CODE": np.tile(universe.codes, len(regions)),
                 }
             )

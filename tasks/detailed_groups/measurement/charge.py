@@ -62,10 +62,10 @@ def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge | N
         return None
     refuse_missed_margins(parameters, specification)
     levels = []
-    for item in parameters.budgets:
-        noise = noise_of(run, parameters, item.region_type, item.level)
-        universe = run_universe(run, item.region_type, item.level)
-        check_loss(noise, exact_stability(universe, parameters.max_race_codes), item.budget)
+    for level, budget in parameters.budgets.items():
+        noise = noise_of(run, parameters, *level)
+        universe = run_universe(run, *level)
+        check_loss(noise, exact_stability(universe, parameters.max_race_codes), budget)
         levels += [stage.measured(parameters.total) for stage in noise.stages]
     invariants = [invariants_file(run)] if settings.mechanism.units_are_invariant else []
     curve = curve_of_change(parameters, specification)
@@ -109,7 +109,7 @@ def noise_of(
     universe = run_universe(run, region_type, level)
     return level_noise(
         parameters,
-        parameters.budget_of(region_type, level),
+        parameters.budgets[region_type, level],
         stability(universe, parameters.max_race_codes),
         level=f"{region_type}/{level}",
     )

@@ -36,7 +36,7 @@ def measured_shards(run: RunDirectory, parameters: HouseholdParameters) -> list[
         (name, shard)
         for name in parameters.of
         for shard in read_shards(run)
-        if parameters.measures(name, shard.region_type, shard.level)
+        if (shard.region_type, shard.level) in parameters.of[name].budgets
     ]
 
 
@@ -60,7 +60,7 @@ def noise_of(
     own = parameters.of[name]
     universe = run_universe(run, region_type, level)
     return StageNoise(
-        None if own.infinite else own.budget_of(region_type, level),
+        None if own.infinite else own.budgets[region_type, level],
         stability(universe, own.max_race_codes),
         own.is_pure,
         f"{name}/{region_type}/{level}",
@@ -79,15 +79,15 @@ def charge_of(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Charge
     draws = []
     for name, own in parameters.of.items():
         tabulation, levels = HOUSEHOLD_TABULATIONS[name], []
-        for item in own.budgets:
-            noise = noise_of(run, parameters, name, item.region_type, item.level)
-            universe = run_universe(run, item.region_type, item.level)
+        for level, budget in own.budgets.items():
+            noise = noise_of(run, parameters, name, *level)
+            universe = run_universe(run, *level)
             loss = exact_stability(universe, own.max_race_codes) * noise.loss_of_count
-            refuse_larger_loss(loss, item.budget, f"a level of {tabulation.what}")
+            refuse_larger_loss(loss, budget, f"a level of {tabulation.what}")
             n_answers = sum(
                 int(tabulation.tabulation.offsets(table)[-1])
                 for shard in read_shards(run)
-                if (shard.region_type, shard.level) == (item.region_type, item.level)
+                if (shard.region_type, shard.level) == level
                 for table in [tables_of(run, parameters, name, shard)]
             )
             levels.append(noise.measured(own.total, n_answers))

@@ -14,12 +14,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...noise.distributions import IntegerDistribution
 from ...noise.draws import Noise, NoiseDraws
+from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...products.levels import MeasuredLevel
 from ..ingest.counts import GroupCounts
-from ..workload.explorer import noise_parameter
 from ..workload.mechanism import MechanismParameters, choose_table
 from ..workload.tabulations import NOT_MEASURED, SEX_BY_AGE, Tabulation
 
@@ -39,35 +38,20 @@ class StageNoise:
     part: str = ""
 
     @property
-    def mechanism(self) -> str:
-        """Name of the distribution."""
-        return DISCRETE_LAPLACE if self.is_pure else DISCRETE_GAUSSIAN
-
-    @property
-    def distribution(self) -> IntegerDistribution | None:
-        """P(x) proportional to exp(-(loss / s) |x|^power); None for no noise."""
-        if self.loss is None:
-            return None
-        return IntegerDistribution(self.loss / self.stability, power=1 if self.is_pure else 2)
-
-    @property
-    def parameter(self) -> Fraction:
-        """sigma^2, or the scale; raises ValueError where there is no noise."""
-        if self.distribution is None:
-            raise ValueError("counts without noise have no noise parameter")
-        return noise_parameter(self.distribution)
-
-    @property
     def noise(self) -> Noise:
-        """The distribution, as it is charged and drawn; there is none without a loss."""
-        return Noise(self.mechanism, self.parameter)
+        """The noise as it is charged and drawn; raises ValueError where there is none."""
+        if self.loss is None:
+            raise ValueError("counts without noise have no noise parameter")
+        if self.is_pure:
+            return Noise(DISCRETE_LAPLACE, self.stability / self.loss)
+        return Noise(DISCRETE_GAUSSIAN, self.stability / (2 * self.loss))
 
     @property
     def loss_of_count(self) -> Fraction:
         """What a count that moves by one loses, found from the parameter that its noise is drawn
         with: 1 / (2 sigma^2), or 1 / scale under pure DP.
         """
-        return 1 / (self.parameter if self.is_pure else 2 * self.parameter)
+        return distribution_of(self.noise).c
 
     @property
     def variance(self) -> float:

@@ -38,10 +38,7 @@ def redundant_spending(
     for region_pass in parameters.passes:
         regions, sets = regions_of_pass(blocks, invariants, region_pass)
         order = [name for name in settings.mechanism.summary_levels if name in regions]
-        budgets = {
-            (item.region_type, item.level): item.budget
-            for item in parameters.budgets_of(region_pass)
-        }
+        budgets = parameters.budgets_of(region_pass)
         for (region_type, level), budget in budgets.items():
             own = sets.number.get(region_type, {})
             n_regions = len(pd.unique(pd.Series(regions[region_type]).dropna()))

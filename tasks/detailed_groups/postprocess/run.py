@@ -11,12 +11,12 @@ import pyarrow as pa
 from ...census.invariants import inhabitable, read_geography, read_invariants
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
-from ..measurement.charge import noise_of
 from ..paths import MEASURED, geography_file, invariants_file
 from ..settings import DetailedGroupsSettings
 from ..workload.mapping import alone_counterparts
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import is_in_pass, region_ids, region_types
+from ..workload.wanted_margins import level_budgets
 from .coterminous import CoterminousSets, coterminous_sets
 from .stages import (
     ALONE,
@@ -45,22 +45,20 @@ def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
 
 def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: str) -> PassFiles:
     """Where a pass of a run keeps its measurements and what is derived from them."""
-    levels = ((item.region_type, item.level) for item in parameters.budgets_of(region_pass))
     return PassFiles(
         measured=run.root / "measurements" / MEASURED / region_pass,
         derived=run.root / "estimates" / MEASURED / region_pass,
-        levels=tuple(levels),
+        levels=tuple(parameters.budgets_of(region_pass)),
     )
 
 
 def thresholds_of(run: RunDirectory, parameters: MechanismParameters) -> dict[Level, int | None]:
     """The suppression threshold of every measured level; None where nothing is suppressed."""
-    found = {}
-    for item in parameters.budgets:
-        level = item.region_type, item.level
-        noise = noise_of(run, parameters, *level).stage_2.distribution
-        found[level] = threshold_of(item.region_type, noise, parameters.zero_suppression_chance)
-    return found
+    chance, has_none = parameters.zero_suppression_chance, parameters.infinite
+    return {
+        level: threshold_of(level[0], None if has_none else budget.second_stage, chance)
+        for level, budget in level_budgets(parameters, run_specification(run)).items()
+    }
 
 
 def coterminous_of(

@@ -329,7 +329,7 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
     type.
     """
     own = settings.mechanism
-    measured = {(item.region_type, item.level) for item in parameters.budgets}
+    measured = parameters.budgets
     tables: dict[str, Mapping[str, object]] = {
         "budgets": own.budgets,
         "margins": own.margins or {},

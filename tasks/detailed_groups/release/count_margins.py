@@ -9,26 +9,25 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...noise.distributions import IntegerDistribution
 from ...noise.sums import margin_of_cut_sum, margin_of_sum
 from ...runs.directory import RunDirectory
-from ..ingest.ingest import run_parameters
-from ..measurement.charge import noise_of
-from ..settings import DetailedGroupsSettings
+from ..ingest.ingest import run_specification
+from ..workload.explorer import LevelBudget
+from ..workload.mechanism import MechanismParameters
+from ..workload.wanted_margins import level_budgets
 
 
 @dataclass(frozen=True)
 class CountNoise:
     """The noise of a run's released counts.
 
-    total_only, second_stage : by region type and iteration level, the noise of a count of groups
-        that are measured by a total only, and of the others; None for no noise.
+    levels : by region type and iteration level, the budget that buys the noise of its counts; None
+        for no noise.
     coverage : the probability with which a margin holds.
     are_cut : negative counts became 0 before they were added.
     """
 
-    total_only: Mapping[tuple[str, int], IntegerDistribution | None]
-    second_stage: Mapping[tuple[str, int], IntegerDistribution | None]
+    levels: Mapping[tuple[str, int], LevelBudget] | None
     coverage: Fraction
     are_cut: bool = False
 
@@ -60,21 +59,18 @@ class CountNoise:
     def _margins(
         self, region_type: str, level: int, n: int, *, is_total_only: bool
     ) -> tuple[int, int]:
-        noise = (self.total_only if is_total_only else self.second_stage)[region_type, level]
-        if noise is None:
+        if self.levels is None:
             return 0, 0
+        budget = self.levels[region_type, level]
+        noise = budget.total_only if is_total_only else budget.second_stage
         own = margin_of_sum(noise, n, self.coverage)
         return own, margin_of_cut_sum(noise, n, self.coverage) if self.are_cut else own
 
 
-def count_noise_of(run: RunDirectory, settings: DetailedGroupsSettings) -> CountNoise:
-    """The noise of a run's released counts, at the confidence of its settings."""
-    parameters = run_parameters(run, settings)
-    total_only, second_stage = {}, {}
-    for item in parameters.budgets:
-        level = item.region_type, item.level
-        noise = noise_of(run, parameters, *level)
-        total_only[level] = noise.total_only.distribution
-        second_stage[level] = noise.stage_2.distribution
-    are_cut = not parameters.allow_negative_counts
-    return CountNoise(total_only, second_stage, settings.mechanism.coverage, are_cut)
+def count_noise_of(
+    run: RunDirectory, parameters: MechanismParameters, coverage: Fraction
+) -> CountNoise:
+    """The noise of the released counts of a run, or of one of its tabulations."""
+    has_none, are_cut = parameters.infinite, not parameters.allow_negative_counts
+    levels = None if has_none else level_budgets(parameters, run_specification(run))
+    return CountNoise(levels, coverage, are_cut)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
 from ...runs.stamps import stamp
-from ..ingest.ingest import run_specification
+from ..ingest.ingest import run_parameters, run_specification
 from ..ingest.region_names import read_run_names
 from ..postprocess.groups import released
 from ..postprocess.run import groups_to_release
@@ -113,6 +113,6 @@ def write_run_release(run: RunDirectory, settings: DetailedGroupsSettings) -> No
         run.unchecked_release,
         groups_to_release(run, settings),
         names_of(run),
-        count_noise_of(run, settings),
+        count_noise_of(run, run_parameters(run, settings), settings.mechanism.coverage),
         is_private=settings.is_private,
     )

@@ -51,13 +51,13 @@ def shown_level(region_type: str, level: int) -> str:
 
 
 def _budget(parameters: MechanismParameters) -> Section:
-    levels = () if parameters.infinite else parameters.budgets
+    levels = {} if parameters.infinite else parameters.budgets
     loss = "epsilon" if parameters.is_pure else "rho"
     return bars_panel(
         "The budget",
         "Loss of every population group level; the levels of a pass add up.",
-        [shown_level(item.region_type, item.level) for item in levels],
-        {loss: [float(item.budget) for item in levels]},
+        [shown_level(*level) for level in levels],
+        {loss: [float(budget) for budget in levels.values()]},
         value_label=loss,
     )
 

@@ -102,7 +102,7 @@ def _refuse_idle(settings: DetailedHouseholdsSettings, parameters: HouseholdPara
                 if region_pass not in parameters.passes:
                     refuse_idle(where, f"run_{region_pass} = true")
                 for level in levels if key == "thresholds" else ():
-                    if not parameters.measures(name, region_type, int(level)):
+                    if (region_type, int(level)) not in parameters.of[name].budgets:
                         refuse_idle(f"{where}.{level}", f"a budget of {region_type}, level {level}")
     if own.states is not None and not parameters.first.run_us:
         refuse_idle("mechanism.states", "run_us = true")

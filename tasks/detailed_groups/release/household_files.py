@@ -20,13 +20,12 @@ from ...runs.files import replacing
 from ...runs.stamps import stamp
 from ...tables.columns import coded_texts
 from ..ingest.household_ingest import run_parameters
-from ..measurement.households import noise_of
 from ..paths import household_folder
 from ..postprocess.groups import CODE, MEASURED, counts_of, read_groups
 from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters
 from ..workload.tabulations import HouseholdTabulation
-from .count_margins import CountNoise
+from .count_margins import CountNoise, count_noise_of
 from .files import append_rows, begin_text, names_of, slices
 from .tables import COUNTED, NAMED, GroupNames, count_columns, production_keys
 
@@ -51,27 +50,10 @@ def measured_groups(
     """Region type, level and measured groups, columns `MEASURED`, of every level of a
     tabulation that has any.
     """
-    for item in parameters.of[name].budgets:
-        files = sorted(household_folder(run, name, item.region_type, item.level).glob("*.parquet"))
+    for level in parameters.of[name].budgets:
+        files = sorted(household_folder(run, name, *level).glob("*.parquet"))
         if files:
-            yield item.region_type, item.level, read_groups(files, MEASURED)
-
-
-def count_noise_of(
-    run: RunDirectory,
-    settings: DetailedHouseholdsSettings,
-    parameters: HouseholdParameters,
-    name: str,
-) -> CountNoise:
-    """The noise of the released counts of a tabulation, at the confidence of the settings."""
-    noise = {
-        (item.region_type, item.level): noise_of(
-            run, parameters, name, item.region_type, item.level
-        ).distribution
-        for item in parameters.of[name].budgets
-    }
-    are_cut = not parameters.first.allow_negative_counts
-    return CountNoise(noise, noise, settings.mechanism.coverage, are_cut)
+            yield *level, read_groups(files, MEASURED)
 
 
 def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
@@ -84,7 +66,7 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
         pq.ParquetWriter(path, schema, compression="zstd", compression_level=1) as tidy,
     ):
         for tabulation, own in parameters.tables():
-            noise = count_noise_of(run, settings, parameters, tabulation.name)
+            noise = count_noise_of(run, own, settings.mechanism.coverage)
             columns = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", data_cell(tabulation), "COUNT")
             with replacing(folder / f"{tabulation.name}.csv") as part, part.open("wb") as text:
                 begin_text(text, columns, is_private=is_private)

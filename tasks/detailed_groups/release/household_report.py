@@ -213,10 +213,7 @@ def _budget(parameters: HouseholdParameters) -> Section:
     loss = "epsilon" if parameters.is_pure else "rho"
     levels = () if parameters.infinite else parameters.levels()
     series = {
-        f"{loss} of {name.upper()}": [
-            float(own.budget_of(*level)) if parameters.measures(name, *level) else 0.0
-            for level in levels
-        ]
+        f"{loss} of {name.upper()}": [float(own.budgets.get(level, 0)) for level in levels]
         for name, own in parameters.of.items()
     }
     return bars_panel(

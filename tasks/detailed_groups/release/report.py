@@ -131,14 +131,14 @@ def populations_section(levels: Sequence[Mapping[str, Any]]) -> Section:
 def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
     budgets = run_parameters(run, settings).budgets
     rows, labels, shares = [], [], []
-    for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
+    for level, groups in zip(budgets, groups_to_release(run, settings), strict=True):
         n = groups.num_rows
         hidden = mask_of(groups, "is_suppressed")
         table = groups["table"].to_numpy()
         numbers = np.bincount(table[~hidden], minlength=len(TABLE_NAMES))
         percent = [100 * number / n if n else 0.0 for number in (int(hidden.sum()), *numbers)]
-        rows.append((item.region_type, item.level, n, *(f"{p:.2f} %" for p in percent)))
-        labels.append(shown_level(item.region_type, item.level))
+        rows.append((*level, n, *(f"{p:.2f} %" for p in percent)))
+        labels.append(shown_level(*level))
         shares.append(percent)
     chart = bar_chart(
         labels,

@@ -15,15 +15,14 @@ too small to cover 95 %.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
 from ...noise.distributions import IntegerDistribution
-from ...noise.margins import COVERAGE
-from ...noise.quantiles import inverse_cdf, margin
+from ...noise.draws import Noise
+from ...noise.margins import COVERAGE, loss_for_margin
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 
 NORMAL_QUANTILE = Fraction(196, 100)
 """The paper's factor between sigma and its 95 % margin of error."""
@@ -141,11 +140,10 @@ def budget_for_margin(
     """
     if margin_of_error < 0:
         raise ValueError(f"a margin of {margin_of_error} cannot be met")
-
-    def holds(candidate: LevelBudget) -> bool:
-        return margin(candidate.second_stage, coverage) <= margin_of_error
-
-    return _smallest_budget(level, holds, margin_of_error, (1 + coverage) / 2, decimals)
+    one, unit = Fraction(1), Fraction(1, 10**decimals)
+    mechanism = DISCRETE_LAPLACE if level.is_pure else DISCRETE_GAUSSIAN
+    noise = Noise(mechanism, noise_parameter(level.with_budget(one).second_stage))
+    return loss_for_margin(noise, one, margin_of_error, unit, coverage)
 
 
 def budget_for_threshold(
@@ -162,38 +160,9 @@ def budget_for_threshold(
     """
     if threshold < 0 or 2 * zero_suppression_chance <= 1:
         raise ValueError("a threshold of 0 or more needs a chance above 1/2")
-
-    def holds(candidate: LevelBudget) -> bool:
-        return inverse_cdf(candidate.second_stage, zero_suppression_chance) <= threshold
-
-    return _smallest_budget(level, holds, threshold, zero_suppression_chance, decimals)
-
-
-def _smallest_budget(
-    level: LevelBudget,
-    holds: Callable[[LevelBudget], bool],
-    quantile: int,
-    probability: Fraction,
-    decimals: int,
-) -> Fraction:
-    """The smallest multiple of 10^-decimals from which on a condition holds.
-
-    The search starts where the continuous distribution has the quantile, since quantiles at far
-    smaller budgets would take long to compute.
-    """
-    units = 10**decimals
-    near = continuous_budget(level, max(quantile, 0.5), float(probability))
-    end = max(1, math.ceil(near * units))
-
-    def enough(n: int) -> bool:
-        return holds(level.with_budget(Fraction(n, units)))
-
-    while not enough(end):
-        end *= 2
-    start = end // 2
-    while start and enough(start):
-        start, end = start // 2, start
-    return Fraction(bisect_left(range(start + 1, end + 1), True, key=enough) + start + 1, units)
+    # A quantile above 1/2 is the margin that holds with the probability between its two tails.
+    coverage = 2 * zero_suppression_chance - 1
+    return budget_for_margin(level, threshold, coverage=coverage, decimals=decimals)
 
 
 def continuous_budget(level: LevelBudget, quantile: float, probability: float) -> float:

@@ -64,15 +64,9 @@ class HouseholdParameters:
 
     def levels(self) -> tuple[tuple[str, int], ...]:
         """Region types and iteration levels that either tabulation measures, in their order."""
-        measured = {
-            (item.region_type, item.level) for own in self.of.values() for item in own.budgets
-        }
+        measured = {level for own in self.of.values() for level in own.budgets}
         every = ((region_type, level) for region_type in REGION_TYPES for level in LEVELS)
         return tuple(level for level in every if level in measured)
-
-    def measures(self, name: str, region_type: str, level: int) -> bool:
-        """Whether a tabulation measures a level."""
-        return any((b.region_type, b.level) == (region_type, level) for b in self.of[name].budgets)
 
     def total_of(self, region_pass: str) -> Fraction:
         """The budget of both tabulations in a pass: of adding or removing one household there."""

@@ -56,15 +56,6 @@ OF_PERSONS = ConfigKeys("privacy_budget_p", "thresholds_p", len(AGE_BINS), has_f
 
 
 @dataclass(frozen=True)
-class PopulationGroupBudget:
-    """The privacy-loss budget of one population group level: rho under zCDP, epsilon if pure."""
-
-    region_type: str
-    level: int
-    budget: Fraction
-
-
-@dataclass(frozen=True)
 class WantedMargins:
     """Margins of error that the noise of released counts is to have.
 
@@ -87,8 +78,9 @@ class MechanismParameters:
     max_race_codes : race codes of a person that count, from QRACE1 on.
     stage_1_fraction : gamma, the part of a level's budget that chooses each group's table; 0 where
         tables are chosen by totals that are known before.
-    budgets : of the levels that are measured, highest summary level first; none is zero.
-    thresholds : of the noisy total, by region type and level: from each on, the next larger table.
+    budgets : rho, or epsilon if pure, of the levels that are measured, by region type and level,
+        highest summary level first; none is zero.
+    thresholds : of the noisy total, by the same: from each on, the next larger table.
     zero_suppression_chance : probability that a group of nobody is suppressed; None for none.
     states : FIPS codes of the United States pass; empty if it is not run.
     wanted : margins that the budgets were set for.
@@ -99,7 +91,7 @@ class MechanismParameters:
     definition: str
     max_race_codes: int
     stage_1_fraction: Fraction
-    budgets: tuple[PopulationGroupBudget, ...]
+    budgets: Mapping[tuple[str, int], Fraction]
     thresholds: Mapping[tuple[str, int], tuple[int, ...]]
     zero_suppression_chance: Fraction | None
     allow_negative_counts: bool
@@ -123,19 +115,17 @@ class MechanismParameters:
         """FIPS codes of the states of a pass."""
         return self.states if region_pass == US else (PUERTO_RICO,)
 
-    def budgets_of(self, region_pass: str) -> tuple[PopulationGroupBudget, ...]:
-        """The measured levels of a pass."""
-        return tuple(
-            b for b in self.budgets if REGION_TYPES[b.region_type].region_pass == region_pass
-        )
-
-    def budget_of(self, region_type: str, level: int) -> Fraction:
-        """The budget of a measured level; raises KeyError for one that is not measured."""
-        return {(b.region_type, b.level): b.budget for b in self.budgets}[region_type, level]
+    def budgets_of(self, region_pass: str) -> dict[tuple[str, int], Fraction]:
+        """The budgets of the measured levels of a pass."""
+        return {
+            level: budget
+            for level, budget in self.budgets.items()
+            if REGION_TYPES[level[0]].region_pass == region_pass
+        }
 
     def total_of(self, region_pass: str) -> Fraction:
         """The budget of a pass: of adding or removing one person there."""
-        return sum((item.budget for item in self.budgets_of(region_pass)), Fraction(0))
+        return sum(self.budgets_of(region_pass).values(), Fraction(0))
 
     @property
     def total(self) -> Fraction:
@@ -188,11 +178,6 @@ def read_config(text: str) -> dict[str, Any]:
     return config
 
 
-def budget_key(region_type: str, level: int) -> str:
-    """The key of a level's budget in `config.json`."""
-    return OF_PERSONS.budget(region_type, level)
-
-
 def thresholds_key(region_type: str, level: int) -> str:
     """The key of a level's thresholds in `thresholds_p` of `config.json`."""
     return f"({region_type}, {level})"
@@ -224,14 +209,12 @@ def mechanism_parameters(
     kinds = [
         kind for name, runs in ((US, run_us), (PR, run_pr)) if runs for kind in region_types(name)
     ]
-    levels = [(kind.name, level) for kind in kinds for level in LEVELS]
-    budgets = [
-        PopulationGroupBudget(
-            kind, level, check.budget(keys.budget(kind, level), infinite=infinite)
-        )
-        for kind, level in levels
-    ]
-    if not any(item.budget for item in budgets):
+    budgets = {
+        (kind.name, level): check.budget(keys.budget(kind.name, level), infinite=infinite)
+        for kind in kinds
+        for level in LEVELS
+    }
+    if not any(budgets.values()):
         raise SpecificationError(f"{name}: every budget is 0; give one level a budget at least")
     return MechanismParameters(
         definition=definition,
@@ -239,12 +222,12 @@ def mechanism_parameters(
         stage_1_fraction=check.between("privacy_budget_p_stage_1_fraction")
         if keys.has_first_stage
         else Fraction(0),
-        budgets=tuple(item for item in budgets if item.budget),
+        budgets={level: budget for level, budget in budgets.items() if budget},
         thresholds={
-            (item.region_type, item.level): check.thresholds(key, keys)
-            for item in budgets
-            for key in [thresholds_key(item.region_type, item.level)]
-            if item.budget or check.has_thresholds(key, keys)
+            level: check.thresholds(key, keys)
+            for level, budget in budgets.items()
+            for key in [thresholds_key(*level)]
+            if budget or check.has_thresholds(key, keys)
         },
         zero_suppression_chance=check.between("zero_suppression_chance", with_zero=True)
         if keys.has_first_stage and "zero_suppression_chance" in config

@@ -37,12 +37,12 @@ def level_budgets(
     """
     found = {}
     own = parameters.budgets if region_pass is None else parameters.budgets_of(region_pass)
-    for item in own:
-        granularity = REGION_TYPES[item.region_type].granularity
-        universe = iteration_universe(specification, granularity, item.level)
+    for (region_type, level), budget in own.items():
+        granularity = REGION_TYPES[region_type].granularity
+        universe = iteration_universe(specification, granularity, level)
         has_stage_1 = not len(universe) or not universe.total_only.all()
-        found[item.region_type, item.level] = LevelBudget(
-            item.budget,
+        found[region_type, level] = LevelBudget(
+            budget,
             stability(universe, parameters.max_race_codes),
             parameters.stage_1_fraction if has_stage_1 else Fraction(0),
             parameters.is_pure,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ..ingest.releases import Sources, by_block
+from ..ingest.released import Sources, by_block
 from ..workload import household_types, person_levels
 from .measures import PersonsAndHouseholds
 

@@ -17,9 +17,8 @@ from ...census.schema import Schema
 from ...pages.document import NONE, Cell, Details, Section, Table
 from ...runs.files import read_record
 from ..estimation.blocks import Way
-from ..ingest.releases import Sources
-from ..release.files import NOBODY, PERSONS_FILE, UNITS_FILE
-from ..release.population import SUMMARY_FILE, read_released
+from ..ingest.released import Sources, read_released
+from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
 from .accuracy import true_records
 from .measures import GEOLEVELS, Measure, PersonsAndHouseholds, Ratio, measured

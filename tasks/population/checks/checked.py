@@ -9,7 +9,7 @@ from ...census.census import Census
 from ...products.acceptance import accept
 from ...runs.directory import RunDirectory
 from ...runs.settings import ProductSettings
-from ..ingest.releases import Sources
+from ..ingest.released import Sources
 from ..release.population import population_of_pieces, write_population
 from .expected import expected_population
 
@@ -28,7 +28,7 @@ def write_checked_population(
     Raises CheckFailed where a check fails.
     """
     population = population_of_pieces(run, sources)
-    paths = write_population(population, folder, is_private=settings.is_private)
+    paths = write_population(population, folder)
     expected = expected_population(folder, sources.redistricting.release, redistricting)
     accept(run, settings, check_population(expected))
     return paths

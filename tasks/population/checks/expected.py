@@ -9,7 +9,7 @@ from ...census.census import Census, Universe
 from ...census.microdata import codes_of
 from ...census.recodes import CodeSet
 from ...census.schema import Schema
-from ..release.files import PERSONS_FILE, UNITS_FILE
+from ..release.population import PERSONS_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
 from ..workload.household_types import universe
 

@@ -196,17 +196,17 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
     return found
 
 
+def _are_inside(records: PersonsAndHouseholds) -> np.ndarray:
+    """Which of the persons live in households."""
+    kind = records.person_levels[person_levels.KIND]
+    return person_levels.relationships().of_level[kind] > 0
+
+
 def _areas(records: PersonsAndHouseholds, digits: int) -> _Areas:
     codes, area = np.unique(records.blocks.astype(f"<U{digits}"), return_inverse=True)
     area = area.reshape(-1)
-    people = person_levels.members_of(records.person_levels)
-    inside = people.relationship > 0
-    members = Members(
-        *(
-            getattr(people, name)[inside]
-            for name in ("unit", "relationship", "age", "sex", "hispanic", "race")
-        )
-    )
+    inside = _are_inside(records)
+    people = records.person_levels[:, inside]
     parts, ages = household_types.parts_of_types(), np.array([[1 << YOUNG], [1 << SCHOOLCHILD]])
     has_relatives = [one.has_relatives for one in household_types.household_types()]
     levels = records.household_levels
@@ -214,8 +214,8 @@ def _areas(records: PersonsAndHouseholds, digits: int) -> _Areas:
     return _Areas(
         len(codes),
         area[records.person_block[inside]],
-        members,
-        records.person_levels[person_levels.KIND][inside] == person_levels.relationships().alone,
+        person_levels.members_of(people),
+        people[person_levels.KIND] == person_levels.relationships().alone,
         area[records.household_block],
         levels,
         parts["size"][kind],
@@ -334,8 +334,7 @@ def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:
     """
     if records.person_unit is None or records.unit is None:
         return None
-    of_level = person_levels.relationships().of_level
-    inside = of_level[records.person_levels[person_levels.KIND]] > 0
+    inside = _are_inside(records)
     n = 1 + max(records.person_unit.max(initial=0), records.unit.max(initial=0))
     unit = records.person_unit[inside]
     home = records.household_block * n + records.unit

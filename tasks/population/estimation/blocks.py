@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
 from ...census.households import HOUSEHOLDER, MALE, Members
-from ..workload.derived_types import derived_levels
 from ..workload.household_types import OPEN_SIZE, TYPE, levels_of_age
-from ..workload.levels import DERIVED, are_possible, head_races, household_levels
+from ..workload.levels import DERIVED, are_possible, derived_levels, head_races
 from ..workload.patterns import book
 from ..workload.places import N_PLACES
 from ..workload.tables import BLOCK_GROUP, TRACT
@@ -24,7 +24,7 @@ from .exchanges import exchanged
 from .fallback import simple_households
 from .placing import Persons, placed
 
-Record = TypeVar("Record", Persons, Households)
+Record = TypeVar("Record", Persons, Households, Members)
 
 
 class Way(StrEnum):
@@ -53,8 +53,8 @@ class Blocks:
         """The blocks from the first one up to another."""
         starts = [one[first : end + 1] for one in (self.person_starts, self.household_starts)]
         return Blocks(
-            _rows(self.persons, *starts[0][[0, -1]]),
-            _rows(self.households, *starts[1][[0, -1]]),
+            part_of(self.persons, *starts[0][[0, -1]]),
+            part_of(self.households, *starts[1][[0, -1]]),
             starts[0] - starts[0][0],
             starts[1] - starts[1][0],
             self.areas[first:end],
@@ -83,14 +83,15 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Populated:
-    """Persons of all blocks as members of households.
-
-    levels : (6, n_households) what members tell, see `household_levels`.
-    """
+    """Persons of all blocks as members of households."""
 
     members: Members
-    levels: np.ndarray
     way: tuple[Way, ...]
+
+    @cached_property
+    def levels(self) -> np.ndarray:
+        """What members tell of each household `(6, n_households)`, see `derived_levels`."""
+        return derived_levels(self.members, int(self.members.are(HOUSEHOLDER).sum()))
 
 
 def spans_of(blocks: Blocks) -> Spans:
@@ -102,9 +103,10 @@ def spans_of(blocks: Blocks) -> Spans:
     return Spans(blocks.person_starts, blocks.household_starts, tract, group)
 
 
-def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
-    """The persons of blocks as members of the households of their blocks; what earlier blocks
-    have changed is carried on to later ones, from `drift` on, which is brought up to date.
+def populated(blocks: Blocks, drift: Drift) -> Piece:
+    """The persons of blocks of one county as members of the households of their blocks; what
+    earlier blocks have changed is carried on to later ones, from `drift` on, which is brought up to
+    date. At last the blocks exchange what they can.
 
     Persons keep whether they are minors, origin and race; blocks keep their number of households.
     Everything else is what it was where that is possible, and else as near as the program finds.
@@ -112,25 +114,10 @@ def populated(blocks: Blocks, drift: Drift | None = None) -> Piece:
     Raises ValueError unless every block has as many persons as households, and households where
     there are persons.
     """
-    drift = Drift() if drift is None else drift
-    counties = blocks.counties()
-    parts = [_of_county(blocks.part(start, end), drift) for start, end in counties]
-    return Piece(
-        joined_members(
-            [part.members for part in parts],
-            blocks.household_starts[[start for start, _ in counties]],
-        ),
-        tuple(way for part in parts for way in part.way),
-        np.concatenate([part.cost for part in parts] or [np.empty(0)]),
-    )
-
-
-def _of_county(blocks: Blocks, drift: Drift) -> Piece:
-    """The blocks of one county, one by one, and what they exchange at last."""
     parts, ways, costs = [], [], []
     for block, areas in enumerate(blocks.areas):
-        own = _rows(blocks.persons, *blocks.person_starts[block : block + 2])
-        homes = _rows(blocks.households, *blocks.household_starts[block : block + 2])
+        own = part_of(blocks.persons, *blocks.person_starts[block : block + 2])
+        homes = part_of(blocks.households, *blocks.household_starts[block : block + 2])
         drift.enter(areas)
         members, way, cost = _nearest(own, homes, drift)
         parts.append(members)
@@ -141,7 +128,7 @@ def _of_county(blocks: Blocks, drift: Drift) -> Piece:
     wrong = np.flatnonzero(~are_possible(derived_levels(members, int(starts[-1]))))
     # Not seen to happen: patterns exclude it. A block that is wrong is made anew all the same.
     for block in np.unique(np.searchsorted(starts, wrong, side="right") - 1).tolist():
-        own = _rows(blocks.persons, *blocks.person_starts[block : block + 2])
+        own = part_of(blocks.persons, *blocks.person_starts[block : block + 2])
         parts[block] = simple_households(own, int(starts[block + 1] - starts[block]))
         ways[block], costs[block] = Way.SIMPLE, np.nan
     if len(wrong):
@@ -165,14 +152,14 @@ def joined(blocks: Blocks, first: Sequence[int], pieces: Sequence[Piece]) -> Pop
     members = joined_members(
         [piece.members for piece in pieces], blocks.household_starts[list(first)]
     )
-    levels = household_levels(members, int(blocks.household_starts[-1]))
-    if not are_possible(levels).all():
-        raise ValueError("simple households are of a type that cannot be")
     # Blocks of no piece are empty.
     ways = [Way.OPTIMAL] * len(blocks.areas)
     for one, piece in zip(first, pieces, strict=True):
         ways[one : one + len(piece.way)] = piece.way
-    return Populated(members, levels, tuple(ways))
+    made = Populated(members, tuple(ways))
+    if not are_possible(made.levels).all():
+        raise ValueError("simple households are of a type that cannot be")
+    return made
 
 
 def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Members, Way, float]:
@@ -190,7 +177,7 @@ def _nearest(persons: Persons, households: Households, drift: Drift) -> tuple[Me
     except ValueError:
         # A composition that is rounded wrongly has not a place for everybody.
         return simple_households(persons, n), Way.SIMPLE, np.nan
-    kind = book().patterns.kind[chosen.pattern]
+    kind = book().kind[chosen.pattern]
     drift.add(_released(persons, households), _made(members, kind, households.is_rented))
     size = np.bincount(members.unit)
     drift.add_larger(int((size >= OPEN_SIZE).sum()), bool((size > OPEN_SIZE).any()))
@@ -227,7 +214,7 @@ def _nobody() -> Members:
     return Members(none, none, none, none, none, none)
 
 
-def _rows(records: Record, first: int, end: int) -> Record:
+def part_of(records: Record, first: int, end: int) -> Record:
     """The records from the first one up to another."""
     make: Callable[..., Record] = type(records)
     return make(*(getattr(records, field.name)[first:end] for field in fields(records)))
@@ -238,8 +225,7 @@ def joined_members(parts: Sequence[Members], first: Sequence[int] | np.ndarray) 
     if not parts:
         return _nobody()
     unit = [part.unit + start for part, start in zip(parts, first, strict=True)]
-    rest = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("relationship", "age", "sex", "hispanic", "race")
+    columns = (
+        np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Members)
     )
-    return Members(np.concatenate(unit), *rest)
+    return replace(Members(*columns), unit=np.concatenate(unit))

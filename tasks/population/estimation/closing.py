@@ -11,9 +11,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from ...census.households import Members
-from ..workload.levels import household_levels
 from ..workload.tables import STATE
-from .blocks import Blocks, Populated, joined_members, spans_of
+from .blocks import Blocks, Populated, joined_members, part_of, spans_of
 from .cells import Cells
 from .counts import changed
 from .moves import moved
@@ -30,7 +29,7 @@ def closed(blocks: Blocks, made: Populated) -> Populated:
             [_part(blocks, made.members, first, end) for first, end in extents],
         )
     members = joined_members(parts, blocks.household_starts[[first for first, _ in counties]])
-    return replace(made, members=members, levels=household_levels(members, made.levels.shape[1]))
+    return replace(made, members=members)
 
 
 def _of_state(blocks: list[Blocks], members: list[Members]) -> list[Members]:
@@ -60,6 +59,5 @@ def _count(total: Cells, own: Cells, sign: int) -> None:
 def _part(blocks: Blocks, members: Members, first: int, end: int) -> Members:
     """The members of the households of some blocks, their units numbered from 0."""
     start, stop = blocks.person_starts[[first, end]]
-    unit = members.unit[start:stop] - blocks.household_starts[first]
-    rest = ("relationship", "age", "sex", "hispanic", "race")
-    return Members(unit, *(getattr(members, name)[start:stop] for name in rest))
+    own = part_of(members, start, stop)
+    return replace(own, unit=own.unit - blocks.household_starts[first])

@@ -23,13 +23,13 @@ bounds the cost of any composition from below, of all patterns, whatever the pri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...solvers.growing import GrowingProgram
 from .few import FEW, MOST, nearest_of_few
-from .pricing import Problem, cheapest, nearest, priced, slot_prices, slots
+from .pricing import EXACT, Problem, Taken, cheapest, nearest, priced, slot_prices, slots
 
 _FIRST, _WITHIN = 10, 2.0
 """Patterns of a class to begin with, at most, and by how much they cost more than its cheapest."""
@@ -54,21 +54,6 @@ _GAP, _ENOUGH = 0.01, 0.2
 """The share of the cost, and the cost, within which a solution is good enough."""
 MISSING = 30.0
 """Cost of a person without a slot, and of a slot without a person, while columns are generated."""
-EXACT = 1e-6
-
-
-@dataclass(frozen=True, eq=False)
-class Taken:
-    """How often each pattern is taken of each class, `(n,)` each; further members by slot of the
-    catalogue `(n_slots,)`; whether nothing costs less for sure, and the cost.
-    """
-
-    owner: np.ndarray
-    pattern: np.ndarray
-    z: np.ndarray
-    further: np.ndarray
-    is_optimal: bool
-    cost: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +167,7 @@ class Program:
 
     def _of_few(self) -> Taken | None:
         """The best solution for a few households, by trying patterns."""
-        problem, now = self.problem, self._prices
-        owner = np.repeat(np.arange(len(problem.costs)), problem.n_of_class)
-        one = np.ones(len(owner), dtype=np.int64)
-        single = replace(problem, costs=problem.costs[owner], n_of_class=one)
-        few = nearest_of_few(single, now.of_person, now.of_pattern)
-        if few is None:
-            return None
-        is_optimal = few.cost <= few.bound + EXACT
-        return Taken(owner, few.pattern, one, few.further, is_optimal, few.cost)
+        return nearest_of_few(self.problem, self._prices.of_person, self._prices.of_pattern)
 
     def _priced(self, of_person: np.ndarray, most: int) -> _Prices:
         problem = self.problem
@@ -353,4 +330,4 @@ class Program:
         further = np.zeros(self.problem.fill.shape[1], dtype=np.int64)
         np.add.at(further, self._opens, np.rint(x[self._more]).astype(np.int64))
         z = np.rint(x[self._z]).astype(np.int64)
-        return Taken(self._owner, self._pattern, z, further, cost <= bound + EXACT, cost)
+        return Taken(self._owner, self._pattern, z, further, cost, bound)

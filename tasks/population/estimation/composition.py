@@ -19,9 +19,9 @@ import numpy as np
 from ..workload.changes import PER_LATER_PERSON, PER_TOLD_PERSON, outcome_costs
 from ..workload.household_types import OPEN_SIZE, RENTED, parts_of_types
 from ..workload.patterns import book
-from .columns import EXACT, Problem, Program, Taken
+from .columns import Program
 from .drift import Drift
-from .pricing import filled, slots
+from .pricing import EXACT, Problem, Taken, filled, slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ def _dealt(taken: Taken, owner: np.ndarray) -> Composition:
     # Columns in the order of their classes, and so are households here.
     columns = np.lexsort((taken.pattern, taken.owner))
     pattern[np.argsort(owner, kind="stable")] = np.repeat(taken.pattern[columns], taken.z[columns])
-    opened = book().patterns.open_slot[pattern]
+    opened = book().open_slot[pattern]
     for slot in np.flatnonzero(taken.further):
         takers = np.flatnonzero(opened == slot)
         more[takers] = taken.further[slot] // len(takers)

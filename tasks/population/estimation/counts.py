@@ -11,9 +11,8 @@ import numpy as np
 from numba import njit
 
 from ...census.households import HOUSEHOLDER, MALE, Members
-from ..workload.derived_types import derived_levels
 from ..workload.household_types import ELDERLY, TYPE, levels_of_age, possible
-from ..workload.levels import DERIVED
+from ..workload.levels import DERIVED, derived_levels
 from ..workload.person_levels import relationships
 from ..workload.places import (
     AGES_OF_RELATIONSHIP,
@@ -120,6 +119,19 @@ class State(NamedTuple):
     ages: Ages
 
 
+class Rows(NamedTuple):
+    """Rows of records in all tables.
+
+    persons, homes : (n, n_tables) of each member and household of the block that is gone through.
+    new_persons, new_homes : (2, n_tables) of two members and households after a change.
+    """
+
+    persons: np.ndarray
+    homes: np.ndarray
+    new_persons: np.ndarray
+    new_homes: np.ndarray
+
+
 class Spans(NamedTuple):
     """Blocks of a county: the first person and household of each, and the number of all
     `(n_blocks + 1,)`; number of the tract and block group of each `(n_blocks,)`.
@@ -165,6 +177,16 @@ def changed(persons: Persons, households: Households, members: Members, spans: S
         return cells
     members_of(state_of(persons, households, members, spans, cells), members, cells)
     return cells
+
+
+def rows_of(state: State) -> Rows:
+    """Room for the rows of all members and households."""
+    sizes = len(state.people.code), len(state.homes.head)
+    n_tables = [own.weight.shape[0] for own in (state.persons, state.households)]
+    return Rows(
+        *(np.zeros((n, k), dtype=np.int64) for n, k in zip(sizes, n_tables, strict=True)),
+        *(np.zeros((2, k), dtype=np.int64) for k in n_tables),
+    )
 
 
 def members_of(state: State, members: Members, cells: Cells) -> Members:
@@ -423,3 +445,72 @@ def row_now(state: State, table: int, home: int) -> int:
     head = state.homes.head[home]
     age, who = state.people.age[head], state.people.who[head]
     return home_row(state, table, home, age, who, state.homes.unit[home])
+
+
+# A call takes all arrays of the state one by one, longer than most of what is done below: so what
+# is called for each pair of members is inlined.
+
+
+@njit(cache=True, nogil=True)
+def tell_block(state: State, rows: Rows, spans: Spans, block: int) -> None:
+    """Write down the rows of the members and households of a block."""
+    for at in range(spans.persons[block], spans.persons[block + 1]):
+        tell_person(state, at, rows.persons[at])
+    for home in range(spans.households[block], spans.households[block + 1]):
+        tell_home(state, home, rows.homes[home])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def tell_person(state: State, at: int, rows: np.ndarray) -> None:
+    """Write down the rows of a member."""
+    sex, age, who = state.people.sex[at], state.people.age[at], state.people.who[at]
+    for table in range(rows.size):
+        rows[table] = person_row(state, table, at, sex, age, who)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def tell_home(state: State, home: int, rows: np.ndarray) -> None:
+    """Write down the rows of a household."""
+    head = state.homes.head[home]
+    age, who, unit = state.people.age[head], state.people.who[head], state.homes.unit[home]
+    for table in range(rows.size):
+        rows[table] = home_row(state, table, home, age, who, unit)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def growth_of_members(state: State, rows: Rows, p: int, q: int) -> int:
+    """By how much the sum grows if two members are what they now are."""
+    grown, counts = 0, state.persons
+    tell_person(state, p, rows.new_persons[0])
+    tell_person(state, q, rows.new_persons[1])
+    for table in range(counts.weight.shape[0]):
+        a, b = rows.persons[p, table], rows.persons[q, table]
+        c, d = rows.new_persons[0, table], rows.new_persons[1, table]
+        grown += growth_of_two(counts, table, a, c, b, d)
+    return grown
+
+
+@njit(cache=True, nogil=True, inline="always")
+def growth_of_homes(state: State, rows: Rows, one: int, two: int) -> int:
+    """By how much the sum grows if two households, or one, are what they now are."""
+    grown, counts = 0, state.households
+    tell_home(state, one, rows.new_homes[0])
+    tell_home(state, two, rows.new_homes[1])
+    for table in range(counts.weight.shape[0]):
+        a, c = rows.homes[one, table], rows.new_homes[0, table]
+        if one == two:
+            grown += growth(counts, a, c)
+        else:
+            b, d = rows.homes[two, table], rows.new_homes[1, table]
+            grown += growth_of_two(counts, table, a, c, b, d)
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def shift_two(counts: Counts, rows: np.ndarray, new: np.ndarray, one: int, two: int) -> None:
+    """Let two records, or one, go to their new rows in all tables."""
+    for k in range(2):
+        at = two if k else one
+        for table in range(rows.shape[1]):
+            shift(counts, table, rows[at, table], new[k, table])
+            rows[at, table] = new[k, table]

@@ -28,19 +28,21 @@ from ..workload.tables import STATE
 from .cells import Cells
 from .composition import Households
 from .counts import (
+    Rows,
     Spans,
     State,
     enter,
     growth,
-    growth_of_two,
-    home_row,
+    growth_of_homes,
+    growth_of_members,
     leave,
     members_of,
-    person_row,
-    row_now,
     row_of,
-    shift,
+    rows_of,
+    shift_two,
     state_of,
+    tell_block,
+    tell_person,
 )
 from .placing import Persons
 
@@ -62,45 +64,45 @@ def exchanged(
     if len(members.age) == 0:
         return members
     state = state_of(persons, households, members, spans, cells, CURVE)
-    _sweep(state, spans)
+    _sweep(state, rows_of(state), spans)
     return members_of(state, members, cells)
 
 
 @njit(cache=True, nogil=True)
-def _sweep(state: State, spans: Spans) -> None:
+def _sweep(state: State, rows: Rows, spans: Spans) -> None:
     """Go through all blocks until no exchange is left, or `_SWEEPS` times."""
     for _ in range(_SWEEPS):
         n_made = 0
         for block in range(spans.tract.size):
             enter(state, spans, block)
-            n_made += _n_changed(state, spans, block)
+            tell_block(state, rows, spans, block)
+            n_made += _n_changed(state, rows, spans, block)
             leave(state, spans, block)
         if n_made == 0:
             break
 
 
 @njit(cache=True, nogil=True)
-def _n_changed(state: State, spans: Spans, block: int) -> int:
+def _n_changed(state: State, rows: Rows, spans: Spans, block: int) -> int:
     """Make the changes of a block that bring the tables nearer, once through; how many."""
     n_made = 0
     for p in range(spans.persons[block], spans.persons[block + 1]):
-        n_made += _is_coded_otherwise(state, p)
+        n_made += _is_coded_otherwise(state, rows, p)
         for q in range(p + 1, spans.persons[block + 1]):
-            n_made += _is_exchanged(state, p, q)
+            n_made += _is_exchanged(state, rows, p, q)
     for home in range(spans.households[block], spans.households[block + 1]):
         for other in range(home + 1, spans.households[block + 1]):
-            n_made += _is_rehoused(state, home, other)
+            n_made += _is_rehoused(state, rows, home, other)
     return n_made
 
 
 @njit(cache=True, nogil=True)
-def _is_coded_otherwise(state: State, at: int) -> bool:
+def _is_coded_otherwise(state: State, rows: Rows, at: int) -> bool:
     """Whether a member now has the age, sex and relationship, of those that the place in the
     household allows, that bring the tables nearest."""
     codes, people, ages, more = state.codes, state.people, state.ages, state.persons.more
     sex, age, code, who = people.sex[at], people.age[at], people.code[at], people.who[at]
-    now = person_row(state, 0, at, sex, age, who)
-    if more[now, STATE] <= 0:
+    if more[rows.persons[at, 0], STATE] <= 0:
         return False
     band, first, last = ages.band[age], age, age
     while first > 0 and ages.band[first - 1] == band:
@@ -120,24 +122,23 @@ def _is_coded_otherwise(state: State, at: int) -> bool:
                     continue
                 grown = 0
                 for table in range(state.persons.weight.shape[0]):
-                    a = person_row(state, table, at, sex, age, who)
                     c = row_of(state, table, level, new_sex, new_age, who)
-                    grown += growth(state.persons, a, c)
+                    grown += growth(state.persons, rows.persons[at, table], c)
                 if grown < least:
                     least, best_code, best_sex, best_age = grown, other, new_sex, new_age
     if least == 0:
         return False
-    level = people.relationship[at] if best_code == code else codes.level[best_code]
-    for table in range(state.persons.weight.shape[0]):
-        a = person_row(state, table, at, sex, age, who)
-        shift(state.persons, table, a, row_of(state, table, level, best_sex, best_age, who))
-    people.code[at], people.relationship[at] = best_code, level
+    if best_code != code:
+        people.code[at], people.relationship[at] = best_code, codes.level[best_code]
     people.sex[at], people.age[at] = best_sex, best_age
+    tell_person(state, at, rows.new_persons[0])
+    rows.new_persons[1] = rows.new_persons[0]
+    shift_two(state.persons, rows.persons, rows.new_persons, at, at)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _is_exchanged(state: State, p: int, q: int) -> bool:
+def _is_exchanged(state: State, rows: Rows, p: int, q: int) -> bool:
     """Whether two members have exchanged something by which the tables come nearer."""
     people = state.people
     are_of_age = people.age[p] >= ADULT
@@ -161,12 +162,12 @@ def _is_exchanged(state: State, p: int, q: int) -> bool:
     # Numbers by origin and sex are told too well to be exchanged.
     may_part = is_same_sex or is_same_origin
     is_other = not (is_same_place and is_same_age and is_same_sex)
-    if may_who and may_part and is_other and _is_better(state, p, q, False, True):
+    if may_who and may_part and is_other and _is_better(state, rows, p, q, False, True):
         return True
     is_other = not (is_same_place and is_same_race)
-    if may_age and may_part and is_other and _is_better(state, p, q, True, False):
+    if may_age and may_part and is_other and _is_better(state, rows, p, q, True, False):
         return True
-    return may_age and may_who and not is_same_place and _is_better(state, p, q, True, True)
+    return may_age and may_who and not is_same_place and _is_better(state, rows, p, q, True, True)
 
 
 @njit(cache=True, nogil=True)
@@ -185,82 +186,40 @@ def _fits(state: State, at: int, age: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _is_better(state: State, p: int, q: int, with_ages: bool, with_persons: bool) -> bool:
+def _is_better(
+    state: State, rows: Rows, p: int, q: int, with_ages: bool, with_persons: bool
+) -> bool:
     """Exchange ages with sexes, or persons with their races, or both, if the tables come nearer by
     it; whether they do."""
-    people, homes = state.people, state.homes
-    one, two = (q, p) if with_ages else (p, q)
-    sex, other_sex, age, other_age = (
-        people.sex[one],
-        people.sex[two],
-        people.age[one],
-        people.age[two],
-    )
-    one, two = (q, p) if with_persons else (p, q)
-    who, other_who = people.who[one], people.who[two]
-    home, other = people.home[p], people.home[q]
-    householder, other_householder = _householder(state, home), _householder(state, other)
-    if people.is_head[p]:
-        householder = age, who, homes.unit[home]
-    if people.is_head[q]:
-        other_householder = other_age, other_who, homes.unit[other]
-    grown = 0
-    # At first to see what it comes to, and then to do it.
-    for is_made in (False, True):
-        for table in range(state.persons.weight.shape[0]):
-            a = person_row(state, table, p, people.sex[p], people.age[p], people.who[p])
-            b = person_row(state, table, q, people.sex[q], people.age[q], people.who[q])
-            c = person_row(state, table, p, sex, age, who)
-            d = person_row(state, table, q, other_sex, other_age, other_who)
-            if is_made:
-                shift(state.persons, table, a, c)
-                shift(state.persons, table, b, d)
-            else:
-                grown += growth_of_two(state.persons, table, a, c, b, d)
-        if people.is_head[p] or people.is_head[q]:
-            grown += _growth_of_homes(state, home, other, householder, other_householder, is_made)
-        if grown >= 0:
-            return False
-    people.sex[p], people.age[p], people.who[p] = sex, age, who
-    people.sex[q], people.age[q], people.who[q] = other_sex, other_age, other_who
+    people = state.people
+    one, two = people.home[p], people.home[q]
+    of_heads = people.is_head[p] or people.is_head[q]
+    _exchange(state, p, q, with_ages, with_persons)
+    grown = growth_of_members(state, rows, p, q)
+    if of_heads:
+        grown += growth_of_homes(state, rows, one, two)
+    if grown >= 0:
+        _exchange(state, p, q, with_ages, with_persons)
+        return False
+    shift_two(state.persons, rows.persons, rows.new_persons, p, q)
+    if of_heads:
+        shift_two(state.households, rows.homes, rows.new_homes, one, two)
     return True
 
 
-@njit(cache=True, nogil=True)
-def _householder(state: State, home: int) -> tuple[int, int, int]:
-    """Age of a household's householder, who is a person, and the unit that it lives in."""
-    head = state.homes.head[home]
-    return state.people.age[head], state.people.who[head], state.homes.unit[home]
+@njit(cache=True, nogil=True, inline="always")
+def _exchange(state: State, p: int, q: int, with_ages: bool, with_persons: bool) -> None:
+    """Let two members have each other's age and sex, or be each other, or both."""
+    people = state.people
+    if with_ages:
+        people.sex[p], people.sex[q] = people.sex[q], people.sex[p]
+        people.age[p], people.age[q] = people.age[q], people.age[p]
+    if with_persons:
+        people.who[p], people.who[q] = people.who[q], people.who[p]
 
 
 @njit(cache=True, nogil=True)
-def _growth_of_homes(
-    state: State,
-    home: int,
-    other: int,
-    householder: tuple[int, int, int],
-    other_householder: tuple[int, int, int],
-    is_made: bool,
-) -> int:
-    """By how much the sum grows if two households have householders of an age, who is a person, and
-    live in a unit; or, if it is to be made so, 0 once their rows are the new ones."""
-    grown = 0
-    for table in range(state.households.weight.shape[0]):
-        a, b = row_now(state, table, home), row_now(state, table, other)
-        c = home_row(state, table, home, householder[0], householder[1], householder[2])
-        d = home_row(
-            state, table, other, other_householder[0], other_householder[1], other_householder[2]
-        )
-        if is_made:
-            shift(state.households, table, a, c)
-            shift(state.households, table, b, d)
-        else:
-            grown += growth_of_two(state.households, table, a, c, b, d)
-    return grown
-
-
-@njit(cache=True, nogil=True)
-def _is_rehoused(state: State, home: int, other: int) -> bool:
+def _is_rehoused(state: State, rows: Rows, home: int, other: int) -> bool:
     """Whether two households have moved to each other's unit, of another tenure."""
     people, homes = state.people, state.homes
     unit, other_unit = homes.unit[other], homes.unit[home]
@@ -273,10 +232,9 @@ def _is_rehoused(state: State, home: int, other: int) -> bool:
     )
     if (one == RENTED) != (two == RENTED) and not is_same_family:
         return False
-    householder = people.age[head], people.who[head], unit
-    other_householder = people.age[other_head], people.who[other_head], other_unit
-    if _growth_of_homes(state, home, other, householder, other_householder, False) >= 0:
-        return False
-    _growth_of_homes(state, home, other, householder, other_householder, True)
     homes.unit[home], homes.unit[other] = unit, other_unit
+    if growth_of_homes(state, rows, home, other) >= 0:
+        homes.unit[home], homes.unit[other] = other_unit, unit
+        return False
+    shift_two(state.households, rows.homes, rows.new_homes, home, other)
     return True

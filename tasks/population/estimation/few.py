@@ -8,13 +8,12 @@ no other one can cost less.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from numba import njit
 
-from .pricing import Problem, Slots, slots
+from .pricing import Problem, Slots, Taken, slots
 
 FEW = 2
 """Households of which patterns are tried before the integer program is solved."""
@@ -27,25 +26,15 @@ _NEVER, _NEEDED = 1e6, 1e4
 """Cost of a person in a slot that cannot be, and what it is worth to fill a slot that must be."""
 
 
-@dataclass(frozen=True, eq=False)
-class Few:
-    """The pattern of each household, further members by slot of the catalogue, what they cost, and
-    a bound of what any others cost.
-    """
-
-    pattern: np.ndarray
-    further: np.ndarray
-    cost: float
-    bound: float
-
-
-def nearest_of_few(block: Problem, of_person: np.ndarray, of_pattern: np.ndarray) -> Few | None:
-    """The patterns of up to `MOST` households, each a class of its own, that cost least, given
-    prices of persons and what the slots of each pattern cost by them; None where none of those
-    tried has a place for everybody.
+def nearest_of_few(block: Problem, of_person: np.ndarray, of_pattern: np.ndarray) -> Taken | None:
+    """The patterns of up to `MOST` households that cost least, one by one, given prices of persons
+    and what the slots of each pattern cost by them; None where none of those tried has a place for
+    everybody.
     """
     table = slots()
-    reduced = block.costs[:, table.outcome] + of_pattern
+    owner = np.repeat(np.arange(len(block.costs)), block.n_of_class)
+    costs = block.costs[owner]
+    reduced = costs[:, table.outcome] + of_pattern
     size = _sizes(table)
     n_persons = int(block.n_of_place.sum())
     tried, bound, left_out = _tried(reduced, size, n_persons, block.most)
@@ -53,14 +42,15 @@ def nearest_of_few(block: Problem, of_person: np.ndarray, of_pattern: np.ndarray
     person = np.repeat(np.arange(len(block.n_of_place)), block.n_of_place)
     fill = np.where(np.isfinite(block.fill), block.fill, _NEVER)
     per_further, most = (block.per_first, block.per_later), block.most
-    at, cost, last = _best(table, block.costs, fill, person, tried, base + bound, per_further, most)
+    at, cost, last = _best(table, costs, fill, person, tried, base + bound, per_further, most)
     if at < 0:
         return None
     further = np.zeros(block.fill.shape[1], dtype=np.int64)
     # The last assignment is that of the best pattern, made once more.
     _, taken = _assigned_to(table, fill, person, tried[at], per_further, most)
     np.add.at(further, table.open_slot[tried[at]][taken > 0], taken[taken > 0])
-    return Few(tried[at], further, cost, min(last, base + left_out))
+    one, bound_of_others = np.ones(len(owner), dtype=np.int64), min(last, base + left_out)
+    return Taken(owner, tried[at], one, further, cost, bound_of_others)
 
 
 def _sizes(table: Slots) -> np.ndarray:

@@ -12,7 +12,7 @@ the next one goes on with.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from ..ingest.released import Released
 from ..workload.household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TENURE, TYPE
 from ..workload.levels import head_races
 from ..workload.person_levels import KIND, relationships
-from .blocks import Blocks, Piece, Way, populated
+from .blocks import Blocks, Piece, Way
 from .composition import Households
 from .drift import Drift
 from .placing import Persons
@@ -42,20 +42,16 @@ _UNIVERSE, _RELEASED, _MADE = "population", "released", "made"
 _STATE, _COUNTY, _TRACT, _BLOCK_GROUP = 2, 5, 11, 12
 """Digits of the codes."""
 _WAYS = tuple(Way)
+_CHANGED = ("unit", "relationship", "age", "sex")
+"""What a piece makes of persons."""
 _DRIFT = b"drift and cells with oldest members"
 """Key of the metadata of a made piece."""
 
 
-@dataclass(frozen=True)
-class Extent:
-    """The blocks of a piece, from the first one up to another."""
-
-    first: int
-    end: int
-
-
-def extents(blocks: Blocks) -> list[Extent]:
-    """The pieces of blocks; of empty blocks alone there is none."""
+def extents(blocks: Blocks) -> list[tuple[int, int]]:
+    """The pieces of blocks, each from its first one up to another; of empty blocks alone there is
+    none.
+    """
     found, first, starts = [], 0, blocks.household_starts
     for block in range(1, len(blocks.areas) + 1):
         is_end = block == len(blocks.areas)
@@ -65,7 +61,7 @@ def extents(blocks: Blocks) -> list[Extent]:
             is_end = county != next_county or (is_full and tract != next_tract)
         if is_end:
             if starts[block] > starts[first]:
-                found.append(Extent(first, block))
+                found.append((first, block))
             first = block
     return found
 
@@ -80,18 +76,6 @@ def earlier(number: int, states: Sequence[str]) -> int | None:
 def first_drift(number: int, states: Sequence[str]) -> Drift:
     """What the first piece of a chain begins with, given the state of each piece."""
     return Drift(min(CHAINS, states.count(states[number])))
-
-
-def populated_in_chains(blocks: Blocks, every: Sequence[Extent]) -> list[Piece]:
-    """What is made of all pieces of blocks, one after the other."""
-    states = [blocks.areas[one.first][0] for one in every]
-    found: list[Piece] = []
-    drifts: list[Drift] = []
-    for number, one in enumerate(every):
-        before = earlier(number, states)
-        drifts.append(first_drift(number, states) if before is None else drifts[before])
-        found.append(populated(blocks.part(one.first, one.end), drifts[number]))
-    return found
 
 
 def blocks_of(source: Released) -> Blocks:
@@ -160,8 +144,7 @@ def write_released(run: RunDirectory, codes: np.ndarray, own: Blocks) -> Path:
     ):
         geocode = np.repeat(codes, np.diff(starts))
         table = pa.table({"geocode": pa.array(geocode.tolist(), pa.string()), **vars(records)})
-        rows = [(int(starts[one.first]), int(starts[one.end])) for one in every]
-        _write(released_file(run, name), table, rows)
+        _write(released_file(run, name), table, starts[np.array(every, dtype=int).reshape(-1, 2)])
     return path
 
 
@@ -203,7 +186,7 @@ def write_made(run: RunDirectory, piece: str, blocks: Blocks, made: Piece, drift
     """
     block = np.repeat(np.arange(len(blocks.areas)), np.diff(blocks.person_starts))
     way = np.array([_WAYS.index(one) for one in made.way], dtype=np.int64)
-    columns = {name: getattr(made.members, name) for name in ("unit", "relationship", "age", "sex")}
+    columns = {name: getattr(made.members, name) for name in _CHANGED}
     path = made_file(run, piece)
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table({**columns, "way": way[block], "cost": made.cost[block]})
@@ -211,25 +194,22 @@ def write_made(run: RunDirectory, piece: str, blocks: Blocks, made: Piece, drift
     return path
 
 
-def read_made(run: RunDirectory, own: Blocks, every: Sequence[Extent]) -> list[Piece]:
+def read_made(run: RunDirectory, own: Blocks, every: Sequence[tuple[int, int]]) -> list[Piece]:
     """What was made of all pieces of some blocks, whose names are those of `pieces_before`."""
     found = []
-    for name, extent in zip(pieces_before(run), every, strict=True):
+    for name, (start, stop) in zip(pieces_before(run), every, strict=True):
         table = pq.read_table(made_file(run, name))
-        first, end = own.person_starts[extent.first], own.person_starts[extent.end]
+        first, end = own.person_starts[[start, stop]]
         columns = {column: table[column].to_numpy() for column in table.column_names}
         members = Members(
-            columns["unit"],
-            columns["relationship"],
-            columns["age"],
-            columns["sex"],
-            own.persons.hispanic[first:end],
-            own.persons.race[first:end],
+            **{column: columns[column] for column in _CHANGED},
+            hispanic=own.persons.hispanic[first:end],
+            race=own.persons.race[first:end],
         )
-        n_persons = np.diff(own.person_starts[extent.first : extent.end + 1])
+        n_persons = np.diff(own.person_starts[start : stop + 1])
         way, cost = np.zeros(len(n_persons), dtype=np.int64), np.zeros(len(n_persons))
         # Nothing is there to be made of an empty block, which has no row.
-        rows = own.person_starts[extent.first : extent.end][n_persons > 0] - first
+        rows = own.person_starts[start:stop][n_persons > 0] - first
         way[n_persons > 0], cost[n_persons > 0] = columns["way"][rows], columns["cost"][rows]
         found.append(Piece(members, tuple(_WAYS[one] for one in way), cost))
     return found
@@ -247,11 +227,11 @@ def _name(number: int) -> str:
     return f"{number:05d}"
 
 
-def _write(path: Path, table: pa.Table, groups: Sequence[tuple[int, int]]) -> None:
-    """Write a table with these rows as its row groups."""
+def _write(path: Path, table: pa.Table, groups: np.ndarray) -> None:
+    """Write a table with these rows `(n_groups, 2)` as its row groups."""
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = stamped(table.schema, stamp_at(path))
     with replacing(path) as part, pq.ParquetWriter(part, schema) as writer:
-        for first, end in groups:
+        for first, end in groups.tolist():
             rows = table.slice(first, end - first).replace_schema_metadata(schema.metadata)
             writer.write_table(rows, row_group_size=max(1, end - first))

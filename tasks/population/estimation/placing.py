@@ -91,7 +91,7 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
     reach = np.where(masks[number], move[now], np.inf)
     needed = sex[slot_of]
     new_sex = np.where(needed > 0, needed, persons.sex)
-    new = fitted(
+    relationship, age = fitted(
         persons.relationship,
         persons.age,
         reach.argmin(axis=1),
@@ -102,8 +102,8 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
     )
     return Members(
         slots.household[slot_of],
-        new.relationship,
-        new.age,
+        relationship,
+        age,
         new_sex,
         persons.hispanic,
         persons.race,
@@ -131,7 +131,7 @@ def _of_heads(
     household's householder is of another age, origin or race."""
     level = levels_of_age(persons.age)
     age, origin, race = households.age[own], households.origin[own], households.race[own]
-    each, kind = np.arange(len(own)), book().patterns.kind[chosen.pattern[own]]
+    each, kind = np.arange(len(own)), book().kind[chosen.pattern[own]]
     of_heads = drift.of_heads(households.sex[own], households.is_rented[own])[each, details()[kind]]
     more = of_heads[each, np.maximum(level, 0)[:, None]] - of_heads[each, age]
     apart = abs(level[:, None] - age)
@@ -149,7 +149,7 @@ def _of_heads(
 
 def _slots(chosen: Composition) -> _Slots:
     """All slots of the households of a block, household by household."""
-    patterns = book().patterns
+    patterns = book()
     household, number = [], []
     for one, pattern in enumerate(chosen.pattern):
         start, end = patterns.slots.indptr[pattern : pattern + 2]
@@ -189,7 +189,7 @@ def _ages(
     households: Households, chosen: Composition, slots: _Slots, is_head: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """First and last age of who fills each slot, besides those of its places."""
-    patterns = book().patterns
+    patterns = book()
     first, last = np.zeros(len(is_head), dtype=np.int64), np.full(len(is_head), OLDEST)
     heads = np.flatnonzero(is_head)
     own = slots.household[heads]

@@ -17,6 +17,9 @@ from numba import njit
 from ..workload.household_types import OPEN_SIZE
 from ..workload.patterns import book
 
+EXACT = 1e-6
+"""Costs that differ by less are equal."""
+
 _FURTHER = 3
 """Members that a household may have beyond seven, where not all must have more."""
 
@@ -45,6 +48,25 @@ class Problem:
         return _FURTHER + max(0, -(-n_persons // n_households) - OPEN_SIZE)
 
 
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """How often each pattern is taken of each class, `(n,)` each; further members by slot of the
+    catalogue `(n_slots,)`; what it costs, and a bound of what anything costs.
+    """
+
+    owner: np.ndarray
+    pattern: np.ndarray
+    z: np.ndarray
+    further: np.ndarray
+    cost: float
+    bound: float
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether nothing costs less for sure."""
+        return self.cost <= self.bound + EXACT
+
+
 class Slots(NamedTuple):
     """Slots of all patterns and places of all slots, as rows end to end."""
 
@@ -63,15 +85,15 @@ class Slots(NamedTuple):
 @cache
 def slots() -> Slots:
     """The slots of the book's patterns."""
-    patterns, masks = book().patterns, book().masks
+    patterns = book()
     return Slots(
         patterns.slots.indptr.astype(np.int64),
         patterns.slots.indices.astype(np.int64),
         patterns.slots.data.astype(np.int64),
         patterns.open_slot.astype(np.int64),
         patterns.outcome.astype(np.int64),
-        np.append(0, np.cumsum(masks.sum(axis=1))),
-        np.nonzero(masks)[1],
+        np.append(0, np.cumsum(patterns.masks.sum(axis=1))),
+        np.nonzero(patterns.masks)[1],
         len(patterns.outcomes.kind),
     )
 

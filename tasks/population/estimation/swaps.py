@@ -23,17 +23,25 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ..workload.derived_types import N_MEMBERS, Types, derived_type, types
+from ..workload.levels import N_MEMBERS, Types, derived_type, types
 from ..workload.places import FIRST_PARTNER, LAST_PARTNER, N_BANDS
 from ..workload.tables import TRACT
-from .counts import Counts, Spans, State, growth, growth_of_two, home_row, person_row, shift
+from .counts import (
+    Rows,
+    Spans,
+    State,
+    growth_of_homes,
+    growth_of_members,
+    rows_of,
+    shift_two,
+    tell_block,
+)
 from .placing import SAME_SEX
 
 _FINEST = 0
 """Number of the finest table of households."""
 
-# A call takes all arrays of the state one by one, longer than most of what is done here: so what is
-# called for each pair of members is inlined.
+# As in `counts`, what is called for each pair of members is inlined.
 
 
 class Crowd(NamedTuple):
@@ -48,24 +56,15 @@ class Crowd(NamedTuple):
 
 
 class Swaps(NamedTuple):
-    """What swaps need beside the state.
-
-    of_persons : (n_members, n_tables) rows of each member, of the block that is gone through.
-    of_homes : (n, n_tables) those of each household.
-    new_persons, new_homes : (2, n_tables) rows of two members and households after a swap.
-    """
+    """What swaps need beside the state."""
 
     crowd: Crowd
-    of_persons: np.ndarray
-    of_homes: np.ndarray
-    new_persons: np.ndarray
-    new_homes: np.ndarray
+    rows: Rows
 
 
 def swaps_of(state: State) -> Swaps:
     """What swaps need of the members and households of some blocks."""
     people, n = state.people, len(state.homes.head)
-    n_persons, n_homes = (own.weight.shape[0] for own in (state.persons, state.households))
     place = state.codes.role[people.code] * N_BANDS + state.ages.band[people.age]
     members = np.bincount(people.home * N_MEMBERS + place, minlength=n * N_MEMBERS)
     return Swaps(
@@ -74,10 +73,7 @@ def swaps_of(state: State) -> Swaps:
             members.reshape(n, N_MEMBERS).astype(np.int16),
             types(),
         ),
-        np.zeros((len(people.code), n_persons), dtype=np.int64),
-        np.zeros((n, n_homes), dtype=np.int64),
-        np.zeros((2, n_persons), dtype=np.int64),
-        np.zeros((2, n_homes), dtype=np.int64),
+        rows_of(state),
     )
 
 
@@ -86,17 +82,14 @@ def swap_members(state: State, swaps: Swaps, spans: Spans, block: int) -> None:
     """Make the swaps of a block that bring the tables nearer, once through."""
     people, more = state.people, state.households.more
     first, end = spans.persons[block], spans.persons[block + 1]
-    for at in range(first, end):
-        _tell_person(state, at, swaps.of_persons[at])
-    for home in range(spans.households[block], spans.households[block + 1]):
-        _tell_home(state, home, swaps.of_homes[home])
+    tell_block(state, swaps.rows, spans, block)
     for p in range(first, end):
         for q in range(p + 1, end):
             one, two = people.home[p], people.home[q]
             # Of one household the householder and another member, of two alike ones.
             if (one == two) == (people.is_head[p] == people.is_head[q]):
                 continue
-            a, b = swaps.of_homes[one, _FINEST], swaps.of_homes[two, _FINEST]
+            a, b = swaps.rows.homes[one, _FINEST], swaps.rows.homes[two, _FINEST]
             # Elsewhere there is little to be made up for, and pairs of a large block are many.
             if one != two and more[a, TRACT] <= 0 and more[b, TRACT] <= 0:
                 continue
@@ -111,6 +104,7 @@ def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> None:
     """Let householders of two households, or a householder and another member of one, have each
     other's place, if the tables come nearer by it."""
     people, codes, ages, homes = state.people, state.codes, state.ages, state.homes
+    rows = swaps.rows
     one, two, age, other_age = people.home[p], people.home[q], people.age[p], people.age[q]
     who, other_who = people.who[p], people.who[q]
     is_same_band = ages.band[age] == ages.band[other_age]
@@ -134,16 +128,10 @@ def _have_other_places(state: State, swaps: Swaps, p: int, q: int) -> None:
         return
     was = homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two]
     if _swap_places(state, swaps, p, q):
-        grown = _growth_of_homes(state, swaps, one, two)
-        _tell_person(state, p, swaps.new_persons[0])
-        _tell_person(state, q, swaps.new_persons[1])
-        for table in range(state.persons.weight.shape[0]):
-            a, b = swaps.of_persons[p, table], swaps.of_persons[q, table]
-            c, d = swaps.new_persons[0, table], swaps.new_persons[1, table]
-            grown += growth_of_two(state.persons, table, a, c, b, d)
-        if grown < 0:
-            _shift_two(state.persons, swaps.of_persons, swaps.new_persons, p, q)
-            _shift_two(state.households, swaps.of_homes, swaps.new_homes, one, two)
+        grown = growth_of_homes(state, rows, one, two)
+        if grown + growth_of_members(state, rows, p, q) < 0:
+            shift_two(state.persons, rows.persons, rows.new_persons, p, q)
+            shift_two(state.households, rows.homes, rows.new_homes, one, two)
             return
     _swap_places(state, swaps, p, q)
     homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two] = was
@@ -202,6 +190,7 @@ def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> None:
     """Let two members who are no householders live in each other's household, if the tables come
     nearer by it."""
     people, codes, ages, homes = state.people, state.codes, state.ages, state.homes
+    rows = swaps.rows
     place = codes.role[people.code[p]] * N_BANDS + ages.band[people.age[p]]
     other = codes.role[people.code[q]] * N_BANDS + ages.band[people.age[q]]
     one, two = people.home[p], people.home[q]
@@ -215,8 +204,8 @@ def _have_other_homes(state: State, swaps: Swaps, p: int, q: int) -> None:
     tell_type(state, swaps.crowd, two)
     is_other = was != (homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two])
     if is_other and is_possible(state, swaps.crowd, one) and is_possible(state, swaps.crowd, two):
-        if _growth_of_homes(state, swaps, one, two) < 0:
-            _shift_two(state.households, swaps.of_homes, swaps.new_homes, one, two)
+        if growth_of_homes(state, rows, one, two) < 0:
+            shift_two(state.households, rows.homes, rows.new_homes, one, two)
             return
     _swap_homes(state, swaps, p, q, place, other)
     homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two] = was
@@ -260,46 +249,3 @@ def is_possible(state: State, crowd: Crowd, home: int) -> bool:
     kind, elderly, head = homes.kind[home], homes.elderly[home], homes.head[home]
     level = state.ages.level[people.age[head]]
     return kind >= 0 and crowd.types.possible[people.sex[head], level, elderly, kind]
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _tell_person(state: State, at: int, rows: np.ndarray) -> None:
-    """Write down the rows of a member."""
-    sex, age, who = state.people.sex[at], state.people.age[at], state.people.who[at]
-    for table in range(rows.size):
-        rows[table] = person_row(state, table, at, sex, age, who)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _tell_home(state: State, home: int, rows: np.ndarray) -> None:
-    """Write down the rows of a household."""
-    head = state.homes.head[home]
-    age, who, unit = state.people.age[head], state.people.who[head], state.homes.unit[home]
-    for table in range(rows.size):
-        rows[table] = home_row(state, table, home, age, who, unit)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _growth_of_homes(state: State, swaps: Swaps, one: int, two: int) -> int:
-    """By how much the sum grows if two households, or one, are what they now are."""
-    grown, counts = 0, state.households
-    _tell_home(state, one, swaps.new_homes[0])
-    _tell_home(state, two, swaps.new_homes[1])
-    for table in range(counts.weight.shape[0]):
-        a, c = swaps.of_homes[one, table], swaps.new_homes[0, table]
-        if one == two:
-            grown += growth(counts, a, c)
-        else:
-            b, d = swaps.of_homes[two, table], swaps.new_homes[1, table]
-            grown += growth_of_two(counts, table, a, c, b, d)
-    return grown
-
-
-@njit(cache=True, nogil=True)
-def _shift_two(counts: Counts, rows: np.ndarray, new: np.ndarray, one: int, two: int) -> None:
-    """Let two records, or one, go to their new rows in all tables."""
-    for k in range(2):
-        at = two if k else one
-        for table in range(rows.shape[1]):
-            shift(counts, table, rows[at, table], new[k, table])
-            rows[at, table] = new[k, table]

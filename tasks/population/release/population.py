@@ -1,36 +1,40 @@
-"""One population out of three releases: redistricting, housing units and persons.
+"""One population out of three releases, redistricting, housing units and persons, and its files:
+persons with the numbers of their units, and units.
 
 All of it follows from released counts: nothing confidential is read, and nothing is drawn.
+
+`population_persons` has a row for every person: block, unit (null in group quarters), relationship
+(null there, too), then the attributes of persons by label. `population_units` has one for every
+housing unit and facility: block, unit, whether it is occupied (null for facilities), number of
+members, tenure, what the unit is, then the attributes of households by label, null where there is
+none. Numbers of units are unique within a state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import write_record
+from ...runs.stamps import write_parquet
 from ..estimation.blocks import Populated, Way, joined
 from ..estimation.closing import closed
 from ..estimation.pieces import blocks_of, extents, read_made
-from ..ingest.released import Released, read_released
-from ..ingest.releases import Sources
+from ..ingest.released import Released, Sources, read_released
 from ..workload import household_types, person_levels
 from ..workload.levels import DERIVED
-from .files import (
-    NOBODY,
-    PERSONS_FILE,
-    UNITS_FILE,
-    attributes,
-    labelled,
-    unit_numbers,
-    write_rows,
-)
 
+PERSONS_FILE, UNITS_FILE = "population_persons.parquet", "population_units.parquet"
 SUMMARY_FILE = "population.json"
+STATE_DIGITS = 2
+NOBODY = -1
+"""Level of what has none, and number of the unit of who lives in no housing unit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +69,11 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
     source = read_released(sources)
     own = blocks_of(source)
     every = extents(own)
-    made = joined(own, [one.first for one in every], read_made(run, own, every))
+    made = joined(own, [first for first, _ in every], read_made(run, own, every))
     return Population(source, closed(own, made))
 
 
-def write_population(population: Population, folder: Path, *, is_private: bool) -> list[Path]:
+def write_population(population: Population, folder: Path) -> list[Path]:
     """Write both files, and how the blocks were made as `population.json`; returns the paths."""
     source, made = population.source, population.made
     kinds = household_types.unit_kinds()
@@ -104,12 +108,10 @@ def write_population(population: Population, folder: Path, *, is_private: bool) 
         "relationship": labelled(relationship, person_levels.relationships().labels),
         **attributes(person_levels.universe().schema, everybody),
     }
-    paths = [
-        write_rows(columns, folder / name, is_private=is_private)
-        for name, columns in ((UNITS_FILE, units), (PERSONS_FILE, persons))
-    ]
+    for name, columns in ((UNITS_FILE, units), (PERSONS_FILE, persons)):
+        write_parquet(folder / name, pa.table(columns), compression="zstd")
     write_record(folder / SUMMARY_FILE, summary(population))
-    return [*paths, folder / SUMMARY_FILE]
+    return [folder / name for name in (UNITS_FILE, PERSONS_FILE, SUMMARY_FILE)]
 
 
 def summary(population: Population) -> dict[str, object]:
@@ -130,3 +132,25 @@ def summary(population: Population) -> dict[str, object]:
             "sex": int((people.sex != made.members.sex).sum()),
         },
     }
+
+
+def unit_numbers(block: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """Numbers of units in the order of their blocks, from 1 in every state."""
+    state = np.array([code[:STATE_DIGITS] for code in blocks], dtype=str)
+    of_unit = state[block]
+    first = np.searchsorted(of_unit, of_unit, side="left")
+    return np.arange(1, len(block) + 1) - first
+
+
+def attributes(schema: Schema, levels: np.ndarray) -> dict[str, pa.Array]:
+    """The attributes of records by label, from their levels `(n_attributes, n)`."""
+    return {
+        name: labelled(own, schema.labels(name))
+        for name, own in zip(schema.attributes, levels, strict=True)
+    }
+
+
+def labelled(level: np.ndarray, labels: Sequence[str]) -> pa.Array:
+    """Labels of levels `(n,)`, null for `NOBODY`."""
+    codes = pa.array(level.astype(np.int32), mask=level == NOBODY)
+    return pa.array(list(labels), pa.string()).take(codes)

@@ -65,7 +65,7 @@ def _beside_types() -> np.ndarray:
 
     Infinite where structural zeros exclude what the outcome is.
     """
-    outcomes = book().patterns.outcomes
+    outcomes = book().outcomes
     n_ages, n_elderly = len(HEAD_BANDS), int(outcomes.elderly.max()) + 1
     age, elderly = np.arange(n_ages)[:, None], np.arange(n_elderly)[:, None]
     first, last = outcomes.first[:, None], outcomes.last[:, None]
@@ -95,7 +95,7 @@ def outcome_costs(
     rows = np.arange(len(kind))
     moved = np.maximum(between_types()[kind] + drift - drift[rows, kind][:, None], LEAST)
     moved[rows, kind] = 0.0
-    outcomes = book().patterns.outcomes
+    outcomes = book().outcomes
     # Where structural zeros exclude every age, the cost is infinite whatever is added.
     new = np.minimum(np.maximum(age[:, None], outcomes.first[sex]), outcomes.last[sex])
     apart = _PER_LEVEL_OF_AGE * abs(new - age[:, None])

@@ -1,43 +1,140 @@
-"""What households are counted by, as their members tell it: the declared recodes, on columns that
-are made from members.
+"""What households are counted by that their members tell, as the declared recodes tell it: the type
+and the oldest member in compiled loops, from how many members have each place.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
-from ...census.households import Members, unit_columns
+from ...census.households import HOUSEHOLDER, MALE, Members
 from ...tables.columns import CodedColumn
-from .household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TYPE, possible, universe
+from .household_types import (
+    AGE,
+    ELDERLY,
+    NO_COUPLE,
+    OPEN_SIZE,
+    ORIGIN,
+    RACE,
+    SEX,
+    TYPE,
+    levels_of_age,
+    parts_of_types,
+    possible,
+    universe,
+)
+from .places import (
+    ALONE,
+    FIRST_PARTNER,
+    GENERATION,
+    GROWN,
+    LAST_PARTNER,
+    N_BANDS,
+    OWN_CHILD,
+    RELATIVE,
+    YOUNG,
+    places_of,
+)
 
 DERIVED = (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE)
 """Attributes of households that members tell; the tenure is none of them."""
-_LARGEST = {"P18": 99, "P60": 99, "P65": 99, "P75": 99}
-"""What columns of two digits can say."""
 _N_RACES = 63
 """Combinations of races."""
 
+N_MEMBERS = ALONE * N_BANDS
+"""Places that members are counted by: who lives alone has that of a householder."""
+_MARRIED = 2
+"""Kinds of couples below it are married; a spouse is a relative."""
 
-def household_levels(members: Members, n_units: int) -> np.ndarray:
-    """Level of each household in the attributes of `DERIVED` `(6, n_units)`, -1 for none."""
-    made = {
-        name: np.minimum(values, _LARGEST.get(name, values))
-        for name, values in unit_columns(members, n_units).items()
-    }
-    columns = {name: _coded(values) for name, values in made.items()}
-    declared = universe()
-    return np.stack(
-        [
-            declared.recodes[declared.schema.attributes[axis]].evaluate(columns, n_units)
-            for axis in DERIVED
-        ]
-    ).astype(np.int64)
+
+class Types(NamedTuple):
+    """The types that there are.
+
+    kind : (5, 2, 4, 4, 2, 2, 8) level of the type with a couple, relatives or none, own children
+        and children of some ages (1 for under 6, 2 for 6 to 17, 3 for both), minors or none, three
+        generations or not, and a size; -1 where there is none.
+    possible : (2, 9, 4, n_types) which of them structural zeros leave, by the householder's sex and
+        level of age and the oldest member.
+    """
+
+    kind: np.ndarray
+    possible: np.ndarray
+
+
+@cache
+def types() -> Types:
+    """The declared types."""
+    kind = np.full((NO_COUPLE + 1, 2, 4, 4, 2, 2, OPEN_SIZE + 1), -1)
+    names = ("couple", "kin", "own", "children", "minors", "generations", "size")
+    household = tuple(parts_of_types()[name] for name in names)
+    kind[household] = np.arange(len(household[0]))
+    return Types(kind, possible())
+
+
+def derived_levels(members: Members, n_units: int) -> np.ndarray:
+    """Level of each household in the attributes of `DERIVED` `(6, n_units)`, as declared recodes
+    tell it, of households that have one householder each; -1 for none.
+    """
+    heads = members.relationship == HOUSEHOLDER
+    unit, found = members.unit[heads], np.full((len(DERIVED), n_units), -1)
+    found[DERIVED.index(SEX), unit] = members.sex[heads] - MALE
+    found[DERIVED.index(AGE), unit] = levels_of_age(members.age[heads])
+    found[DERIVED.index(ORIGIN), unit] = members.hispanic[heads] - 1
+    found[DERIVED.index(RACE), unit] = head_races(members.race[heads])
+    is_alone = np.zeros(len(members.age), dtype=bool)
+    place = places_of(members.relationship, members.age, is_alone)
+    by_place = np.bincount(members.unit * N_MEMBERS + place, minlength=n_units * N_MEMBERS)
+    derived = _derived_of_all(types(), by_place.reshape(n_units, N_MEMBERS))
+    found[[DERIVED.index(TYPE), DERIVED.index(ELDERLY)]] = derived
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _derived_of_all(types: Types, by_place: np.ndarray) -> np.ndarray:
+    """Types and oldest members `(2, n)` of households."""
+    n = by_place.shape[0]
+    found = np.empty((2, n), dtype=np.int64)
+    for home in range(n):
+        own = by_place[home]
+        found[0, home], found[1, home] = derived_type(types, own, own.sum())
+    return found
+
+
+@njit(cache=True, nogil=True)
+def derived_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int]:
+    """Levels of the type and of the oldest member of a household of some size, given how many of
+    them have each place `(N_MEMBERS,)`; the first is -1 where there is no such type."""
+    couple, n_partners, oldest, own, children = NO_COUPLE, 0, 0, 0, 0
+    has_minors = has_kin = has_own = has_generation = False
+    for place in range(N_MEMBERS):
+        n = members[place]
+        if n == 0:
+            continue
+        role, band = place // N_BANDS, place % N_BANDS
+        is_minor, age = band < GROWN, 1 if band == YOUNG else 2
+        has_minors, oldest = has_minors or is_minor, max(oldest, band - GROWN)
+        if FIRST_PARTNER <= role <= LAST_PARTNER:
+            couple, n_partners = role - FIRST_PARTNER, n_partners + n
+        elif role >= OWN_CHILD:
+            has_kin = has_kin or role <= RELATIVE
+            has_own = has_own or role == OWN_CHILD
+            has_generation = has_generation or role == GENERATION
+            if is_minor:
+                children |= age
+                own |= age if role == OWN_CHILD else 0
+    if n_partners > 1:
+        return -1, 0
+    kin = int(has_kin or couple < _MARRIED)
+    three = int(has_own and has_generation)
+    level_of_size = min(size, OPEN_SIZE)
+    return types.kind[couple, kin, own, children, int(has_minors), three, level_of_size], oldest
 
 
 def are_possible(levels: np.ndarray) -> np.ndarray:
-    """Whether households `(6, n)` of `household_levels` are of a type that there is, and in no
+    """Whether households `(6, n)` of `derived_levels` are of a type that there is, and in no
     structural zero."""
     sex, age, _, _, elderly, kind = levels
     is_whole = (levels >= 0).all(axis=0)
@@ -52,13 +149,8 @@ def head_races(race: np.ndarray) -> np.ndarray:
 @cache
 def _head_races() -> np.ndarray:
     """That level of each combination, 0 being none."""
-    declared = universe()
+    declared, race = universe(), np.arange(_N_RACES + 1)
     recode = declared.recodes[declared.schema.attributes[RACE]]
     (name,) = recode.columns
-    race = np.arange(_N_RACES + 1)
-    return recode.evaluate({name: _coded(race)}, len(race)).astype(np.int64)
-
-
-def _coded(values: np.ndarray) -> CodedColumn:
-    distinct, codes = np.unique(values, return_inverse=True)
-    return CodedColumn(codes.reshape(-1), tuple(str(value) for value in distinct))
+    column = CodedColumn(race, tuple(map(str, race.tolist())))
+    return recode.evaluate({name: column}, len(race)).astype(np.int64)

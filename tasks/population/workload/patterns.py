@@ -66,12 +66,14 @@ class Patterns:
     outcomes : what some of them make. outcome : (n,) which of these each makes.
     slots : (n, n_slots) how many of each slot of the catalogue a pattern has.
     open_slot : (n,) the slot of members beyond the seventh; -1 where the size is not open.
+    masks : (n_slots, N_PLACES) the places of every slot of the catalogue.
     """
 
     outcomes: Outcomes
     outcome: np.ndarray
     slots: sparse.csr_array
     open_slot: np.ndarray
+    masks: np.ndarray
 
     @cached_property
     def kind(self) -> np.ndarray:
@@ -113,20 +115,12 @@ class Catalogue:
         return np.array(self._masks)
 
 
-@dataclass(frozen=True, eq=False)
-class Book:
-    """The patterns, and the places of every slot."""
-
-    patterns: Patterns
-    masks: np.ndarray
-
-
 Row = tuple[int, int, int, tuple[int, ...], int]
 """Type, oldest member, band of the householder, slots, and open slot of a pattern."""
 
 
 @cache
-def book() -> Book:
+def book() -> Patterns:
     """All patterns of householders of all ages."""
     catalogue = Catalogue()
     rows = [row for band in (TEENAGER, *ADULT_BANDS) for row in _rows(band, catalogue)]
@@ -138,7 +132,7 @@ def book() -> Book:
     (kind, elderly, band), outcome = np.unique(made.T, axis=1, return_inverse=True)
     outcomes = Outcomes(kind, elderly, band, *_head_levels(kind, elderly, band))
     open_slot = np.array([row[4] for row in rows])
-    return Book(Patterns(outcomes, outcome.reshape(-1), sparse.csr_array(counts), open_slot), masks)
+    return Patterns(outcomes, outcome.reshape(-1), sparse.csr_array(counts), open_slot, masks)
 
 
 def _head_levels(

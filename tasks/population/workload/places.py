@@ -6,7 +6,6 @@ A place is all of a person that the type of a household can tell. Places are num
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -40,7 +39,7 @@ OLDEST = 115
 N_BANDS, N_PLACES = len(BAND_STARTS), len(ROLES) * len(BAND_STARTS)
 YOUNG, SCHOOLCHILD, TEENAGER, GROWN = 0, 1, 2, 3
 """Bands below 18, and the first one from 18 on."""
-MINOR_BANDS, ADULT_BANDS = (0, 1, 2), (3, 4, 5, 6)
+ADULT_BANDS = (3, 4, 5, 6)
 
 AGES_OF_RELATIONSHIP = {
     **dict.fromkeys((20, 21, 22, 23, 24), (YOUNGEST_HOUSEHOLDER, OLDEST)),
@@ -106,30 +105,21 @@ def distances() -> np.ndarray:
     return cost
 
 
-@dataclass(frozen=True, eq=False)
-class Fitting:
-    """What persons become in their places: RELSHIP and age, `(n,)` each."""
-
-    relationship: np.ndarray
-    age: np.ndarray
-
-
 def fitted(
     relationship: np.ndarray,
     age: np.ndarray,
     place_of: np.ndarray,
     first: np.ndarray,
     last: np.ndarray,
-    worth: np.ndarray | None = None,
-    worth_of_relationship: np.ndarray | None = None,
-) -> Fitting:
+    worth: np.ndarray,
+    worth_of_relationship: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """RELSHIP and age of persons in their new places, changed as little as the places need.
 
     Who keeps the role keeps RELSHIP where the age allows it; ages go to one from `first` to `last`
-    in the place's band: the nearest, or of those the one of the least `worth` (n, n_ages), the
-    nearest of equal ones. Who changes the role takes the relationship of the least
-    `worth_of_relationship` (7, 17) in the band of ages, or the first of a list. Raises ValueError
-    for a place that has none.
+    in the place's band: of those the one of the least `worth` (n, n_ages), the nearest of equal
+    ones. Who changes the role takes the relationship of the least `worth_of_relationship` (7, 17)
+    in the band of ages, or the first of a list. Raises ValueError for a place that has none.
     """
     role, band = np.divmod(place_of, N_BANDS)
     role = np.where(role == ALONE, HOUSEHOLDER, role)
@@ -148,14 +138,11 @@ def fitted(
     # Ages first, then the relationship that somebody has, then the order of the list.
     cost = 100 * abs(new_age - wished[:, None]) + 50 * (codes != relationship[:, None])
     cost = cost + np.arange(len(codes))
-    if worth_of_relationship is not None:
-        cost = cost + 20 * worth_of_relationship[band][:, codes - FIRST_RELATIONSHIP]
+    cost = cost + 20 * worth_of_relationship[band][:, codes - FIRST_RELATIONSHIP]
     cost = np.where(is_possible, cost, np.inf)
     chosen = cost.argmin(axis=1)
     rows = np.arange(len(age))
     found = new_age[rows, chosen]
-    if worth is None:
-        return Fitting(codes[chosen], found)
     kept = found.copy()
     for row in np.flatnonzero(found != age):
         ages = np.arange(lowest[row, chosen[row]], highest[row, chosen[row]] + 1)
@@ -163,4 +150,4 @@ def fitted(
         taken = np.bincount(kept[:row][found[:row] != age[:row]], minlength=OLDEST + 1)[ages]
         price = worth[row, ages] + 0.06 * taken
         kept[row] = ages[np.lexsort((abs(ages - age[row]), price))[0]]
-    return Fitting(codes[chosen], kept)
+    return codes[chosen], kept

@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
-from ..estimation.estimate import estimated, noisy_counts
+from ..estimation.estimate import values_of_level
 from ..ingest.files import read_areas, read_plan, true_counts
 from ..paths import UNIVERSE
 from ..release.report import loss_text
 from ..release.tables import released_rows
 from ..settings import SupplementalDhcSettings
-from ..workload.measures import ITERATION_NAMES
 from ..workload.rows import ROWS
 
 KEYS = ("table", "level", "iteration")
@@ -65,19 +64,14 @@ def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> Non
 def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
     """The true value of every released row, NaN for an average over no households."""
     plan, areas = read_plan(run), read_areas(run)
+    without_noise = tuple(replace(query, sigma_squared=None) for query in plan.queries)
+    exact = replace(plan, queries=without_noise)
     found: dict[tuple[str, str, str, str, int], float] = {}
     for level, regions in areas.regions.items():
         counts = true_counts(run, areas, level)
         values = {q.query_name: counts[:, q.columns] for q in plan.of_level(level)}
-        without_noise = tuple(replace(query, sigma_squared=None) for query in plan.of_level(level))
-        for place, region in enumerate(regions):
-            for code in ITERATION_NAMES:
-                own = noisy_counts(without_noise, values, place, code)
-                for row in ROWS:
-                    if set(row.measures) <= set(own.values):
-                        value, _ = estimated(row, own)
-                        key = (row.table, level, str(region), code, row.number)
-                        found[key] = np.nan if value is None else value
+        for row, region, code, value, _ in values_of_level(exact, level, regions, values):
+            found[row.table, level, region, code, row.number] = np.nan if value is None else value
     keys = rows[["table", "level", "region", "iteration", "cell"]].itertuples(index=False)
     return np.array([found[tuple(key)] for key in keys], dtype=float)
 

@@ -62,20 +62,6 @@ class NoisyCounts:
         return all(value is not None for value in self.sigma_squared.values())
 
 
-def codes_measured(plan: Plan, level: str) -> dict[str, list[str]]:
-    """Iterations of a level, in the order of the release, with the measures that have them."""
-    found: dict[str, list[str]] = {code: [] for code in ITERATION_NAMES}
-    for query in plan.of_level(level):
-        for code in ITERATIONS[query.iterations]:
-            found[code].append(query.measure)
-    return {code: measures for code, measures in found.items() if measures}
-
-
-def rows_of(measures: list[str]) -> list[Row]:
-    """The rows that can be made of some measures."""
-    return [row for row in ROWS if set(row.measures) <= set(measures)]
-
-
 def estimated(row: Row, noisy: NoisyCounts) -> tuple[float | None, Estimate | None]:
     """The noisy value of a row, and its estimate; None where there is nothing to divide by."""
     count = noisy.noisy(row.counted)
@@ -121,18 +107,38 @@ def rows_of_level(
     """The rows of a level, in the order of `estimate_level`, from counts `(n_regions, n)` by query
     of the plan.
     """
-    queries = plan.of_level(level)
     found = [
-        row
-        for place, region in enumerate(regions)
-        for code, measures in codes_measured(plan, level).items()
-        for row in _rows_of_region(
-            level, str(region), code, measures, noisy_counts(queries, values, place, code)
-        )
+        {
+            "table": row.table,
+            "level": level,
+            "region": region,
+            "iteration": code,
+            "cell": row.number,
+            "label": row.label,
+            "noisy": _rounded(value),
+            "estimate": _rounded(None if own is None else own.value),
+            "low": _rounded(None if own is None else own.low),
+            "high": _rounded(None if own is None else own.high),
+        }
+        for row, region, code, value, own in values_of_level(plan, level, regions, values)
     ]
     tables = {name: place for place, name in enumerate(dict.fromkeys(row.table for row in ROWS))}
     found.sort(key=lambda row: tables[str(row["table"])])
     return pa.Table.from_pylist(found, schema=SCHEMA)
+
+
+def values_of_level(
+    plan: Plan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
+) -> Iterator[tuple[Row, str, str, float | None, Estimate | None]]:
+    """Row, region, iteration, noisy value and estimate of all rows that can be made of a level's
+    counts, region by region, iteration by iteration.
+    """
+    for place, region in enumerate(regions):
+        for code in ITERATION_NAMES:
+            noisy = noisy_counts(plan.of_level(level), values, place, code)
+            for row in ROWS:
+                if set(row.measures) <= set(noisy.values):
+                    yield row, str(region), code, *estimated(row, noisy)
 
 
 def noisy_counts(
@@ -153,25 +159,6 @@ def noisy_counts(
             noise = query.sigma_squared
             sigma_squared[query.measure] = None if noise is None else float(noise)
     return NoisyCounts(own, sigma_squared)
-
-
-def _rows_of_region(
-    level: str, region: str, code: str, measures: list[str], noisy: NoisyCounts
-) -> Iterator[dict[str, object]]:
-    for row in rows_of(measures):
-        value, found = estimated(row, noisy)
-        yield {
-            "table": row.table,
-            "level": level,
-            "region": region,
-            "iteration": code,
-            "cell": row.number,
-            "label": row.label,
-            "noisy": _rounded(value),
-            "estimate": _rounded(None if found is None else found.value),
-            "low": _rounded(None if found is None else found.low),
-            "high": _rounded(None if found is None else found.high),
-        }
 
 
 def _rounded(value: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, once
 from ...runs.stamps import write_parquet
 from ...runs.steps import step
 from ..paths import estimates_file
@@ -15,7 +15,4 @@ from .estimate import estimate_level
 def estimate(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -> Made:
     """Write the rows of a level's tables, from its noisy counts alone."""
     path = estimates_file(run, level)
-    if path.exists():
-        return found(path)
-    write_parquet(path, estimate_level(run, level))
-    return made(path)
+    return once(path, lambda: write_parquet(path, estimate_level(run, level)))

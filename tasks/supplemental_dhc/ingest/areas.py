@@ -14,16 +14,13 @@ import pyarrow.parquet as pq
 from ...census.levels import GEOCODE_DIGITS, codes_of_level
 from ...runs.stamps import write_parquet
 
-OUTSIDE = -1
-"""The region of an area that lies in none of a level."""
-
 
 @dataclass(frozen=True, eq=False)
 class Areas:
     """The regions of areas, by level in the order of the settings.
 
     regions : codes of the regions of every level, ascending.
-    region_of_area : by level, the position of every area's region, `(n_areas,)`; `OUTSIDE` for
+    region_of_area : by level, the position of every area's region, `(n_areas,)`; -1 for
         none.
     """
 
@@ -99,8 +96,8 @@ def stored_areas(path: Path) -> Areas:
 def _areas(distinct: pd.DataFrame) -> Areas:
     regions, of_area = {}, {}
     for name in distinct:
-        found = pd.Index(sorted(distinct[name].dropna().unique()), dtype=object)
-        regions[str(name)] = found.to_numpy()
-        position = found.get_indexer(distinct[name])
-        of_area[str(name)] = np.where(distinct[name].isna(), OUTSIDE, position).astype(np.int64)
+        # What lies in none has the code -1.
+        codes, found = pd.factorize(distinct[name], sort=True)
+        regions[str(name)] = np.asarray(found, dtype=object)
+        of_area[str(name)] = codes.astype(np.int64)
     return Areas(regions, of_area)

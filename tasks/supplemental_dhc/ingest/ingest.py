@@ -1,16 +1,95 @@
-"""Ingest of a run of the supplemental tables: from the tables to the run directory's artifacts."""
+"""Ingest of a run of the supplemental tables: its input is read, checked, and turned into counts by
+area in the run directory.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from scipy import sparse
+
+from ....validation.outcome import Outcome
+from ....validation.supplemental_dhc.input_rules import TENURE_RULE
+from ...census.cef_2020 import UNITS
+from ...census.evidence import EvidenceTally
 from ...census.histograms import write_histogram
+from ...census.inputs import IngestResult, check_inputs, table_files
+from ...census.members import completed_files, completed_units
+from ...census.tables import UNIT_KEY, load_geography
 from ...ledger.identity import store_identity
+from ...products.privacy_curves import with_exact
 from ...runs.directory import RunDirectory
 from ...runs.files import write_values
+from ...tables.findings import InputCheck, UnreadableInput, refusal
 from ...tables.outcomes import write_input_outcomes
+from ...tables.sources import input_files
+from ...tables.tally import RuleTally
 from ..paths import UNIVERSE, areas_file, plan_file
 from ..settings import SupplementalDhcSettings
-from .areas import write_areas
-from .read import check_households, plan_of
+from ..workload.costs import budget_report, exact_curve
+from ..workload.plan import Plan, make_plan
+from .areas import Areas, areas_of, write_areas
+from .counts import count_people
+from .households import read_households
+
+MEMBERS_AGREE = "households_and_members_agree"
+COMPLETED = "units_with_members.parquet"
+
+
+@dataclass(frozen=True)
+class SupplementalInput:
+    """What a run needs of its input: areas, confidential counts of them, and the census tables."""
+
+    areas: Areas
+    counts: sparse.csr_array
+    census: IngestResult
+
+
+def check_households(
+    settings: SupplementalDhcSettings, scratch: Path | None = None
+) -> InputCheck[SupplementalInput]:
+    """Read the census tables, and check them against every rule.
+
+    Columns of units that the members tell are made where a table lacks them, in a file of the
+    folder `scratch`, by default the system's, that is removed at the end; where they are there,
+    they must say what the members do.
+    """
+    paths = settings.input.paths()
+    names = settings.input.file_names()
+    check = check_inputs(
+        **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
+    )
+    if check.result is None:
+        return InputCheck(check.outcomes, check.findings, None)
+    result, files = check.result, table_files(paths, names)
+    areas, area_of_block = areas_of(result.geography, settings.geography.levels, names["geography"])
+    with TemporaryDirectory(dir=scratch) as folder:
+        target = Path(folder) / COMPLETED
+        try:
+            findings = completed_units(files["units"], files["persons"], UNIT_KEY, target)
+            outcomes = (*check.outcomes, Outcome(MEMBERS_AGREE, "units", not findings))
+            if findings:
+                return InputCheck(outcomes, findings, None)
+            units = completed_files(files["units"], target)
+            households, members = read_households(units, files["persons"])
+        except UnreadableInput as error:
+            return InputCheck(check.outcomes, (error.finding,), None)
+    tally = RuleTally(names)
+    tally.add(TENURE_RULE, households.n_of_unknown_tenure)
+    outcomes = (*outcomes, *tally.outcomes())
+    if findings := tally.findings(outcomes):
+        return InputCheck(outcomes, findings, None)
+    counts = count_people(
+        households,
+        members,
+        area_of_block[result.unit_block],
+        settings.mechanism.taus,
+        len(areas),
+    )
+    return InputCheck(outcomes, (), SupplementalInput(areas, counts, result))
 
 
 def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> None:
@@ -27,3 +106,35 @@ def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> N
     write_histogram(run.histogram(UNIVERSE), accepted.counts, accepted.areas.names)
     write_areas(areas_file(run), accepted.areas)
     write_values(plan_file(run), plan_of(settings, accepted.areas))
+
+
+def public_areas(settings: SupplementalDhcSettings) -> Areas:
+    """The areas alone, from the geography table; raises InputRefused."""
+    path = settings.input.geography
+    name = path.rpartition("/")[2]
+    try:
+        blocks = load_geography(input_files("geography", path, name), EvidenceTally())
+    except UnreadableInput as error:
+        raise refusal([error.finding]) from None
+    return areas_of(blocks.frame, settings.geography.levels, name)[0]
+
+
+def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> Plan:
+    """The plan of a run."""
+    return make_plan(
+        settings.rhos,
+        settings.mechanism.taus,
+        areas.n_regions,
+        infinite=settings.privacy.infinite,
+    )
+
+
+def public_plan(settings: SupplementalDhcSettings) -> Plan:
+    """The plan by settings and public geography alone; raises InputRefused."""
+    return plan_of(settings, public_areas(settings))
+
+
+def costs(settings: SupplementalDhcSettings) -> dict[str, Any]:
+    """What a run would cost: `budget_report`, and the exact epsilon."""
+    plan = public_plan(settings)
+    return {UNIVERSE: with_exact(budget_report(plan), exact_curve(plan))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ....validation.supplemental_dhc.privacy_loss import check_plan
+from ....validation.supplemental_dhc.privacy_loss import ExpectedSupplemental, check_plan
 from ...products.levels import refuse_other_noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
@@ -12,12 +12,21 @@ from ..ingest.files import read_plan
 from ..paths import UNIVERSE, areas_file, measurement_file, plan_file
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import exact_curve, noise_plan
-from ..workload.expected import expected_of
 
 
 def measurement_files(run: RunDirectory, _settings: SupplementalDhcSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
     return [measurement_file(run, level) for level in read_plan(run).levels]
+
+
+def expected_of(settings: SupplementalDhcSettings) -> ExpectedSupplemental:
+    """What the independent checks expect of a run with these settings."""
+    return ExpectedSupplemental(
+        rhos=settings.rhos,
+        taus=settings.mechanism.taus,
+        levels=settings.geography.levels,
+        infinite=settings.privacy.infinite,
+    )
 
 
 def charge_of(run: RunDirectory, settings: SupplementalDhcSettings) -> Charge | None:

@@ -19,8 +19,7 @@ from ..settings import SupplementalDhcSettings
 from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from ..workload.rows import TITLES
-from .certificate import EXACT, statement_of
-from .noise import noise_section
+from .certificate import EXACT, noise_section, statement_of
 from .tables import SUPPLEMENTAL_DHC
 
 NEIGHBORS = "one person joins or leaves, with up to two records of units"

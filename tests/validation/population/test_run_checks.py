@@ -13,22 +13,25 @@ from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.households import unit_columns
 from spineflow.tasks.population.checks.expected import expected_population
 from spineflow.tasks.population.estimation.blocks import Populated, Way
-from spineflow.tasks.population.ingest.releases import Records
-from spineflow.tasks.population.release.files import PERSONS_FILE, UNITS_FILE
+from spineflow.tasks.population.ingest.released import Records
 from spineflow.tasks.population.release.population import (
+    PERSONS_FILE,
+    UNITS_FILE,
     Population,
     Released,
     write_population,
 )
 from spineflow.tasks.population.workload import person_levels
 from spineflow.tasks.population.workload.household_types import unit_kinds, universe
-from spineflow.tasks.population.workload.levels import DERIVED, household_levels
+from spineflow.tasks.population.workload.levels import DERIVED
 from spineflow.tasks.topdown.ingest.generate_households import Persons, draw_households
 from spineflow.validation.population.run_checks import (
     ExpectedPopulation,
     ReleasedCounts,
     check_population,
 )
+
+from tests.tasks.population.declared_levels import household_levels
 
 BLOCKS = np.array(["3500100000100000", "3500100000100001"])
 CHECKS = (
@@ -74,9 +77,9 @@ def written(tmp_path_factory) -> Path:
         4,
         11,
     )
-    made = Populated(members, told, (Way.OPTIMAL, Way.OPTIMAL))
+    made = Populated(members, (Way.OPTIMAL, Way.OPTIMAL))
     folder = tmp_path_factory.mktemp("population")
-    write_population(Population(source, made), folder, is_private=True)
+    write_population(Population(source, made), folder)
     kept = pd.read_parquet(folder / PERSONS_FILE)
     pd.DataFrame(
         {"block": kept["geocode"], "sex": kept["sex"].map({"male": "1", "female": "2"})}

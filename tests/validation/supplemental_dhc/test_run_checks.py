@@ -18,7 +18,7 @@ import pytest
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
 from spineflow.tasks.products.registry import product
-from spineflow.tasks.supplemental_dhc.workload.expected import expected_of
+from spineflow.tasks.supplemental_dhc.measurement.charge import expected_of
 from spineflow.tasks.supplemental_dhc.workload.measures import MEASURES, stability_of
 from spineflow.tasks.supplemental_dhc.workload.rows import ROWS
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county

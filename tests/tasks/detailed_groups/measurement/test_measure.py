@@ -79,8 +79,8 @@ def ingested(folder: Path, groups_input: Path, *overrides: str):
         stamp=settings.stamp,
     )
     ingest_input(run, settings)
-    for item in run_parameters(run, settings).budgets:
-        tabulate(run, item.region_type, item.level)
+    for level in run_parameters(run, settings).budgets:
+        tabulate(run, *level)
     return run, settings
 
 
@@ -101,10 +101,10 @@ def test_every_group_of_the_universe_has_one_row(measured_groups) -> None:
     frame = measured(run)
     assert not frame.duplicated(KEY).any()
     expected = {
-        (item.region_type, region, iteration)
-        for item in run_parameters(run, settings).budgets
-        for region in run_regions(run, item.region_type).ids
-        for iteration in run_universe(run, item.region_type, item.level).codes
+        (region_type, region, iteration)
+        for region_type, level in run_parameters(run, settings).budgets
+        for region in run_regions(run, region_type).ids
+        for iteration in run_universe(run, region_type, level).codes
     }
     assert set(map(tuple, frame[KEY].to_numpy())) == expected
     assert set(frame["table"]) == {0, 1, 2, 3}
@@ -132,7 +132,7 @@ def test_files_have_the_columns_that_others_read(measured_groups) -> None:
     lengths = frame["value"].map(len)
     assert (lengths == frame["table"].map({0: 1, 1: 8, 2: 18, 3: 46})).all()
     usa = frame[(frame["region_type"] == "USA") & frame["total_only"]]
-    budget = run_parameters(run, settings).budget_of("USA", 2)
+    budget = run_parameters(run, settings).budgets["USA", 2]
     assert str(budget) in set(usa["plb"])
 
 

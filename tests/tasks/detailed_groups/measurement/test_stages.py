@@ -21,10 +21,10 @@ from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, N_CELL
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     NEVER,
     MechanismParameters,
-    PopulationGroupBudget,
 )
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.noise.randomness import SeededRandom
 
 STABILITY = 9
@@ -38,7 +38,7 @@ def parameters(definition: str, *, infinite: bool = False) -> MechanismParameter
         definition=definition,
         max_race_codes=8,
         stage_1_fraction=GAMMA,
-        budgets=(PopulationGroupBudget("TRACT", 2, BUDGET),),
+        budgets={("TRACT", 2): BUDGET},
         thresholds={("TRACT", 2): (10, 20, 30)},
         zero_suppression_chance=None,
         allow_negative_counts=True,
@@ -66,16 +66,17 @@ def noise_of(definition: str, *, infinite: bool = False) -> LevelNoise:
 )
 def test_noise_of_the_production_budgets(loss: str, expected: float) -> None:
     gaussian = StageNoise(Fraction(loss), 9, is_pure=False)
-    assert float(gaussian.parameter) == pytest.approx(expected, 1e-4)
-    assert StageNoise(Fraction(loss), 9, is_pure=True).parameter == 9 / Fraction(loss)
+    assert float(gaussian.noise.parameter) == pytest.approx(expected, 1e-4)
+    assert StageNoise(Fraction(loss), 9, is_pure=True).noise.parameter == 9 / Fraction(loss)
 
 
 def test_distributions_have_the_parameters_of_the_noise() -> None:
     gaussian = StageNoise(Fraction("0.0072"), 9, is_pure=False)
-    assert gaussian.distribution == IntegerDistribution(Fraction(1, 1250), 2)
+    assert distribution_of(gaussian.noise) == IntegerDistribution(Fraction(1, 1250), 2)
     laplace = StageNoise(Fraction("0.45"), 9, is_pure=True)
-    assert laplace.distribution == IntegerDistribution(Fraction(1, 20), 1)
-    assert StageNoise(None, 9, is_pure=False).distribution is None
+    assert distribution_of(laplace.noise) == IntegerDistribution(Fraction(1, 20), 1)
+    with pytest.raises(ValueError, match="without noise"):
+        _ = StageNoise(None, 9, is_pure=False).noise
 
 
 def empty_groups(n_regions: int, total_only: list[bool]) -> ShardGroups:

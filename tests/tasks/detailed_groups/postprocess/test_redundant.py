@@ -10,7 +10,6 @@ import pytest
 from spineflow.tasks.detailed_groups.postprocess.redundant import redundant_spending
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     MechanismParameters,
-    PopulationGroupBudget,
 )
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 
@@ -22,7 +21,7 @@ def parameters(budgets=BUDGETS) -> MechanismParameters:
         definition="zcdp",
         max_race_codes=8,
         stage_1_fraction=Fraction(1, 10),
-        budgets=tuple(PopulationGroupBudget(*level, Fraction(1, 3)) for level in budgets),
+        budgets=dict.fromkeys(budgets, Fraction(1, 3)),
         thresholds={},
         zero_suppression_chance=None,
         allow_negative_counts=True,

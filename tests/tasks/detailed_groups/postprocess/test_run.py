@@ -67,7 +67,7 @@ def test_all_groups_come_through(measured_groups) -> None:
         for stage in stages_of(settings):
             postprocess(run, settings, region_pass, stage)
             assert pass_files(run, parameters, region_pass).are_there(stage)
-    levels = [(item.region_type, item.level) for item in parameters.budgets]
+    levels = list(parameters.budgets)
     found = list(groups_to_release(run, settings))
     assert [table["region_type"].unique().to_pylist() for table in found] == [
         [kind] for kind, _ in levels

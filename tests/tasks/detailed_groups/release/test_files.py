@@ -17,7 +17,7 @@ from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
 from spineflow.tasks.detailed_groups.release.count_margins import CountNoise
 from spineflow.tasks.detailed_groups.release.files import T1, T2, TIDY_FILE, write_release
 from spineflow.tasks.detailed_groups.release.tables import TIDY, GroupNames, name_of_codes
-from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.noise.sums import margin_of_sum
 from spineflow.tasks.runs.files import NOT_PRIVATE
@@ -29,11 +29,7 @@ AGES = {
 }
 LEVELS = [("COUNTY", 1), ("COUNTY", 2), ("STATE", 1), ("STATE", 2)]
 NOISE = CountNoise(
-    {(kind, level): IntegerDistribution(Fraction(1, 4), 2) for kind, level in LEVELS},
-    {
-        (kind, level): IntegerDistribution(Fraction(1, 2 + i), 2)
-        for i, (kind, level) in enumerate(LEVELS)
-    },
+    {level: LevelBudget(Fraction(1, 2 + i), 1, Fraction(1, 3)) for i, level in enumerate(LEVELS)},
     Fraction(9, 10),
 )
 NAMES = GroupNames({"1001": "Albanian alone", "0002": "European alone"}, {"1001": 2, "0002": 1}, {})
@@ -141,7 +137,9 @@ def test_variance_of_a_sum_and_tables(tmp_path: Path) -> None:
         cells = 46 if row["sex"] == "total" else 23 if row["age_start"] is None else 1
         assert row["variance"] == cells * noise
         level = row["region_type"], row["iteration_level"]
-        assert row["margin"] == margin_of_sum(NOISE.second_stage[level], cells, NOISE.coverage)
+        assert row["margin"] == margin_of_sum(
+            NOISE.levels[level].second_stage, cells, NOISE.coverage
+        )
         assert row["table"] == ("T01001" if row["sex"] == "total" else "T02003")
 
 
@@ -160,8 +158,9 @@ def test_margins_are_those_of_the_region_that_was_measured(tmp_path: Path) -> No
     assert set(only) == {True, False}
     for row, is_only in zip(tidy, only, strict=True):
         assert row["measured_at"] == "STATE"
-        noise = NOISE.total_only if is_only else NOISE.second_stage
-        assert row["margin"] == margin(noise["STATE", row["iteration_level"]], NOISE.coverage)
+        budget = NOISE.levels["STATE", row["iteration_level"]]
+        noise = budget.total_only if is_only else budget.second_stage
+        assert row["margin"] == margin(noise, NOISE.coverage)
 
 
 def test_sums_of_cut_counts_have_a_wider_margin(tmp_path: Path) -> None:
@@ -179,8 +178,7 @@ def test_sums_of_cut_counts_have_a_wider_margin(tmp_path: Path) -> None:
 
 
 def test_without_noise_margins_are_zero(tmp_path: Path) -> None:
-    none: dict = dict.fromkeys(LEVELS)
-    write_release(tmp_path, [groups_of(1)], NAMES, CountNoise(none, none, Fraction(9, 10)))
+    write_release(tmp_path, [groups_of(1)], NAMES, CountNoise(None, Fraction(9, 10)))
     assert set(pq.read_table(tmp_path / TIDY_FILE)["margin"].to_pylist()) == {0}
 
 

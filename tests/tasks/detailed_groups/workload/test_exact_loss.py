@@ -17,7 +17,6 @@ from spineflow.tasks.detailed_groups.workload.guarantee import noise_plan
 from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     MechanismParameters,
-    PopulationGroupBudget,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.workload.specification import Specification
@@ -59,10 +58,7 @@ def with_totals_only(draw) -> Specification:
 def parameters(specification: Specification, definition: str) -> MechanismParameters:
     """Noise so narrow that all its outcomes can be listed."""
     found = parameters_of(specification, definition, by_margins=False)
-    budgets = tuple(
-        replace(item, budget=budget)
-        for item, budget in zip(found.budgets, (Fraction(2), Fraction(3)), strict=True)
-    )
+    budgets = dict(zip(found.budgets, (Fraction(2), Fraction(3)), strict=True))
     return replace(found, budgets=budgets, stage_1_fraction=Fraction(1, 2))
 
 
@@ -74,7 +70,7 @@ def moved(specification: Specification, own: MechanismParameters, levels=LEVELS)
     for races, ethnicity in everybody(specification, MOST_CODES):
         stages: list[StageNoise] = []
         for level in levels:
-            noise = level_noise(own, own.budget_of(*level), groups)
+            noise = level_noise(own, own.budgets[level], groups)
             for code in brute_force(specification, races, ethnicity):
                 is_total_only = specification.iterations[code].detailed_only
                 stages += [noise.total_only] if is_total_only else [noise.stage_1, noise.stage_2]
@@ -147,8 +143,7 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
     assert curve_of_change(us, specification) == exact_curve(
         [us], specification, "us", is_bounded=True
     )
-    pr = PopulationGroupBudget("PR-STATE", 1, Fraction(other))
-    both = replace(us, run_pr=True, budgets=(*us.budgets, pr))
+    both = replace(us, run_pr=True, budgets={**us.budgets, ("PR-STATE", 1): Fraction(other)})
     found = moved(specification, us) | moved(specification, both, levels=(("PR-STATE", 1),))
     curve = curve_of_change(both, specification)
     for epsilon in EPSILONS:

@@ -24,7 +24,6 @@ from spineflow.tasks.detailed_groups.workload.mapping import (
 )
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     MechanismParameters,
-    PopulationGroupBudget,
     WantedMargins,
 )
 from spineflow.tasks.detailed_groups.workload.specification import Specification
@@ -48,10 +47,7 @@ def parameters_of(
         definition=definition,
         max_race_codes=MOST_CODES,
         stage_1_fraction=Fraction(1, 10),
-        budgets=tuple(
-            PopulationGroupBudget(*level, budget)
-            for level, budget in zip(LEVELS, given_budgets, strict=True)
-        ),
+        budgets=dict(zip(LEVELS, given_budgets, strict=True)),
         thresholds=dict.fromkeys(LEVELS, (1, 2, 3)),
         zero_suppression_chance=None,
         allow_negative_counts=True,
@@ -62,7 +58,7 @@ def parameters_of(
     if not by_margins:
         return parameters
     found = budgets_for_margins(replace(parameters, wanted=wanted), specification)
-    budgets = tuple(PopulationGroupBudget(*level, found[level]) for level in LEVELS)
+    budgets = {level: found[level] for level in LEVELS}
     return replace(parameters, wanted=wanted, budgets=budgets)
 
 
@@ -92,8 +88,8 @@ def loss(universe: IterationUniverse, noise: LevelNoise, before: dict, after: di
                     if key[:2] == place:
                         change[cells_of_table(table)[key[2]]] += sign * n
             if stage.is_pure:
-                return int(np.abs(change).sum()) / stage.parameter
-            return int((change**2).sum()) / (2 * stage.parameter)
+                return int(np.abs(change).sum()) / stage.noise.parameter
+            return int((change**2).sum()) / (2 * stage.noise.parameter)
 
         if universe.total_only[iteration]:
             total += spent(0, noise.total_only)
@@ -132,7 +128,7 @@ def test_nobody_loses_more_than_is_charged(
         universe = iteration_universe(specification, "detailed", level)
         groups = stability(universe, MOST_CODES)
         is_exact &= groups == exact_stability(universe, MOST_CODES)
-        noise = level_noise(parameters, parameters.budget_of(region_type, level), groups)
+        noise = level_noise(parameters, parameters.budgets[region_type, level], groups)
         found = {person: counts(person, universe, at[region_type]) for person in people}
         for person in people:
             added[person] += loss(universe, noise, found[person], {})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.workload.iterations import LEVELS
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     NEVER,
-    budget_key,
+    OF_PERSONS,
     choose_table,
     mechanism_parameters,
     read_config,
@@ -21,7 +21,7 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 from spineflow.tasks.detailed_groups.workload.specification import SpecificationError
 
-BUDGETS = {budget_key(name, level): 0.1 for name in REGION_TYPES for level in LEVELS}
+BUDGETS = {OF_PERSONS.budget(name, level): 0.1 for name in REGION_TYPES for level in LEVELS}
 THRESHOLDS = {
     thresholds_key(name, level): [10, 20, 30] for name in REGION_TYPES for level in LEVELS
 }
@@ -47,16 +47,16 @@ def parsed(infinite: bool = False, **changes):
 
 def test_decimals_are_read_exactly() -> None:
     found = parsed(**{USA_1: 2.134})
-    assert found.budget_of("USA", 1) == Fraction(2134, 1000)
+    assert found.budgets["USA", 1] == Fraction(2134, 1000)
     assert found.stage_1_fraction == Fraction(1, 10)
     assert found.zero_suppression_chance == Fraction(9999, 10000)
 
 
 def test_levels_without_budget_are_not_measured() -> None:
     found = parsed(privacy_budget_p_level_1_aiannh=0)
-    assert ("AIANNH", 1) not in {(item.region_type, item.level) for item in found.budgets}
+    assert ("AIANNH", 1) not in found.budgets
     assert len(found.budgets) == 19
-    assert [item.region_type for item in found.budgets_of("pr")][::2] == [
+    assert [kind for kind, _ in found.budgets_of("pr")][::2] == [
         "PR-STATE",
         "PR-COUNTY",
         "PR-TRACT",
@@ -147,9 +147,8 @@ def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
 
 def test_budgets_under_infinite_tell_only_which_levels_are_measured() -> None:
     found = parsed(infinite=True, **{USA_1: float("inf"), "privacy_budget_p_level_2_usa": 0})
-    measured = {(item.region_type, item.level) for item in found.budgets}
-    assert ("USA", 1) in measured
-    assert ("USA", 2) not in measured
+    assert ("USA", 1) in found.budgets
+    assert ("USA", 2) not in found.budgets
 
 
 def test_thresholds_are_those_of_whole_totals() -> None:

@@ -69,15 +69,15 @@ def test_margins_of_the_paper(shared) -> None:
     folder = str(shared / "data" / "safetab" / "spec_2020")
     plain = read_parameters(folder, {})
     due = {
-        (b.region_type, b.level): {"0.008": 50, "0.159": 11}.get(str(float(b.budget)), 3)
-        for b in plain.budgets
+        level: {"0.008": 50, "0.159": 11}.get(str(float(budget)), 3)
+        for level, budget in plain.budgets.items()
     }
     parameters = replace(plain, wanted=WantedMargins(by_level=due))
     found = budgets_for_margins(parameters, read_specification(folder))
     assert set(found) == set(due)
-    assert all(found[b.region_type, b.level] < b.budget for b in plain.budgets)
+    assert all(found[level] < budget for level, budget in plain.budgets.items())
     refuse_missed_margins(parameters, read_specification(folder))
-    total = sum(found[b.region_type, b.level] for b in plain.budgets_of("us"))
+    total = sum(found[level] for level in plain.budgets_of("us"))
     assert total == Fraction("3.67341295")
 
 
@@ -107,13 +107,12 @@ def test_settings_hold_the_budgets_from_then_on(
     settings = load(tmp_path, groups_input, text)
     before = read_parameters(str(groups_input / "params"), {})
     after = parameters_of(settings)
-    for item in after.budgets:
-        key = item.region_type, item.level
+    for key, budget in after.budgets.items():
         due = after.wanted.by_level.get(key)
         if due is None:
-            assert item.budget == before.budget_of(*key)
+            assert budget == before.budgets[key]
         else:
-            assert settings.mechanism.budgets[key[0]][str(key[1])] == item.budget
+            assert settings.mechanism.budgets[key[0]][str(key[1])] == budget
     for region_pass in after.passes:
         for key, level in level_budgets(
             after, read_specification(settings.input.parameters), region_pass
@@ -145,7 +144,7 @@ def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input
     for budget, sentence in ((least, None), (least * Fraction(99, 100), str(least))):
         text = TEXT + f'[mechanism.budgets.TRACT]\n2 = "{budget}"\n'
         parameters = parameters_of(load(tmp_path, groups_input, text))
-        assert parameters.budget_of("TRACT", 2) == budget
+        assert parameters.budgets["TRACT", 2] == budget
         if sentence is None:
             refuse_missed_margins(parameters, specification)
             continue

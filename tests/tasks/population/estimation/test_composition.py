@@ -36,7 +36,7 @@ def households(rng: np.random.Generator, n: int) -> Households:
 
 def least_cost(own: Households, places: np.ndarray) -> float:
     """The least cost over all patterns of one or two households, by trying all of them."""
-    patterns, masks = book().patterns, book().masks
+    patterns, masks = book(), book().masks
     n_types = len(household_types())
     nothing = np.zeros((len(own.kind), n_types))
     of_heads = Drift().of_heads(own.sex, own.tenure > 0)
@@ -114,7 +114,7 @@ def test_members_beyond_seven_are_told_or_else_the_last_resort(
     chosen = nearest_composition(own, np.bincount(at, minlength=N_PLACES), Drift())
     assert chosen is not None
     assert chosen.further.sum() == further
-    made = [household_types()[kind] for kind in book().patterns.kind[chosen.pattern]]
+    made = [household_types()[kind] for kind in book().kind[chosen.pattern]]
     assert [one.size for one in made] == [5 - further, 7]
     assert sum(one.has_relatives for one in made) == 2 - further
 

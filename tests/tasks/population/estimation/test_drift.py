@@ -59,16 +59,17 @@ def test_who_takes_a_role_takes_the_relationship_that_lost_most_of_the_band(drif
     drift.add(persons(other, 16), persons(roommate, 16))
     drift.add(persons(roommate, 40), persons(other, 40))
     age = np.array([16, 40])
-    made = fitted(
+    relationship, made_age = fitted(
         np.array([25, 25]),
         age,
         np.array([place(NONRELATIVE, TEENAGER), place(NONRELATIVE, GROWN)]),
         np.zeros(2, dtype=int),
         np.full(2, 115),
-        worth_of_relationship=drift.of_members(),
+        np.zeros((2, 116)),
+        drift.of_members(),
     )
-    assert made.relationship.tolist() == [other, roommate]
-    assert np.array_equal(made.age, age)
+    assert relationship.tolist() == [other, roommate]
+    assert np.array_equal(made_age, age)
 
 
 def test_ages_of_householders_are_made_up_for_by_tenure_and_type(drift: Drift) -> None:

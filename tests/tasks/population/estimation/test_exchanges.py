@@ -24,13 +24,15 @@ from spineflow.tasks.population.estimation.exchanges import CURVE, exchanged
 from spineflow.tasks.population.estimation.placing import Persons
 from spineflow.tasks.population.workload import household_types, person_levels
 from spineflow.tasks.population.workload.household_types import RENTED, levels_of_age
-from spineflow.tasks.population.workload.levels import are_possible, household_levels
+from spineflow.tasks.population.workload.levels import are_possible
 from spineflow.tasks.population.workload.places import AGES_OF_RELATIONSHIP, places_of
 from spineflow.tasks.population.workload.tables import (
     families,
     household_tables,
     person_tables,
 )
+
+from tests.tasks.population.declared_levels import household_levels
 
 from .test_population import Census, noisy_census, true_census
 
@@ -41,7 +43,7 @@ def without_exchanges(census: Census) -> Members:
         patch.setattr(
             blocks_module, "exchanged", lambda persons, households, members, spans, cells: members
         )
-        return populated(census.blocks()).members
+        return populated(census.blocks(), Drift()).members
 
 
 def spans_of(census: Census) -> Spans:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 from spineflow.tasks.population.estimation.drift import Drift
-from spineflow.tasks.population.estimation.few import Few, assigned, nearest_of_few
-from spineflow.tasks.population.estimation.pricing import Problem, filled, slots
+from spineflow.tasks.population.estimation.few import assigned, nearest_of_few
+from spineflow.tasks.population.estimation.pricing import Problem, Taken, filled, slots
 from spineflow.tasks.population.workload.places import (
     ADULT_BANDS,
     HOUSEHOLDER,
@@ -29,7 +29,7 @@ def test_an_assignment_costs_as_little_as_any(seed: int) -> None:
     assert cost[row_of[columns], columns].sum() == pytest.approx(cost[rows, best].sum())
 
 
-def few_of(n_households: int, n_persons: int, of_person: float) -> tuple[Few, Problem]:
+def few_of(n_households: int, n_persons: int, of_person: float) -> tuple[Taken, Problem]:
     """What is found for households of random costs, by prices that are equal for all persons."""
     rng = np.random.default_rng(n_households * 100 + n_persons)
     adults = [place(role, band) for role in (HOUSEHOLDER, NONRELATIVE) for band in ADULT_BANDS]

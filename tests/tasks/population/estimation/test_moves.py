@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.households import Members
-from spineflow.tasks.population.estimation.blocks import Populated, spans_of
+from spineflow.tasks.population.estimation.blocks import spans_of
 from spineflow.tasks.population.estimation.cells import Cells
 from spineflow.tasks.population.estimation.closing import closed
 from spineflow.tasks.population.estimation.counts import changed
 from spineflow.tasks.population.estimation.moves import TURNS, moved, weights_of
 from spineflow.tasks.population.workload.household_types import OPEN_SIZE
-from spineflow.tasks.population.workload.levels import household_levels
 
 from .test_exchanges import objective
 from .test_population import Census, assert_one_population, noisy_census, true_census
@@ -32,11 +31,6 @@ def move(
     own = Cells() if cells is None else cells
     spans = spans_of(census.blocks())
     return moved(census.persons, census.households, members, spans, own, turns)
-
-
-def told(census: Census, made: Populated, members: Members) -> Populated:
-    levels = household_levels(members, len(census.households.kind))
-    return replace(made, members=members, levels=levels)
 
 
 def have_larger(census: Census, members: Members) -> list[bool]:
@@ -56,7 +50,7 @@ def test_moves_leave_one_population_that_is_nearer_to_the_releases(seed: int) ->
     # What other counties have changed.
     cells.persons[::5], cells.households[::7] = 2, -1
     after = move(census, made.members, cells)
-    assert_one_population(census, told(census, made, after))
+    assert_one_population(census, replace(made, members=after))
     now = made.members
     for turn in TURNS:
         weights = weights_of(turn)

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from spineflow.tasks.population.estimation import pieces
 from spineflow.tasks.population.estimation.blocks import Blocks, Piece, joined, populated
+from spineflow.tasks.population.estimation.drift import Drift
 from spineflow.tasks.population.estimation.pieces import (
-    Extent,
     areas_of,
     extents,
-    populated_in_chains,
 )
 from spineflow.tasks.population.workload.places import bands_of
 from spineflow.tasks.runs.directory import RunDirectory
+
+from benchmarks.one_population import populated_in_chains
 
 from .test_population import assert_one_population, true_census
 
@@ -39,11 +40,11 @@ def test_pieces_end_with_a_tract_or_county(monkeypatch: pytest.MonkeyPatch) -> N
         ("001", "000100", 2), ("001", "000200", 3), ("001", "000300", 1), ("003", "000100", 2)
     )
     assert extents(blocks_with(areas, [5, 4, 2, 6, 1, 3, 1, 1])) == [
-        Extent(0, 5),
-        Extent(5, 6),
-        Extent(6, 8),
+        (0, 5),
+        (5, 6),
+        (6, 8),
     ]
-    assert extents(blocks_with(areas, [6, 6, 0, 0, 0, 0, 0, 0])) == [Extent(0, 2)]
+    assert extents(blocks_with(areas, [6, 6, 0, 0, 0, 0, 0, 0])) == [(0, 2)]
     assert extents(blocks_with(areas, [0] * 8)) == []
     assert extents(blocks_with([], [])) == []
 
@@ -75,7 +76,7 @@ def test_pieces_are_the_same_by_files_chain_by_chain(
     every = extents(own)
     assert len(every) > 3
     made = populated_in_chains(own, every)
-    here = joined(own, [one.first for one in every], made)
+    here = joined(own, [first for first, _ in every], made)
     assert_one_population(census, here)
     run = RunDirectory(tmp_path)
     pieces.write_released(run, np.array(areas), own)
@@ -84,7 +85,7 @@ def test_pieces_are_the_same_by_files_chain_by_chain(
         piece, drift = pieces.read_piece(run, name), pieces.drift_before(run, name)
         pieces.write_made(run, name, piece, populated(piece, drift), drift)
     read = pieces.read_made(run, own, every)
-    there = joined(own, [one.first for one in every], read)
+    there = joined(own, [first for first, _ in every], read)
     for field in fields(here.members):
         assert np.array_equal(getattr(here.members, field.name), getattr(there.members, field.name))
     assert here.way == there.way
@@ -115,7 +116,7 @@ def test_what_pieces_change_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     def changed(made: list[Piece]) -> tuple[int, int]:
         """Numbers by relationship and by band of ages that are others than before."""
-        now = joined(own, [one.first for one in every], made).members
+        now = joined(own, [first for first, _ in every], made).members
         pairs = (
             (mixed["relationship"], now.relationship),
             (bands_of(mixed["age"]), bands_of(now.age)),
@@ -124,7 +125,7 @@ def test_what_pieces_change_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> 
         relationships, bands = (int(abs(after - before).sum()) for before, after in counts)
         return relationships, bands
 
-    alone = changed([populated(own.part(one.first, one.end)) for one in every])
+    alone = changed([populated(own.part(*one), Drift()) for one in every])
     chained = changed(populated_in_chains(own, every))
     assert chained[0] < 0.75 * alone[0]
     assert chained[1] < 0.75 * alone[1]

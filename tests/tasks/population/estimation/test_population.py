@@ -16,16 +16,18 @@ from spineflow.tasks.population.estimation.blocks import (
     populated,
 )
 from spineflow.tasks.population.estimation.composition import Households
+from spineflow.tasks.population.estimation.drift import Drift
 from spineflow.tasks.population.estimation.placing import Persons
 from spineflow.tasks.population.workload.household_types import possible, universe
 from spineflow.tasks.population.workload.levels import (
     are_possible,
     head_races,
-    household_levels,
 )
 from spineflow.tasks.population.workload.places import AGES_OF_RELATIONSHIP
 from spineflow.tasks.topdown.ingest.generate_households import Persons as Adults
 from spineflow.tasks.topdown.ingest.generate_households import draw_households
+
+from tests.tasks.population.declared_levels import household_levels
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Census:
 
     def populated(self) -> Populated:
         blocks = self.blocks()
-        return joined(blocks, [0], [populated(blocks)])
+        return joined(blocks, [0], [populated(blocks, Drift())])
 
 
 def areas_of(n_blocks: int) -> list[tuple[str, ...]]:
@@ -179,7 +181,8 @@ def test_what_is_impossible_is_refused() -> None:
                 np.array([0, 0]),
                 census.household_starts,
                 areas_of(1),
-            )
+            ),
+            Drift(),
         )
 
 

@@ -14,7 +14,7 @@ from spineflow.tasks.population.workload.patterns import book
 
 
 def test_every_slot_has_its_places_and_every_pattern_its_slots() -> None:
-    laid, patterns, masks = slots(), book().patterns, book().masks
+    laid, patterns, masks = slots(), book(), book().masks
     assert laid.place_start[0] == laid.start[0] == 0
     assert laid.place_start[-1] == laid.place.size and laid.start[-1] == laid.slot.size
     places = [laid.place[start:end] for start, end in pairwise(laid.place_start)]

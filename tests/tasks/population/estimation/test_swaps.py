@@ -22,10 +22,11 @@ from spineflow.tasks.population.estimation.counts import (
 )
 from spineflow.tasks.population.estimation.moves import TURNS, weights_of
 from spineflow.tasks.population.estimation.swaps import swap_members, swaps_of
-from spineflow.tasks.population.workload.levels import are_possible, household_levels
+from spineflow.tasks.population.workload.levels import are_possible
+
+from tests.tasks.population.declared_levels import household_levels
 
 from .test_exchanges import objective
-from .test_moves import told
 from .test_population import Census, assert_one_population, noisy_census, true_census
 
 
@@ -59,7 +60,7 @@ def test_swaps_keep_persons_and_sizes_and_make_the_sum_smaller(seed: int) -> Non
     made = census.populated()
     before, cells = made.members, Cells()
     after = swapped(census, before, cells)
-    assert_one_population(census, told(census, made, after))
+    assert_one_population(census, replace(made, members=after))
     n = len(census.households.kind)
     for name in ("age", "sex", "hispanic", "race"):
         assert np.array_equal(getattr(after, name), getattr(before, name))

@@ -16,7 +16,7 @@ from spineflow.tasks.population.workload.household_types import (
     possible,
     type_of_label,
 )
-from spineflow.tasks.population.workload.levels import are_possible, household_levels
+from spineflow.tasks.population.workload.levels import are_possible
 from spineflow.tasks.population.workload.patterns import book
 from spineflow.tasks.population.workload.places import (
     HOUSEHOLDERS,
@@ -25,12 +25,14 @@ from spineflow.tasks.population.workload.places import (
     fitted,
 )
 
+from tests.tasks.population.declared_levels import household_levels
+
 MALE = 1
 
 
 def filled(rng: np.random.Generator, pattern: int, further: int) -> tuple[Members, int]:
     """A household after a pattern with anybody in its slots, and the householder's sex."""
-    patterns = book().patterns
+    patterns = book()
     slots = np.repeat(
         np.arange(patterns.slots.shape[1]), patterns.slots[[pattern]].toarray()[0].astype(int)
     )
@@ -46,19 +48,25 @@ def filled(rng: np.random.Generator, pattern: int, further: int) -> tuple[Member
     ends = patterns.first[sex - MALE, pattern], patterns.last[sex - MALE, pattern]
     first = np.where(is_head, FIRST_AGES[ends[0]], 0)
     last = np.where(is_head, [*FIRST_AGES[1:], OLDEST + 1][ends[1]] - 1, OLDEST)
-    made = fitted(
-        rng.integers(20, 37, len(role)), rng.integers(0, 116, len(role)), place, first, last
+    relationship, age = fitted(
+        rng.integers(20, 37, len(role)),
+        rng.integers(0, 116, len(role)),
+        place,
+        first,
+        last,
+        np.zeros((len(role), 116)),
+        np.zeros((7, 17)),
     )
     none = np.ones(len(role), dtype=int)
     unit = np.zeros(len(role), dtype=int)
-    return Members(unit, made.relationship, made.age, sexes, none, none), sex
+    return Members(unit, relationship, age, sexes, none, none), sex
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_whoever_fills_a_pattern_makes_its_type(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    patterns = book().patterns
+    patterns = book()
     pattern = int(rng.choice(np.flatnonzero((patterns.first <= patterns.last).any(axis=0))))
     further = int(rng.integers(3)) if patterns.open_slot[pattern] >= 0 else 0
     members, sex = filled(rng, pattern, further)
@@ -73,14 +81,14 @@ def test_whoever_fills_a_pattern_makes_its_type(seed: int) -> None:
 
 
 def test_every_type_has_a_pattern_at_some_age() -> None:
-    assert set(book().patterns.kind.tolist()) == set(range(len(household_types())))
+    assert set(book().kind.tolist()) == set(range(len(household_types())))
 
 
 def test_what_has_no_pattern_cannot_be() -> None:
     """A minor who is no child, partner or householder; an oldest member where all are children."""
     n_without = 0
     for age in range(len(FIRST_AGES)):
-        patterns = book().patterns
+        patterns = book()
         own = ((patterns.first <= age) & (age <= patterns.last)).any(axis=0)
         elderly = patterns.outcomes.elderly[patterns.outcome[own]]
         there = {*zip(elderly.tolist(), patterns.kind[own].tolist(), strict=True)}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from spineflow.tasks.census.households import Members
-from spineflow.tasks.population.workload.derived_types import (
+from spineflow.tasks.population.workload.household_types import ELDERLY, TYPE
+from spineflow.tasks.population.workload.levels import (
+    DERIVED,
     N_MEMBERS,
     derived_levels,
     derived_type,
     types,
 )
-from spineflow.tasks.population.workload.household_types import ELDERLY, TYPE
-from spineflow.tasks.population.workload.levels import DERIVED, household_levels
 from spineflow.tasks.population.workload.places import ALONE, N_BANDS, places_of
+
+from tests.tasks.population.declared_levels import household_levels
 
 
 def random_members(rng: np.random.Generator, n_units: int) -> Members:
