@@ -13,9 +13,10 @@ from ...census.cef_2020 import cef_schema
 from ...census.queries import marginal_query
 from . import active_set, admm, area_kernels, dual_newton
 from .exchange import exchanged
-from .least_squares import PassProblem, Pins
+from .least_squares import PassProblem
 from .problem import (
     NO_BOUND,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     rows_on_support,

@@ -32,8 +32,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from .labelled_kernels import ADAPT_EVERY, ITERATIONS, information, iterate, transported
-from .least_squares import Pins
-from .problem import NO_BOUND, SiblingProblem, is_refined
+from .problem import NO_BOUND, Pins, SiblingProblem, is_refined
 
 TOLERANCE = 1e-5
 """Largest distance, in records, between a cell and its copy, and of a copy's last step."""

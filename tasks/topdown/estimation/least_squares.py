@@ -31,10 +31,10 @@ from .inverse_covariance import InverseCovariance
 from .problem import (
     NO_BOUND,
     Measurements,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     is_refined,
-    joint_classes,
     rows_on_support,
     sum_rows,
 )
@@ -95,23 +95,6 @@ class LeastSquaresResult:
     is_wide: bool = False
 
 
-@dataclass(frozen=True)
-class Pins:
-    """Margins to hold: the row of every cell (one labelling a query) and targets (c, n_rows)."""
-
-    labels: tuple[np.ndarray, ...] = ()
-    targets: tuple[np.ndarray, ...] = ()
-
-    def finest(self) -> Pins:
-        """The same margins without those that others imply."""
-        kept: list[int] = []
-        sizes = [target.shape[1] for target in self.targets]
-        for q in sorted(range(len(sizes)), key=lambda q: -sizes[q]):
-            if not any(is_refined(self.labels[q], self.labels[other]) for other in kept):
-                kept.append(q)
-        return Pins(tuple(self.labels[q] for q in kept), tuple(self.targets[q] for q in kept))
-
-
 def solve_passes(
     problem: SiblingProblem,
     measurements: Measurements,
@@ -137,24 +120,18 @@ def solve_passes(
     for asked in early:
         labels = [rows_on_support(m.query, problem.cells) for m in asked]
         queries += [m.query for m in asked]
-        further = [rows.labels() for rows in problem.rows]
-        classes = joint_classes([problem.type_of_cell, *labels, *pins.labels, *further])
-        first = np.unique(classes, return_index=True)[1]
-        coarse_labels = [label[first] for label in labels]
+        coarse, _, first = problem.coarsened([*labels, *pins.labels])
         x, record = PassProblem.build(
-            problem.coarsened(classes),
+            coarse,
             asked,
-            coarse_labels,
-            Pins(tuple(label[first] for label in pins.labels), pins.targets),
+            [label[first] for label in labels],
+            pins.at(first),
             None if weights is None else weights.inverse_covariance(problem.cells[first], queries),
         ).solve_exactly()
         records.append(record)
         if x is None:
             return LeastSquaresResult(None, tuple(records))
-        pins = Pins(
-            (*pins.labels, *labels),
-            (*pins.targets, *(sum_rows(x, label) for label in coarse_labels)),
-        ).finest()
+        pins = pins.with_answers(labels, x, first).finest()
     labels = [rows_on_support(m.query, problem.cells) for m in last]
     covariance = None if weights is None else weights.inverse_covariance(problem.cells)
     of_cells = PassProblem.build(problem, last, labels, pins, covariance)

@@ -110,26 +110,34 @@ class SiblingProblem:
             return None
         return self.group_of_child, self.group_totals
 
-    def coarsened(self, class_of_cell: np.ndarray) -> SiblingProblem:
-        """The same problem on classes of cells, each named by its first cell.
+    def coarsened(
+        self, labels: Sequence[np.ndarray]
+    ) -> tuple[SiblingProblem, np.ndarray, np.ndarray]:
+        """The same problem on the classes of cells that types, linear rows and these labellings do
+        not tell apart; the class of every cell (k,), in increasing order of type, and the first
+        cell of every class, which names it.
 
-        No class may mix types or cells that a linear row tells apart, and classes must be numbered
-        in increasing order of type. Every solution of the coarse problem lifts to one of the fine
-        problem (share each class among its cells as the parent does), so nothing feasible is lost
-        or gained.
+        Every solution of the coarse problem lifts to one of the fine problem (share each class
+        among its cells as the parent does), so nothing feasible is lost or gained.
         """
-        n_classes = int(class_of_cell.max(initial=-1)) + 1
-        first = np.unique(class_of_cell, return_index=True)[1]
-        counts = None
+        told_apart = [self.type_of_cell, *labels, *(rows.labels() for rows in self.rows)]
+        classes = joint_classes(told_apart)
+        first = np.unique(classes, return_index=True)[1]
+        coarse = self.on_cells(first)
         if self.parent_counts is not None:
-            counts = np.bincount(class_of_cell, self.parent_counts, n_classes).astype(np.int64)
+            counts = np.bincount(classes, self.parent_counts, first.size).astype(np.int64)
+            coarse = replace(coarse, parent_counts=counts)
+        return coarse, classes, first
+
+    def on_cells(self, cells: np.ndarray) -> SiblingProblem:
+        """The problem of the cells at these positions alone."""
         return replace(
             self,
-            cells=self.cells[first],
-            type_of_cell=self.type_of_cell[first],
-            parent_counts=counts,
+            cells=self.cells[cells],
+            type_of_cell=self.type_of_cell[cells],
+            parent_counts=None if self.parent_counts is None else self.parent_counts[cells],
             rows=tuple(
-                replace(row, matrix=sparse.csr_array(row.matrix[:, first])) for row in self.rows
+                replace(rows, matrix=sparse.csr_array(rows.matrix[:, cells])) for rows in self.rows
             ),
         )
 
@@ -188,6 +196,35 @@ def _sums(x: np.ndarray, label: np.ndarray, n_rows: int) -> np.ndarray:
         for j in range(label.size):
             sums[i, label[j]] += x[i, j]
     return sums
+
+
+@dataclass(frozen=True)
+class Pins:
+    """Margins to hold: the row of every cell (one labelling a query) and targets (c, n_rows)."""
+
+    labels: tuple[np.ndarray, ...] = ()
+    targets: tuple[np.ndarray, ...] = ()
+
+    def finest(self) -> Pins:
+        """The same margins without those that others imply."""
+        kept: list[int] = []
+        sizes = [target.shape[1] for target in self.targets]
+        for q in sorted(range(len(sizes)), key=lambda q: -sizes[q]):
+            if not any(is_refined(self.labels[q], self.labels[other]) for other in kept):
+                kept.append(q)
+        return Pins(tuple(self.labels[q] for q in kept), tuple(self.targets[q] for q in kept))
+
+    def at(self, cells: np.ndarray) -> Pins:
+        """The same margins of these cells, each of which stands for a class."""
+        return Pins(tuple(label[cells] for label in self.labels), self.targets)
+
+    def with_answers(
+        self, labels: Sequence[np.ndarray], x: np.ndarray, cells: np.ndarray | slice = slice(None)
+    ) -> Pins:
+        """These and the margins by further `labels` (k,) of `x` (c, n) on n classes, which the
+        `cells` stand for; on all cells by default."""
+        targets = [sum_rows(x, label[cells]) for label in labels]
+        return Pins((*self.labels, *labels), (*self.targets, *targets))
 
 
 Measurements = Mapping[str, QueryMeasurement]

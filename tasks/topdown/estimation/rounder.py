@@ -34,9 +34,9 @@ from .exchange import exchanged
 from .network_flow import UNIT
 from .problem import (
     NO_BOUND,
+    Pins,
     SiblingProblem,
     is_refined,
-    joint_classes,
     rows_on_support,
     sum_rows,
 )
@@ -70,13 +70,13 @@ class RoundingPass:
 
     target : (c, k) with fractional parts in units of 1 / UNIT.
     labels : row of every cell in each query of the tree, coarsest first.
-    held : labels and answers (c, n_rows) of earlier passes.
+    held : answers of earlier passes.
     """
 
     problem: SiblingProblem
     target: np.ndarray
     labels: Sequence[np.ndarray]
-    held: Sequence[tuple[np.ndarray, np.ndarray]] = ()
+    held: Pins = Pins()
 
 
 @dataclass(frozen=True)
@@ -138,12 +138,12 @@ def _solved_passes(
 
     `early` solves the passes before the last, of which the answers to their own queries count.
     """
-    held: list[tuple[np.ndarray, np.ndarray]] = []
+    held = Pins()
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
     objective, iterations, solver = 0.0, 0, "flow"
     for number, queries in enumerate(passes, 1):
         labels = [rows_on_support(query, problem.cells) for query in queries]
-        rounding = RoundingPass(problem, target, labels, tuple(held))
+        rounding = RoundingPass(problem, target, labels, held)
         is_last = number == len(passes)
         result = round_pass(rounding) if is_last else early(rounding)
         objective += result.objective
@@ -153,7 +153,7 @@ def _solved_passes(
         if result.solver == "highs":
             solver = "highs"
         if not is_last:
-            held += [(label, sum_rows(result.x, label).astype(np.int64)) for label in labels]
+            held = held.with_answers(labels, result.x)
     return replace(result, objective=objective, iterations=iterations, solver=solver)
 
 
@@ -162,18 +162,11 @@ def _round_classes(rounding: RoundingPass) -> RounderResult:
 
     The counts of a class are those of its first cell in the result, which is no histogram.
     """
-    problem = rounding.problem
-    held = [label for label, _ in rounding.held]
-    linear = [rows.labels() for rows in problem.rows]
-    classes = joint_classes([problem.type_of_cell, *rounding.labels, *held, *linear])
-    first = np.unique(classes, return_index=True)[1]
+    labels, held = rounding.labels, rounding.held
+    coarse, classes, first = rounding.problem.coarsened([*labels, *held.labels])
+    target = on_grid(sum_rows(rounding.target, classes))
     result = round_pass(
-        RoundingPass(
-            problem.coarsened(classes),
-            on_grid(sum_rows(rounding.target, classes)),
-            [label[first] for label in rounding.labels],
-            [(label[first], answers) for label, answers in rounding.held],
-        )
+        RoundingPass(coarse, target, [label[first] for label in labels], held.at(first))
     )
     if result.x is None:
         return result
@@ -287,7 +280,7 @@ def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
     problem = rounding.problem
     n_types = problem.lower.shape[1]
     levels = [_Level(int(label.max(initial=-1)) + 1, label, True) for label in rounding.labels]
-    for label, answers in rounding.held:
+    for label, answers in zip(rounding.held.labels, rounding.held.targets, strict=True):
         ones = answers - sum_rows(base, label, answers.shape[1])
         levels.append(_Level(answers.shape[1], label, False, ones, ones))
     of_type = sum_rows(base, problem.type_of_cell, n_types)
@@ -347,7 +340,7 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
             np.zeros(n),
         )
         offset += 3 * n
-    for label, answers in rounding.held:
+    for label, answers in zip(rounding.held.labels, rounding.held.targets, strict=True):
         n = answers.shape[1]
         rows, row = np.unique(child * n + label[cell], return_inverse=True)
         fixed = answers.ravel()[rows] - sum_rows(base, label, n).ravel()[rows]

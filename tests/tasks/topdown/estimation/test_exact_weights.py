@@ -12,9 +12,10 @@ from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.topdown.estimation import active_set, quadratic
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights, inverses
 from spineflow.tasks.topdown.estimation.inverse_covariance import InverseCovariance
-from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins, solve_passes
+from spineflow.tasks.topdown.estimation.least_squares import PassProblem, solve_passes
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     rows_on_support,

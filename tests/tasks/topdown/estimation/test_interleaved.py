@@ -14,9 +14,8 @@ from spineflow.tasks.solvers.highs import LinearProgram
 from spineflow.tasks.topdown.estimation import interleaved, labelled_least_squares
 from spineflow.tasks.topdown.estimation.interleaved import solve_interleaved
 from spineflow.tasks.topdown.estimation.labelled_least_squares import Sums
-from spineflow.tasks.topdown.estimation.least_squares import Pins
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, sum_rows
+from spineflow.tasks.topdown.estimation.problem import NO_BOUND, Pins, sum_rows
 from spineflow.tasks.topdown.estimation.programs import add_constraints
 from spineflow.tasks.topdown.workload.sections import GeolevelPasses
 
@@ -182,12 +181,8 @@ def test_parts_round_as_well_as_the_whole(make_siblings, monkeypatch):
     asked = passes_of(made)
     solve_interleaved(made.problem, made.measurements, asked.least_squares, asked.rounder)
     for one, target, chain, rounded in passes:
-        held = [
-            (label, values.astype(np.int64))
-            for label, values in zip(one.pins.labels, one.pins.targets, strict=True)
-        ]
         target = interleaved.on_grid(target)
-        whole = interleaved.RoundingPass(one.problem, target, chain, tuple(held))
+        whole = interleaved.RoundingPass(one.problem, target, chain, one.pins)
         best = interleaved.round_by_flow(whole)
         assert cost_of(target, chain, rounded) == pytest.approx(
             cost_of(target, chain, best.x), abs=1e-3

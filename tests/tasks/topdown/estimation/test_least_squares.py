@@ -10,9 +10,10 @@ from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import active_set, dual_newton
-from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins, solve_passes
+from spineflow.tasks.topdown.estimation.least_squares import PassProblem, solve_passes
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     rows_on_support,
