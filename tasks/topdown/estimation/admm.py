@@ -24,7 +24,6 @@ from .inverse_covariance import (
 from .quadratic import (
     Constraints,
     Quadratic,
-    bounds_of,
     curvature,
     inverse_of_sum,
     slope_of,
@@ -110,8 +109,7 @@ def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     total = 0.0
     for q in range(quadratic.labels.shape[0]):
         label = quadratic.labels[q]
-        least, most = bounds_of(label)
-        if most - least + 1 == k:
+        if quadratic.starts[q + 1] - quadratic.starts[q] == k:
             weight = quadratic.weights[0, q]
             total += weight
             for i in range(c):

@@ -27,23 +27,19 @@ LEAST_ANSWER = 0.5
 
 def dual_problem(
     problem: SiblingProblem,
-    answers: np.ndarray,
-    asked: Sequence[tuple[np.ndarray, np.ndarray]],
+    asked: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
     constraints: Constraints,
     scale: np.ndarray,
 ) -> DualProblem:
     """A pass as `dual_newton` takes it.
 
-    answers : (c, n) of all queries side by side; `asked` has of each query the column that counts
-    each cell (k,), and the children's precisions (c,). scale : (c,) see `DualProblem`.
+    asked : of each query the row that counts each cell (k,), the children's noisy answers (c, R)
+    and their precisions (c,). scale : (c,) see `DualProblem`.
     """
-    c, k = answers.shape[0], problem.cells.size
+    c, k = problem.n_children, problem.cells.size
     stacked, everyone = StackedRows(c), np.arange(k)
-    margins = []
-    for label, precision in asked:
-        first, stop = int(label.min()), int(label.max()) + 1
-        margins.append((label - first, answers[:, first:stop]))
-        stacked.measure(*margins[-1], precision)
+    for row, answers, precision in asked:
+        stacked.measure(row, answers, precision)
     for label in constraints.pin_rows:
         first, stop = int(label.min()), int(label.max()) + 1
         held = constraints.targets[:, first:stop]
@@ -62,6 +58,7 @@ def dual_problem(
     for rows in problem.rows:
         _hold_linear_rows(stacked, rows)
     allowed = np.ascontiguousarray(constraints.allowed.T)
+    margins = [(row, answers) for row, answers, _ in asked]
     totals = _totals(constraints, margins)
     fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
     return DualProblem(stacked.stacked(k), problem.parent_counts, allowed, fill, scale)

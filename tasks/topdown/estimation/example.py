@@ -32,7 +32,7 @@ SHAPE = (2, SCHEMA.n_cells)
 def first_points() -> None:
     """Where the alternating direction method begins, and how far a point is from the answers."""
     problem = _pass_problem()
-    start, _ = admm.first_point(*problem.form)
+    start, _ = admm.first_point(problem.quadratic, problem.constraints)
     problem.objective(start)
 
 
@@ -102,4 +102,5 @@ def _pass_problem() -> PassProblem:
 
 
 def _form() -> tuple[Quadratic, Constraints]:
-    return _pass_problem().form
+    problem = _pass_problem()
+    return problem.quadratic, problem.constraints

@@ -74,6 +74,7 @@ def as_quadratic(covariance: InverseCovariance) -> quadratic.Quadratic:
     return quadratic.Quadratic(
         np.zeros((c, 1)),
         numbers,
+        np.zeros(1, dtype=np.int64),
         none,
         profile,
         covariance.scales(),
@@ -160,7 +161,7 @@ def test_active_set_and_highs_find_the_same(algebra, seed):
     assert record.solver == "active set" and whole.violation(x) < 1e-8
     slow = whole.solve_with_highs()
     assert np.allclose(slow.x[: x.size].reshape(x.shape), x, atol=1e-3)
-    assert active_set.solve(whole._quadratic, whole._constraints, x, max_iterations=30).converged
+    assert active_set.solve(whole.quadratic, whole.constraints, x, max_iterations=30).converged
     moved = problem.parent_counts - x.sum(axis=0)
     assert np.abs(moved).max() < 1e-8
 
