@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from .dual_kernels import Rows
 from .dual_newton import DualProblem
 from .elimination import n_own_pins
-from .problem import NO_BOUND, LinearRows, SiblingProblem
+from .problem import NO_BOUND, LinearRows, SiblingProblem, sum_rows
 from .quadratic import Constraints
 
 RAKING_CYCLES = 3
@@ -200,19 +199,8 @@ def proportional_fill(
     fill /= np.maximum(fill.sum(axis=0), 1e-300) / totals
     for _ in range(RAKING_CYCLES):
         for label, answers in margins:
-            _rake(fill, label, np.maximum(answers, LEAST_ANSWER).T)
+            sums, wanted = sum_rows(fill.T, label), np.maximum(answers, LEAST_ANSWER)
+            factor = np.divide(wanted, sums, out=np.ones(sums.shape), where=sums > 0.0)
+            fill *= factor.T[label]
         fill *= totals / np.maximum(fill.sum(axis=0), 1e-300)
     return fill
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _rake(fill: np.ndarray, label: np.ndarray, answers: np.ndarray) -> None:
-    """Multiply the cells (k, c) of each row to its answer (R, c)."""
-    sums = np.zeros(answers.shape)
-    for j in range(label.size):
-        for i in range(fill.shape[1]):
-            sums[label[j], i] += fill[j, i]
-    for j in range(label.size):
-        for i in range(fill.shape[1]):
-            if sums[label[j], i] > 0.0:
-                fill[j, i] *= answers[label[j], i] / sums[label[j], i]

@@ -142,25 +142,12 @@ class SiblingProblem:
         )
 
 
-@njit(cache=True, nogil=True)
-def _dense_rows(row: np.ndarray, n_rows: int) -> np.ndarray:
-    number = np.zeros(n_rows, dtype=np.int64)
-    for r in row:
-        number[r] = 1
-    count = 0
-    for r in range(n_rows):
-        if number[r]:
-            number[r] = count
-            count += 1
-    out = np.empty(row.size, dtype=np.int64)
-    for j in range(row.size):
-        out[j] = number[row[j]]
-    return out
-
-
 def rows_on_support(query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
     """Dense row numbers `(k,)` of the query's rows that meet the support."""
-    return _dense_rows(query.row_of_cell[cells], query.n_rows)
+    row = query.row_of_cell[cells]
+    is_used = np.zeros(query.n_rows, dtype=np.int64)
+    is_used[row] = 1
+    return (np.cumsum(is_used) - 1)[row]
 
 
 def joint_classes(labels: Sequence[np.ndarray]) -> np.ndarray:
@@ -185,17 +172,9 @@ def is_refined(coarse: np.ndarray, fine: np.ndarray) -> bool:
 
 def sum_rows(x: np.ndarray, label: np.ndarray, n_rows: int | None = None) -> np.ndarray:
     """Answers `(c, n_rows)` of a query to `x` (c, k), given the row of each of the k columns."""
-    n = int(label.max(initial=-1)) + 1 if n_rows is None else n_rows
-    return _sums(np.ascontiguousarray(x, dtype=np.float64), label, n)
-
-
-@njit(cache=True, nogil=True)
-def _sums(x: np.ndarray, label: np.ndarray, n_rows: int) -> np.ndarray:
-    sums = np.zeros((x.shape[0], n_rows))
-    for i in range(x.shape[0]):
-        for j in range(label.size):
-            sums[i, label[j]] += x[i, j]
-    return sums
+    c, n = len(x), int(label.max(initial=-1)) + 1 if n_rows is None else n_rows
+    row = np.arange(c)[:, None] * n + label
+    return np.bincount(row.ravel(), np.ravel(x), c * n).reshape(c, n)
 
 
 @dataclass(frozen=True)

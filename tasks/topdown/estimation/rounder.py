@@ -89,12 +89,8 @@ class _Level:
     n_used: int
     label: np.ndarray
     is_counted: bool
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
-
-    @property
-    def width(self) -> int:
-        return self.n_used if self.low is None else self.low.shape[1]
+    low: np.ndarray
+    high: np.ndarray
 
 
 def solve_passes(
@@ -255,19 +251,13 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
     labels = np.array([level.label for level in levels], dtype=np.int64)
     if not all(is_refined(coarse, fine) for coarse, fine in pairwise(labels)):
         return None
-    level_starts = np.cumsum([0, *(c * level.width for level in levels)])
-    low = np.zeros(level_starts[-1], dtype=np.int64)
-    high = np.full(level_starts[-1], NO_BOUND)
-    for level, start, stop in zip(levels, level_starts, level_starts[1:], strict=False):
-        if level.low is not None and level.high is not None:
-            low[start:stop], high[start:stop] = level.low.ravel(), level.high.ravel()
     return network_flow.Network(
         np.rint((target - base) * UNIT).astype(np.int64, order="C"),
         labels,
-        level_starts,
+        np.cumsum([0, *(level.low.size for level in levels)]),
         np.array([level.is_counted for level in levels]),
-        low,
-        high,
+        np.concatenate([level.low.ravel() for level in levels]).astype(np.int64),
+        np.concatenate([level.high.ravel() for level in levels]).astype(np.int64),
         np.lexsort(labels[::-1]),
         residual,
         group_of_child,
@@ -278,8 +268,12 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
 def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
     """The queries of a pass, the answers that it holds and the types, less those of `base`."""
     problem = rounding.problem
-    n_types = problem.lower.shape[1]
-    levels = [_Level(int(label.max(initial=-1)) + 1, label, True) for label in rounding.labels]
+    c, n_types = problem.lower.shape
+    levels = []
+    for label in rounding.labels:
+        n_rows = int(label.max(initial=-1)) + 1
+        none, unbounded = np.zeros((c, n_rows)), np.full((c, n_rows), NO_BOUND)
+        levels.append(_Level(n_rows, label, True, none, unbounded))
     for label, answers in zip(rounding.held.labels, rounding.held.targets, strict=True):
         ones = answers - sum_rows(base, label, answers.shape[1])
         levels.append(_Level(answers.shape[1], label, False, ones, ones))
