@@ -17,10 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .inverse_covariance import (
-    blocks_inverse,
-    number_of_levels,
-)
+from .inverse_covariance import add_product, blocks_inverse
 from .quadratic import (
     Constraints,
     Quadratic,
@@ -163,22 +160,11 @@ def _linear_terms_by_covariance(
     """Terms (c, k) by which the mean matrix has every child's own gradient at its centre."""
     covariance = quadratic.covariance
     classes, levels = covariance.class_of_cell, covariance.level_of_cell
-    c, k = covariance.centre.shape
-    linear = np.empty((c, k))
-    for i in range(c):
-        sums = np.zeros(within.shape[0])
-        by_level = np.zeros((number_of_levels(levels), within.shape[0]))
-        for j in range(k):
-            sums[classes[j]] += covariance.centre[i, j]
-            by_level[levels[j], classes[j]] += covariance.centre[i, j]
-        moved = np.dot(across, sums)
-        products = np.dot(by_level, within)
-        for j in range(k):
-            linear[i, j] = (
-                covariance.pull[i, j] / quadratic.scale[i]
-                + moved[classes[j]]
-                + products[levels[j], classes[j]]
-            )
+    linear = np.empty(covariance.centre.shape)
+    for i in range(linear.shape[0]):
+        for j in range(linear.shape[1]):
+            linear[i, j] = covariance.pull[i, j] / quadratic.scale[i]
+        add_product(within, across, classes, levels, covariance.centre[i], linear[i])
     return linear
 
 

@@ -141,47 +141,32 @@ def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int, ti
 
 
 @njit(cache=True, nogil=True)
-def _cost_of_move(trees: Trees, state: State, a: int, b: int) -> int:
-    """Cost of taking the one out of leaf a and putting it into leaf b of one tree; -1 stands for
-    the outside above the root."""
+def _move(network: Network, trees: Trees, state: State, a: int, b: int) -> int:
+    """Take the one out of leaf a and put it into leaf b of one tree, -1 standing for the outside
+    above the root, and return what that costs."""
     cost = 0
     v, w = -1, -1
     if a >= 0:
+        state.chosen[a] = False
         cost -= trees.leaf_cost[a]
         v = trees.leaf_parent[a]
     if b >= 0:
+        state.chosen[b] = True
         cost += trees.leaf_cost[b]
         w = trees.leaf_parent[b]
     while v != w:
         # Every node comes after its parent: the later one is not above the other.
         if v > w:
             cost += state.fewer[v]
-            v = trees.parent[v]
-        else:
-            cost += state.more[w]
-            w = trees.parent[w]
-    return cost
-
-
-@njit(cache=True, nogil=True)
-def _move(network: Network, trees: Trees, state: State, a: int, b: int) -> None:
-    """Take the one out of leaf a and put it into leaf b of one tree; -1 for the outside."""
-    v, w = -1, -1
-    if a >= 0:
-        state.chosen[a] = False
-        v = trees.leaf_parent[a]
-    if b >= 0:
-        state.chosen[b] = True
-        w = trees.leaf_parent[b]
-    while v != w:
-        if v > w:
             state.ones[v] -= 1
             price_node(network, trees, state, v)
             v = trees.parent[v]
         else:
+            cost += state.more[w]
             state.ones[w] += 1
             price_node(network, trees, state, w)
             w = trees.parent[w]
+    return cost
 
 
 @njit(cache=True, nogil=True)
@@ -218,12 +203,11 @@ def _send(
         v, a, b = _last_move(network, trees, ways, path[m])
         is_open = (a < 0 or state.chosen[a]) and (b < 0 or not state.chosen[b])
         cost = ways.length[path[m]] // HOPS - ways.length[v] // HOPS
-        if not is_open or _cost_of_move(trees, state, a, b) != cost:
-            for undone in range(m + 1, n):
+        if not is_open or _move(network, trees, state, a, b) != cost:
+            for undone in range(m if is_open else m + 1, n):
                 _, a, b = _last_move(network, trees, ways, path[undone])
                 _move(network, trees, state, b, a)
             return False
-        _move(network, trees, state, a, b)
     excess[source] -= 1
     excess[goal] += 1
     return True
