@@ -38,7 +38,7 @@ from ...census.queries import MarginalQuery
 from ...solvers.highs import SolveStatus
 from . import labelled_least_squares
 from .labelled_least_squares import LabelledProblem, Sums, connected_parts
-from .least_squares import PassProblem, PassRecord, profiles
+from .least_squares import PassProblem, profiles
 from .problem import (
     Measurements,
     Pins,
@@ -55,6 +55,7 @@ from .rounder import (
     round_by_flow,
     round_by_highs,
 )
+from .solve_records import SolveRecord
 
 SNAP = 10.0 * labelled_least_squares.TOLERANCE
 """A least-squares value this near to an integer is that integer."""
@@ -65,7 +66,7 @@ class PassOutcome:
     """How a pass's two solves on its classes ended."""
 
     n_classes: int
-    least_squares: PassRecord
+    least_squares: SolveRecord
     rounder: RounderResult
 
 
@@ -151,22 +152,14 @@ class _Pass:
         self.problem, self.asked, self.labels, self.pins = problem, asked, labels, pins
         self.sums = Sums.of(problem, pins)
 
-    def least_squares(self) -> tuple[np.ndarray | None, PassRecord]:
+    def least_squares(self) -> tuple[np.ndarray | None, SolveRecord]:
         """x `(c, k)` on the classes, None if there is none; and how the solve ended."""
         labelled = self._labelled()
         if labelled is None:
             one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
             return one.solve_exactly()
-        solution = labelled_least_squares.solve(labelled)
-        is_near = max(solution.primal, solution.dual) <= labelled_least_squares.TOLERANCE
-        return np.maximum(solution.x, 0.0), PassRecord(
-            "admm",
-            SolveStatus.OPTIMAL if is_near else SolveStatus.LIMIT,
-            solution.iterations,
-            solution.primal,
-            solution.dual,
-            np.nan,
-        )
+        x, record = labelled_least_squares.solve(labelled)
+        return np.maximum(x, 0.0), record
 
     def _labelled(self) -> LabelledProblem | None:
         """The least squares in the form of `labelled_least_squares`, if they have it."""

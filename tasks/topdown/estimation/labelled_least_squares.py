@@ -32,8 +32,10 @@ import numpy as np
 from scipy import linalg, sparse
 
 from ...census.queries import incidence
+from ...solvers.highs import SolveStatus
 from .labelled_kernels import ADAPT_EVERY, ITERATIONS, iterate, transported
 from .problem import NO_BOUND, Pins, SiblingProblem, is_refined
+from .solve_records import SolveRecord
 
 TOLERANCE = 1e-5
 """Largest distance, in records, between a cell and its copy, and of a copy's last step."""
@@ -132,23 +134,14 @@ class LabelledProblem:
     sums: Sums
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledSolution:
-    """`x` (c, k), which meets the sums of the parent and the exact answers up to rounding error.
+def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> tuple[np.ndarray, SolveRecord]:
+    """Solve the problem; parts that share no column of U, row of A or of G on their own.
 
-    primal : largest distance between x and non-negativity, bounds and what a child can have, in
-        records. dual : largest step of the copy in the last iteration, in records, which is what
-        stationarity lacks.
+    Returns x (c, k), which meets the sums of the parent and the exact answers up to rounding error,
+    and how that ended: by the largest distance, in records, between x and non-negativity, bounds
+    and what a child can have, and by the largest step of the copy in the last iteration, in
+    records, which is what stationarity lacks.
     """
-
-    x: np.ndarray
-    iterations: int
-    primal: float
-    dual: float
-
-
-def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSolution:
-    """Solve the problem; parts that share no column of U, row of A or of G on their own."""
     (c, k), sums = problem.linear.shape, problem.sums
     part = connected_parts(k, [*problem.rows, sums.exact, sums.bounded])
     is_joined = np.zeros(int(part.max(initial=-1)) + 1, dtype=bool)
@@ -182,11 +175,16 @@ def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSol
     joined = np.flatnonzero(is_joined[part])
     for number in np.unique(part[joined]) if joined.size else ():
         members = np.flatnonzero(part == number)
-        solution = _solve_joined(_restricted(problem, members), tolerance)
-        x[:, members] = solution.x
-        iterations += solution.iterations
-        primal, dual = max(primal, solution.primal), max(dual, solution.dual)
-    return LabelledSolution(x, int(iterations), float(primal), float(dual))
+        x[:, members], n, off, step = _solve_joined(_restricted(problem, members), tolerance)
+        iterations, primal, dual = iterations + n, max(primal, off), max(dual, step)
+    return x, SolveRecord(
+        solver="admm",
+        status=SolveStatus.OPTIMAL if max(primal, dual) <= tolerance else SolveStatus.LIMIT,
+        iterations=int(iterations),
+        primal_residual=float(primal),
+        dual_residual=float(dual),
+        objective_gap=np.nan,
+    )
 
 
 def connected_parts(k: int, labels: list[np.ndarray]) -> np.ndarray:
@@ -230,9 +228,11 @@ def _renumbered(label: np.ndarray, *values: np.ndarray) -> Iterator[np.ndarray]:
     yield from (of_rows[:, used] for of_rows in values)
 
 
-def _solve_joined(problem: LabelledProblem, tolerance: float) -> LabelledSolution:
+def _solve_joined(
+    problem: LabelledProblem, tolerance: float
+) -> tuple[np.ndarray, int, float, float]:
     """Solve a problem whose classes rows of U or G join: iterate, with another penalty where one
-    residual runs ahead of the other."""
+    residual runs ahead of the other. Returns x (c, k), the iterations and both residuals."""
     sums, k = problem.sums, problem.diagonal.size
     positive = problem.diagonal[problem.diagonal > 0.0]
     usual = float(np.median(positive)) if positive.size else 1.0
@@ -294,7 +294,7 @@ def _solve_joined(problem: LabelledProblem, tolerance: float) -> LabelledSolutio
         if is_new:
             factor = min(max(ratio, 0.1), 10.0)
             rho, u, ug = rho * factor, u / factor, ug / factor
-    return LabelledSolution(np.ascontiguousarray(x.T), done, primal, dual)
+    return x.T, done, primal, dual
 
 
 def _start(problem: LabelledProblem, parent: np.ndarray, targets: np.ndarray) -> np.ndarray:

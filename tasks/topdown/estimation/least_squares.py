@@ -45,6 +45,7 @@ from .quadratic import (
     factored,
     squared_distance,
 )
+from .solve_records import SolveRecord
 from .wide import MANY_UNTOLD, is_wide
 
 TOLERANCE = 1e-6
@@ -62,28 +63,6 @@ left: on some of them it makes no progress for as long as it is allowed to."""
 
 
 @dataclass(frozen=True)
-class PassRecord:
-    """How one pass ended.
-
-    solver : "active set", "dual newton" or "highs".
-    primal : largest violation of a constraint, in records.
-    dual : largest violation of a multiplier's sign or of stationarity, relative to the largest
-        gradient term.
-    gap : sum of the products of multipliers and slacks, which bounds the suboptimality, relative
-        to the objective (plus one).
-    tau : smallest tolerance within which the pass's margins can be met, in records.
-    """
-
-    solver: str
-    status: SolveStatus
-    iterations: int
-    primal: float
-    dual: float
-    gap: float
-    tau: float = 0.0
-
-
-@dataclass(frozen=True)
 class LeastSquaresResult:
     """`x` of shape `(c, k)`, non-negative reals; None if a pass had no solution.
 
@@ -91,7 +70,7 @@ class LeastSquaresResult:
     """
 
     x: np.ndarray | None
-    passes: tuple[PassRecord, ...] = ()
+    passes: tuple[SolveRecord, ...] = ()
     is_wide: bool = False
 
 
@@ -109,7 +88,7 @@ def solve_passes(
     do not, so that no such metric fits the classes of early passes: with rows, answers are weighed.
     """
     weights = None if problem.rows else weights
-    records: list[PassRecord] = []
+    records: list[SolveRecord] = []
     pins = Pins()
     measured = [[measurements[name] for name in names if name in measurements] for names in passes]
     measured = [asked for asked in measured if asked]
@@ -221,7 +200,7 @@ class PassProblem:
         """Half the precision-weighted squared distance of `x` (c, k) to the noisy answers."""
         return squared_distance(self.quadratic, x)
 
-    def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, PassRecord]:
+    def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, SolveRecord]:
         """The active-set method, then Newton's method on the rows' multipliers where there are
         no inverse covariances, which it does not take. At last HiGHS: its quadratic solver, or
         should that give up, the point nearest to the first guess that is feasible.
@@ -236,12 +215,12 @@ class PassProblem:
         form = self.quadratic, self.constraints
         guess, penalty = admm.first_point(*form)
         guess, iterations = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
-        result = active_set.solve(
+        x, record = active_set.solve(
             *form, guess, max_iterations=ACTIVE_SET_ITERATIONS, is_polished=is_polished
         )
-        iterations += result.iterations
-        if self._is_accepted(result):
-            return result.x, self._record("active set", iterations, result)
+        iterations += record.iterations
+        if self._is_accepted(record):
+            return x, replace(record, iterations=iterations)
         if not self.covariance.rest.size:
             x, record = self._solve_by_rows()
             iterations += record.iterations
@@ -251,13 +230,13 @@ class PassProblem:
         iterations += record.iterations
         if x is None:
             return None, replace(record, iterations=iterations)
-        result = active_set.solve(*form, x, max_iterations=ACTIVE_SET_ITERATIONS)
-        iterations += result.iterations
-        if self._is_accepted(result):
-            return result.x, self._record("highs", iterations, result)
+        polished, certified = active_set.solve(*form, x, max_iterations=ACTIVE_SET_ITERATIONS)
+        iterations += certified.iterations
+        if self._is_accepted(certified):
+            return polished, replace(certified, solver="highs", iterations=iterations)
         return x, replace(record, iterations=iterations)
 
-    def solve_exactly(self) -> tuple[np.ndarray | None, PassRecord]:
+    def solve_exactly(self) -> tuple[np.ndarray | None, SolveRecord]:
         """As `solve`, polished, and where that is not exact the minimiser of problem (7.6)."""
         x, record = self.solve(is_polished=True)
         if x is not None and not self.is_exact(x):
@@ -272,20 +251,11 @@ class PassProblem:
             return False
         return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))
 
-    def _solve_by_rows(self) -> tuple[np.ndarray | None, PassRecord]:
+    def _solve_by_rows(self) -> tuple[np.ndarray | None, SolveRecord]:
         """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""
-        found = dual_newton.solve(self.by_rows())
-        status = SolveStatus.OPTIMAL if found.converged else SolveStatus.LIMIT
-        record = PassRecord(
-            "dual newton",
-            status,
-            found.iterations,
-            self.violation(found.x),
-            found.dual,
-            found.gap / (1.0 + found.objective),
-        )
-        is_met = record.primal <= TOLERANCE + ROUNDING * self._size
-        return (found.x if is_met and record.gap <= NEARLY else None), record
+        x, record = dual_newton.solve(self.by_rows())
+        record = replace(record, primal_residual=self.violation(x))
+        return (x if self._is_met(record) and record.objective_gap <= NEARLY else None), record
 
     def by_rows(self) -> DualProblem:
         """The pass as `dual_newton` takes it."""
@@ -297,7 +267,7 @@ class PassProblem:
 
     def _solve_by_highs(
         self, guess: np.ndarray | None = None
-    ) -> tuple[np.ndarray | None, PassRecord]:
+    ) -> tuple[np.ndarray | None, SolveRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the
         L1 norm to `guess` (c, k); without, to what the problem has without its linear rows.
         """
@@ -314,12 +284,9 @@ class PassProblem:
             found = self._nearest(guess)
             iterations += found.iterations
         if found.x is None:
-            return None, PassRecord("highs", found.status, iterations, np.inf, np.inf, np.inf)
+            return None, _by_highs(found.status, iterations, np.inf, np.inf)
         x = np.maximum(found.x[: c * k].reshape(c, k), 0.0)
-        record = PassRecord(
-            "highs", SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan, np.nan
-        )
-        return x, record
+        return x, _by_highs(SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan)
 
     def _nearest(self, target: np.ndarray) -> HighsResult:
         """Minimises the sum of |x - target| subject to every constraint of the pass."""
@@ -337,10 +304,6 @@ class PassProblem:
         self._add_constraints(program, cell)
         return program.solve(np.repeat([0.0, 1.0, 1.0], n))
 
-    def _record(self, solver: str, iterations: int, result: active_set.Solution) -> PassRecord:
-        gap = result.gap / (1.0 + self.objective(result.x))
-        return PassRecord(solver, SolveStatus.OPTIMAL, iterations, result.primal, result.dual, gap)
-
     @cached_property
     def _size(self) -> float:
         """Largest count that constraints or answers speak of, in records."""
@@ -348,8 +311,11 @@ class PassProblem:
         largest = np.abs(self.answers).max(initial=1.0) if counts is None else counts.max(initial=1)
         return float(largest)
 
-    def _is_accepted(self, result: active_set.Solution) -> bool:
-        return result.converged and result.primal <= TOLERANCE + ROUNDING * self._size
+    def _is_met(self, record: SolveRecord) -> bool:
+        return record.primal_residual <= TOLERANCE + ROUNDING * self._size
+
+    def _is_accepted(self, record: SolveRecord) -> bool:
+        return record.status is SolveStatus.OPTIMAL and self._is_met(record)
 
     def is_exact(self, x: np.ndarray) -> bool:
         """Whether `x` violates the constraints by no more than rounding error."""
@@ -525,4 +491,16 @@ def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
         lower.astype(np.float64, order="C"),
         upper.astype(np.float64, order="C"),
         np.ascontiguousarray(allowed),
+    )
+
+
+def _by_highs(status: SolveStatus, iterations: int, primal: float, certified: float) -> SolveRecord:
+    """How HiGHS ended; without multipliers `certified` stands for both certificates."""
+    return SolveRecord(
+        solver="highs",
+        status=status,
+        iterations=iterations,
+        primal_residual=primal,
+        dual_residual=certified,
+        objective_gap=certified,
     )

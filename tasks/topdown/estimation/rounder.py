@@ -41,6 +41,7 @@ from .problem import (
     sum_rows,
 )
 from .programs import add_constraints
+from .solve_records import SolveRecord
 
 SNAP = 1e-5
 """A least-squares value this near to an integer is that integer."""
@@ -62,6 +63,16 @@ class RounderResult:
     iterations: int = 0
     solver: str = "flow"
     relaxed: bool = False
+
+    @property
+    def record(self) -> SolveRecord:
+        """How it ended, as it is kept with the estimates."""
+        return SolveRecord(
+            solver=self.solver,
+            status=self.status,
+            iterations=self.iterations,
+            relaxed=self.relaxed,
+        )
 
 
 @dataclass(frozen=True)
