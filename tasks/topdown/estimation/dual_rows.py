@@ -36,20 +36,19 @@ def dual_problem(
     and their precisions (c,). scale : (c,) see `DualProblem`.
     """
     c, k = problem.n_children, problem.cells.size
-    stacked, everyone = StackedRows(c), np.arange(k)
+    stacked = StackedRows(c)
     for row, answers, precision in asked:
         stacked.measure(row, answers, precision)
     for label in constraints.pin_rows:
         first, stop = int(label.min()), int(label.max()) + 1
         held = constraints.targets[:, first:stop]
-        entries = (everyone, label - first, np.ones(k))
-        stacked.hold(entries, constraints.group_of_child, held, held)
+        stacked.hold(_counted(label - first), constraints.group_of_child, held, held)
     lower, upper = constraints.lower, constraints.upper
     most = np.full(lower.shape[1], NO_BOUND)
     if problem.parent_counts is not None:
         most = np.bincount(problem.type_of_cell, problem.parent_counts, lower.shape[1])
     stacked.hold(
-        (everyone, problem.type_of_cell, np.ones(k)),
+        _counted(problem.type_of_cell),
         np.arange(c),
         np.where(lower > 0.0, lower, -np.inf),
         np.where(upper >= most, np.inf, upper),
@@ -77,6 +76,11 @@ def _totals(
     return np.asarray(min((answers for _, answers in margins), key=np.size).sum(axis=1))
 
 
+def _counted(label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Entries of the rows that count each cell once, by the row of every cell (k,)."""
+    return np.arange(label.size), label, np.ones(label.size)
+
+
 class StackedRows:
     """Collects rows of cells, for the children each or for groups of them, into `Rows`."""
 
@@ -91,13 +95,8 @@ class StackedRows:
         """A query's rows: the row of each cell (k,), noisy answers (c, R), precisions (c,)."""
         is_in = np.broadcast_to(precision[:, None] > 0.0, answers.shape)
         give = 1.0 / np.where(precision > 0.0, precision, 1.0)[:, None]
-        unbounded = np.full(answers.shape, np.inf)
-        self._add(
-            (np.arange(label.size), label, np.ones(label.size)),
-            np.arange(self.n_children),
-            is_in,
-            (answers, np.broadcast_to(give, answers.shape), -unbounded, unbounded),
-        )
+        multipliers = (answers, give, -np.inf, np.inf)
+        self._add(_counted(label), np.arange(self.n_children), is_in, multipliers)
 
     def hold(
         self,
@@ -114,34 +113,26 @@ class StackedRows:
         upper = np.where(upper >= NO_BOUND, np.inf, upper)
         says = np.isfinite(lower) | np.isfinite(upper)
         is_exact = lower == upper
-        unbounded = np.full(lower.shape, np.inf)
-        self._add(
-            entries,
-            group_of_child,
-            says,
-            (
-                np.where(is_exact, lower, 0.0),
-                np.zeros(lower.shape),
-                np.where(is_exact, -unbounded, lower),
-                np.where(is_exact, unbounded, upper),
-            ),
-        )
+        target = np.where(is_exact, lower, 0.0)
+        lower, upper = np.where(is_exact, -np.inf, lower), np.where(is_exact, np.inf, upper)
+        self._add(entries, group_of_child, says, (target, 0.0, lower, upper))
 
     def _add(
         self,
         entries: tuple[np.ndarray, np.ndarray, np.ndarray],
         group_of_child: np.ndarray,
         is_in: np.ndarray,
-        multipliers: tuple[np.ndarray, ...],
+        multipliers: tuple[np.ndarray | float, ...],
     ) -> None:
-        """Rows with their multipliers: target, give, lower and upper, each (g, R)."""
+        """Rows with their multipliers: target, give, lower and upper, each as (g, R)."""
         cells, rows, weights = entries
         number = np.full(is_in.shape, -1, dtype=np.int64)
         number[is_in] = self._n_multipliers + np.arange(np.count_nonzero(is_in))
         place = np.where(group_of_child[:, None] >= 0, number[group_of_child], -1)
         self._entries.append((cells, rows + self._n_rows, weights))
         self._places.append(place.T)
-        self._multipliers.append(np.array([part[is_in] for part in multipliers]))
+        of_rows = [np.broadcast_to(part, is_in.shape)[is_in] for part in multipliers]
+        self._multipliers.append(np.array(of_rows))
         self._n_rows += is_in.shape[1]
         self._n_multipliers += int(np.count_nonzero(is_in))
 
