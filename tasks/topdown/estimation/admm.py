@@ -160,9 +160,10 @@ def _linear_terms_by_covariance(
     """Terms (c, k) by which the mean matrix has every child's own gradient at its centre."""
     covariance = quadratic.covariance
     classes, levels = covariance.class_of_cell, covariance.level_of_cell
-    linear = np.empty(covariance.centre.shape)
-    for i in range(linear.shape[0]):
-        for j in range(linear.shape[1]):
+    c, k = covariance.centre.shape
+    linear = np.empty((c, k))
+    for i in range(c):
+        for j in range(k):
             linear[i, j] = covariance.pull[i, j] / quadratic.scale[i]
         add_product(within, across, classes, levels, covariance.centre[i], linear[i])
     return linear
