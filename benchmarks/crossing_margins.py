@@ -28,6 +28,7 @@ from spineflow.tasks.topdown.estimation import least_squares, rounder
 from spineflow.tasks.topdown.estimation.exchange import exchanged
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     rows_on_support,
@@ -95,7 +96,7 @@ def of_small_cases(n_cases: int) -> None:
         problem, target, labels = small_case(seed)
         total = np.zeros(target.shape[1], dtype=np.int64)
         first = round_by_flow(RoundingPass(problem, target, [total]))
-        held = ((total, sum_rows(first.x, total).astype(np.int64)),)
+        held = Pins().with_answers([total], first.x)
         cells = np.arange(target.shape[1])
         flow = round_by_flow(RoundingPass(problem, target, [cells], held)).x
         after, _ = exchanged(problem, target, flow, [total], labels)

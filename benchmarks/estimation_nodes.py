@@ -262,7 +262,7 @@ def main() -> None:
         f"{', '.join(f'{n} by {solver}' for solver, n in solvers.items())}; "
         f"largest violation "
         f"{max(v for node in found for _, _, v, _ in node['passes']):.1e}, largest relative gap "
-        f"{max(r.gap for r in records):.1e}"
+        f"{max(r.objective_gap for r in records):.1e}"
     )
     peers = {}
     with tempfile.TemporaryDirectory() as folder:

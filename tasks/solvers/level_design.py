@@ -32,9 +32,9 @@ from .level_split import (
     DENOMINATOR,
     NORMAL_95,
     RegularTree,
-    budget_for,
-    least_sum_split,
-    smallest_split,
+    best_split,
+    largest,
+    ratios,
     thousandths,
 )
 
@@ -135,9 +135,9 @@ class LevelErrors:
             return None
         if min(margins.values()) < 1:
             raise InputRefused("--target: a split needs margins of 1 or more.")
-        wanted = {level: (margin / NORMAL_95) ** 2 for level, margin in margins.items()}
-        split = smallest_split(self.tree, self.units, wanted)
-        needed = budget_for(self.tree, self.units, wanted, now)
+        wanted = ratios({level: (margin / NORMAL_95) ** 2 for level, margin in margins.items()})
+        split = best_split(self.tree, self.units, wanted)
+        needed = largest(self.tree, self.units, wanted, now)
         return (
             f"Estimates have all of these margins at {self.symbol} {split.total:.4g} with "
             f"{setting(split.shares)}; no split of less than {split.bound:.4g} gives them, and the "
@@ -303,10 +303,8 @@ def _best_shares(
     could be better: of variances, or of the smallest budget.
     """
     if errors.tree is not None:
-        if weights is None:
-            split = smallest_split(errors.tree, errors.units, wanted, floors)
-        else:
-            split = least_sum_split(errors.tree, errors.units, weights, floors)
+        criteria = ratios(wanted) if weights is None else [weights]
+        split = best_split(errors.tree, errors.units, criteria, floors)
         return dict(split.shares), split.total / split.bound - 1
     k = errors.power
     if weights is None:
@@ -322,7 +320,7 @@ def _best_shares(
     shares = dict(zip(names, rounded, strict=True))
 
     def value(p: Mapping[int, Any]) -> float:
-        at_one = {level: errors.units[level] / float(p[level]) ** k for level in names}
+        at_one = errors.variances(p, 1.0)
         if weights is None:
             return max(at_one[level] / due for level, due in wanted.items())
         return sum(w * at_one[level] for level, w in weights.items())

@@ -79,8 +79,7 @@ def _inverse(precision: complex) -> complex:
 class LevelSplit:
     """A split of a budget over levels, and what no split can better.
 
-    total : what is made small, with these shares: the budget that gives levels the variances that
-        are wanted, or a weighted sum of variances at a budget of 1.
+    total : what is made small, with these shares: the largest of some criteria at a budget of 1.
     shares : by measured level, thousandths that add to 1.
     bound : what the total is at least, with any split.
     """
@@ -93,63 +92,37 @@ class LevelSplit:
 Criterion = Mapping[int, float]
 """A weighted sum of the variances of levels, by level."""
 
-Floors = Mapping[int, Fraction]
-"""The least shares of some levels."""
 
-
-def budget_for(
-    tree: RegularTree,
-    units: Mapping[int, float],
-    wanted: Mapping[int, float],
-    shares: Mapping[int, Fraction],
-) -> float:
-    """The smallest budget of these shares with which levels have the wanted variances.
-
-    `units` has the variance of each measured level's noise at a loss of 1, `wanted` variances of
-    some levels, measured or not.
-    """
-    p = np.array([float(shares.get(level, 0)) for level in units])
-    return float(_values(tree, units, _ratios(wanted), p).max())
-
-
-def smallest_split(
-    tree: RegularTree,
-    units: Mapping[int, float],
-    wanted: Mapping[int, float],
-    floors: Floors = MappingProxyType({}),
-) -> LevelSplit:
-    """The split of the smallest budget with which levels have the wanted variances.
-
-    Arguments as for `budget_for`. Every level of `units` gets a share, of its floor at least.
-    """
-    shares, bound = _best(tree, units, _ratios(wanted), floors)
-    return LevelSplit(budget_for(tree, units, wanted, shares), shares, bound)
-
-
-def least_sum_split(
-    tree: RegularTree,
-    units: Mapping[int, float],
-    weights: Criterion,
-    floors: Floors = MappingProxyType({}),
-) -> LevelSplit:
-    """The split of a budget of 1 with which the weighted sum of the levels' variances is least."""
-    shares, bound = _best(tree, units, [weights], floors)
-    p = np.array([float(shares[level]) for level in units])
-    return LevelSplit(float(_values(tree, units, [weights], p)[0]), shares, bound)
-
-
-def _ratios(wanted: Mapping[int, float]) -> list[Criterion]:
-    """The ratio of each level's variance to the wanted one."""
+def ratios(wanted: Mapping[int, float]) -> list[Criterion]:
+    """The ratio of each level's variance, measured or not, to the wanted one: the largest at a
+    budget of 1 is the budget that gives levels the wanted variances."""
     return [{level: 1 / variance} for level, variance in wanted.items()]
 
 
-def _best(
+def largest(
     tree: RegularTree,
     units: Mapping[int, float],
     criteria: Sequence[Criterion],
-    floors: Floors,
-) -> tuple[dict[int, Fraction], float]:
-    """Shares for which the largest of the criteria is least, and what it is at least."""
+    shares: Mapping[int, Fraction],
+) -> float:
+    """The largest of the criteria at these shares of a budget of 1.
+
+    `units` has the variance of each measured level's noise at a loss of 1.
+    """
+    p = np.array([float(shares.get(level, 0)) for level in units])
+    return float(_values(tree, units, criteria, p).max())
+
+
+def best_split(
+    tree: RegularTree,
+    units: Mapping[int, float],
+    criteria: Sequence[Criterion],
+    floors: Mapping[int, Fraction] = MappingProxyType({}),
+) -> LevelSplit:
+    """The split of a budget of 1 for which the largest of the criteria is least.
+
+    Arguments as for `largest`. Every level of `units` gets a share, of its floor at least.
+    """
     n = len(units)
     least = np.array([max(SMALLEST, float(floors.get(level, 0))) for level in units])
     start = least + (1 - least.sum()) / n
@@ -181,7 +154,8 @@ def _best(
     best = np.maximum(found.x[:-1], least)
     best /= best.sum()
     shares = dict(zip(units, thousandths(best, [floors.get(x, 0) for x in units]), strict=True))
-    return shares, _bound(tree, units, criteria, best, least)
+    bound = _bound(tree, units, criteria, best, least)
+    return LevelSplit(largest(tree, units, criteria, shares), shares, bound)
 
 
 def _values(

@@ -24,12 +24,12 @@ reported and left to the caller.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from ...solvers.highs import SolveStatus
 from .dense_matrices import factorised, solve_factorised
 from .elimination import (
     add_child,
@@ -48,7 +48,9 @@ from .quadratic import (
     Quadratic,
     inverse_of_child,
     slope_of,
+    squared_distance,
 )
+from .solve_records import SolveRecord
 
 SOFTNESS = 1e-7
 """How far sums may miss for a unit's move of a multiplier, relative to their cells' compliance."""
@@ -56,26 +58,6 @@ ROUNDING = 1e-7
 """Violation of a row, in records, that may be left where it falls no more."""
 MOST_ENTRIES = 1 << 27
 """The children's inverses are kept between sweeps while they have no more entries (1 GiB)."""
-
-
-@dataclass(frozen=True)
-class Solution:
-    """Solution and certificate; meaningful only if `converged`.
-
-    x : (c, k), non-negative.
-    primal : largest violation of a constraint, in records.
-    dual : largest violation of a multiplier's sign or of stationarity, relative to the largest
-        gradient term.
-    gap : sum of the products of multipliers and slacks; with a `dual` of no more than rounding it
-        bounds the suboptimality.
-    """
-
-    x: np.ndarray
-    iterations: int
-    converged: bool
-    primal: float
-    dual: float
-    gap: float
 
 
 class _Guess(NamedTuple):
@@ -438,8 +420,9 @@ def solve(
     *,
     max_iterations: int,
     is_polished: bool = False,
-) -> Solution:
-    """Solve the quadratic program of the module's docstring.
+) -> tuple[np.ndarray, SolveRecord]:
+    """Cells (c, k) that solve the quadratic program of the module's docstring, and how that ended:
+    cells and certificate mean something only if it is optimal.
 
     The cells that are zero in `start` (c, k), and the bounds it attains, are the first guess.
     A solution that is polished has gone one step further, which takes the violations of its
@@ -450,4 +433,12 @@ def solve(
     iterations, converged, primal, dual, gap = _iterate(
         quadratic, constraints, x, SOFTNESS, max_iterations, is_polished
     )
-    return Solution(np.maximum(x, 0.0), iterations, converged, primal, dual, gap)
+    x, status = np.maximum(x, 0.0), SolveStatus.OPTIMAL if converged else SolveStatus.LIMIT
+    return x, SolveRecord(
+        solver="active set",
+        status=status,
+        iterations=iterations,
+        primal_residual=primal,
+        dual_residual=dual,
+        objective_gap=gap / (1.0 + squared_distance(quadratic, x)),
+    )

@@ -17,14 +17,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .inverse_covariance import (
-    blocks_inverse,
-    number_of_levels,
-)
+from .inverse_covariance import add_product, blocks_inverse
 from .quadratic import (
     Constraints,
     Quadratic,
-    bounds_of,
     curvature,
     inverse_of_sum,
     slope_of,
@@ -110,8 +106,7 @@ def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     total = 0.0
     for q in range(quadratic.labels.shape[0]):
         label = quadratic.labels[q]
-        least, most = bounds_of(label)
-        if most - least + 1 == k:
+        if quadratic.starts[q + 1] - quadratic.starts[q] == k:
             weight = quadratic.weights[0, q]
             total += weight
             for i in range(c):
@@ -168,19 +163,9 @@ def _linear_terms_by_covariance(
     c, k = covariance.centre.shape
     linear = np.empty((c, k))
     for i in range(c):
-        sums = np.zeros(within.shape[0])
-        by_level = np.zeros((number_of_levels(levels), within.shape[0]))
         for j in range(k):
-            sums[classes[j]] += covariance.centre[i, j]
-            by_level[levels[j], classes[j]] += covariance.centre[i, j]
-        moved = np.dot(across, sums)
-        products = np.dot(by_level, within)
-        for j in range(k):
-            linear[i, j] = (
-                covariance.pull[i, j] / quadratic.scale[i]
-                + moved[classes[j]]
-                + products[levels[j], classes[j]]
-            )
+            linear[i, j] = covariance.pull[i, j] / quadratic.scale[i]
+        add_product(within, across, classes, levels, covariance.centre[i], linear[i])
     return linear
 
 

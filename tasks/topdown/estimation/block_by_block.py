@@ -23,7 +23,7 @@ from ..spine.families import Family
 from ..spine.shards import Shard
 from ..workload.zeros import possible_cells
 from .estimate import ShardInput, shards_below
-from .parent import SolveRecord
+from .solve_records import SolveRecord
 
 
 def estimate_shard(

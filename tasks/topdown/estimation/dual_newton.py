@@ -41,6 +41,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from ...solvers.highs import SolveStatus
 from .dual_kernels import (
     Rows,
     add_of_rows,
@@ -54,6 +55,7 @@ from .dual_kernels import (
     pairwise_sum,
     spread,
 )
+from .solve_records import SolveRecord
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
 """Of the rounds, relative to the precision of a row: it falls after rounds that were easy, and
@@ -94,24 +96,9 @@ class DualProblem:
     scale: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class DualSolution:
-    """Cells x (c, k) and their certificate.
-
-    iterations : Newton's steps. dual : largest violation of stationarity, relative to the largest
-    slope. gap : bound on the suboptimality, in units of the objective.
-    """
-
-    x: np.ndarray
-    objective: float
-    iterations: int
-    converged: bool
-    dual: float
-    gap: float
-
-
-def solve(problem: DualProblem) -> DualSolution:
-    """Solve the problem of the module's docstring; stops by iterations, never by clock."""
+def solve(problem: DualProblem) -> tuple[np.ndarray, SolveRecord]:
+    """Cells (c, k) that solve the problem of the module's docstring, and how that ended but for
+    the violation of constraints; stops by iterations, never by clock."""
     fill = np.where(problem.allowed, problem.fill, 0.0)
     least = LEAST_FILL * float(fill.sum()) / max(int(problem.allowed.sum()), 1)
     ease = np.maximum(fill, max(least, 1e-9)) / problem.scale
@@ -123,9 +110,13 @@ def solve(problem: DualProblem) -> DualSolution:
     centre, iterations, converged, dual, gap = _rounds(
         problem.rows, parent, problem.allowed, fill, ease, _largest_slope(problem), size
     )
-    objective = _objective(problem, centre)
-    x = np.ascontiguousarray(centre.T)
-    return DualSolution(x, objective, iterations, converged, dual, gap)
+    return np.ascontiguousarray(centre.T), SolveRecord(
+        solver="dual newton",
+        status=SolveStatus.OPTIMAL if converged else SolveStatus.LIMIT,
+        iterations=iterations,
+        dual_residual=dual,
+        objective_gap=gap / (1.0 + _objective(problem, centre)),
+    )
 
 
 def _objective(problem: DualProblem, x: np.ndarray) -> float:
@@ -186,8 +177,9 @@ def _rounds(
     slope_size: float,
     size: float,
 ) -> tuple[np.ndarray, int, bool, float, float]:
-    """All rounds, from the centre `fill` (k, c): the last centre, and what `DualSolution` tells of
-    it. `slope_size` and `size` are the largest slope and count."""
+    """All rounds, from the centre `fill` (k, c): the last centre, the number of Newton's steps,
+    whether it stays, the largest violation of stationarity, relative to the largest slope, and a
+    bound on the suboptimality. `slope_size` and `size` are the largest slope and count."""
     n = rows.target.size
     is_held = rows.give == 0.0
     give = np.where(is_held, SOFTNESS, rows.give)

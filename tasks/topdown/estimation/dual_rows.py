@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from .dual_kernels import Rows
 from .dual_newton import DualProblem
 from .elimination import n_own_pins
-from .problem import NO_BOUND, LinearRows, SiblingProblem
+from .problem import NO_BOUND, LinearRows, SiblingProblem, sum_rows
 from .quadratic import Constraints
 
 RAKING_CYCLES = 3
@@ -27,34 +26,29 @@ LEAST_ANSWER = 0.5
 
 def dual_problem(
     problem: SiblingProblem,
-    answers: np.ndarray,
-    asked: Sequence[tuple[np.ndarray, np.ndarray]],
+    asked: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
     constraints: Constraints,
     scale: np.ndarray,
 ) -> DualProblem:
     """A pass as `dual_newton` takes it.
 
-    answers : (c, n) of all queries side by side; `asked` has of each query the column that counts
-    each cell (k,), and the children's precisions (c,). scale : (c,) see `DualProblem`.
+    asked : of each query the row that counts each cell (k,), the children's noisy answers (c, R)
+    and their precisions (c,). scale : (c,) see `DualProblem`.
     """
-    c, k = answers.shape[0], problem.cells.size
-    stacked, everyone = StackedRows(c), np.arange(k)
-    margins = []
-    for label, precision in asked:
-        first, stop = int(label.min()), int(label.max()) + 1
-        margins.append((label - first, answers[:, first:stop]))
-        stacked.measure(*margins[-1], precision)
+    c, k = problem.n_children, problem.cells.size
+    stacked = StackedRows(c)
+    for row, answers, precision in asked:
+        stacked.measure(row, answers, precision)
     for label in constraints.pin_rows:
         first, stop = int(label.min()), int(label.max()) + 1
         held = constraints.targets[:, first:stop]
-        entries = (everyone, label - first, np.ones(k))
-        stacked.hold(entries, constraints.group_of_child, held, held)
+        stacked.hold(_counted(label - first), constraints.group_of_child, held, held)
     lower, upper = constraints.lower, constraints.upper
     most = np.full(lower.shape[1], NO_BOUND)
     if problem.parent_counts is not None:
         most = np.bincount(problem.type_of_cell, problem.parent_counts, lower.shape[1])
     stacked.hold(
-        (everyone, problem.type_of_cell, np.ones(k)),
+        _counted(problem.type_of_cell),
         np.arange(c),
         np.where(lower > 0.0, lower, -np.inf),
         np.where(upper >= most, np.inf, upper),
@@ -62,6 +56,7 @@ def dual_problem(
     for rows in problem.rows:
         _hold_linear_rows(stacked, rows)
     allowed = np.ascontiguousarray(constraints.allowed.T)
+    margins = [(row, answers) for row, answers, _ in asked]
     totals = _totals(constraints, margins)
     fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
     return DualProblem(stacked.stacked(k), problem.parent_counts, allowed, fill, scale)
@@ -81,6 +76,11 @@ def _totals(
     return np.asarray(min((answers for _, answers in margins), key=np.size).sum(axis=1))
 
 
+def _counted(label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Entries of the rows that count each cell once, by the row of every cell (k,)."""
+    return np.arange(label.size), label, np.ones(label.size)
+
+
 class StackedRows:
     """Collects rows of cells, for the children each or for groups of them, into `Rows`."""
 
@@ -95,13 +95,8 @@ class StackedRows:
         """A query's rows: the row of each cell (k,), noisy answers (c, R), precisions (c,)."""
         is_in = np.broadcast_to(precision[:, None] > 0.0, answers.shape)
         give = 1.0 / np.where(precision > 0.0, precision, 1.0)[:, None]
-        unbounded = np.full(answers.shape, np.inf)
-        self._add(
-            (np.arange(label.size), label, np.ones(label.size)),
-            np.arange(self.n_children),
-            is_in,
-            (answers, np.broadcast_to(give, answers.shape), -unbounded, unbounded),
-        )
+        multipliers = (answers, give, -np.inf, np.inf)
+        self._add(_counted(label), np.arange(self.n_children), is_in, multipliers)
 
     def hold(
         self,
@@ -118,34 +113,26 @@ class StackedRows:
         upper = np.where(upper >= NO_BOUND, np.inf, upper)
         says = np.isfinite(lower) | np.isfinite(upper)
         is_exact = lower == upper
-        unbounded = np.full(lower.shape, np.inf)
-        self._add(
-            entries,
-            group_of_child,
-            says,
-            (
-                np.where(is_exact, lower, 0.0),
-                np.zeros(lower.shape),
-                np.where(is_exact, -unbounded, lower),
-                np.where(is_exact, unbounded, upper),
-            ),
-        )
+        target = np.where(is_exact, lower, 0.0)
+        lower, upper = np.where(is_exact, -np.inf, lower), np.where(is_exact, np.inf, upper)
+        self._add(entries, group_of_child, says, (target, 0.0, lower, upper))
 
     def _add(
         self,
         entries: tuple[np.ndarray, np.ndarray, np.ndarray],
         group_of_child: np.ndarray,
         is_in: np.ndarray,
-        multipliers: tuple[np.ndarray, ...],
+        multipliers: tuple[np.ndarray | float, ...],
     ) -> None:
-        """Rows with their multipliers: target, give, lower and upper, each (g, R)."""
+        """Rows with their multipliers: target, give, lower and upper, each as (g, R)."""
         cells, rows, weights = entries
         number = np.full(is_in.shape, -1, dtype=np.int64)
         number[is_in] = self._n_multipliers + np.arange(np.count_nonzero(is_in))
         place = np.where(group_of_child[:, None] >= 0, number[group_of_child], -1)
         self._entries.append((cells, rows + self._n_rows, weights))
         self._places.append(place.T)
-        self._multipliers.append(np.array([part[is_in] for part in multipliers]))
+        of_rows = [np.broadcast_to(part, is_in.shape)[is_in] for part in multipliers]
+        self._multipliers.append(np.array(of_rows))
         self._n_rows += is_in.shape[1]
         self._n_multipliers += int(np.count_nonzero(is_in))
 
@@ -203,19 +190,8 @@ def proportional_fill(
     fill /= np.maximum(fill.sum(axis=0), 1e-300) / totals
     for _ in range(RAKING_CYCLES):
         for label, answers in margins:
-            _rake(fill, label, np.maximum(answers, LEAST_ANSWER).T)
+            sums, wanted = sum_rows(fill.T, label), np.maximum(answers, LEAST_ANSWER)
+            factor = np.divide(wanted, sums, out=np.ones(sums.shape), where=sums > 0.0)
+            fill *= factor.T[label]
         fill *= totals / np.maximum(fill.sum(axis=0), 1e-300)
     return fill
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _rake(fill: np.ndarray, label: np.ndarray, answers: np.ndarray) -> None:
-    """Multiply the cells (k, c) of each row to its answer (R, c)."""
-    sums = np.zeros(answers.shape)
-    for j in range(label.size):
-        for i in range(fill.shape[1]):
-            sums[label[j], i] += fill[j, i]
-    for j in range(label.size):
-        for i in range(fill.shape[1]):
-            if sums[label[j], i] > 0.0:
-                fill[j, i] *= answers[label[j], i] / sums[label[j], i]

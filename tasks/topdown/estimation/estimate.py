@@ -35,13 +35,14 @@ from ..spine.families import Family, families_of_shard
 from ..spine.shards import Shard, read_shards
 from ..workload.budget import Budget
 from .exact_weights import ExactWeights
-from .parent import Passes, SolveRecord, estimate_children
+from .parent import Passes, estimate_children
 from .problem import (
     Measurements,
     QueryMeasurement,
     SiblingProblem,
 )
 from .shard_constraints import ExactTypes, ShardConstraints
+from .solve_records import SolveRecord
 
 Answers = TypeVar("Answers")
 

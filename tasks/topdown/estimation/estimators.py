@@ -11,7 +11,7 @@ from ..settings import TopdownSettings
 from ..spine.shards import Shard
 from ..workload.sections import Estimator as EstimatorName
 from . import block_by_block, estimate, full_information
-from .parent import SolveRecord
+from .solve_records import SolveRecord
 
 COMBINE, ESTIMATE = "combine", "estimate"
 """What is done at a geolevel; see `estimation_order`."""

@@ -13,9 +13,10 @@ from ...census.cef_2020 import cef_schema
 from ...census.queries import marginal_query
 from . import active_set, admm, area_kernels, dual_newton
 from .exchange import exchanged
-from .least_squares import PassProblem, Pins
+from .least_squares import PassProblem
 from .problem import (
     NO_BOUND,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     rows_on_support,
@@ -31,7 +32,7 @@ SHAPE = (2, SCHEMA.n_cells)
 def first_points() -> None:
     """Where the alternating direction method begins, and how far a point is from the answers."""
     problem = _pass_problem()
-    start, _ = admm.first_point(*problem.form)
+    start, _ = admm.first_point(problem.quadratic, problem.constraints)
     problem.objective(start)
 
 
@@ -101,4 +102,5 @@ def _pass_problem() -> PassProblem:
 
 
 def _form() -> tuple[Quadratic, Constraints]:
-    return _pass_problem().form
+    problem = _pass_problem()
+    return problem.quadratic, problem.constraints

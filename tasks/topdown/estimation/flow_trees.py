@@ -224,35 +224,6 @@ def step(network: Network, trees: Trees, v: int, n: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _sort(
-    cost: np.ndarray, share: np.ndarray, leaf: np.ndarray, start: int, stop: int, spare: np.ndarray
-) -> None:
-    """Sort leaves `start` to `stop` by cost, then from large to small share: a merge sort."""
-    width = 1
-    while width < stop - start:
-        a = start
-        while a + width < stop:
-            middle, end = a + width, min(a + 2 * width, stop)
-            left, right, to = a, middle, a
-            while to < end:
-                takes_left = left < middle
-                if takes_left and right < end:
-                    x, y = leaf[left], leaf[right]
-                    takes_left = cost[x] < cost[y] or (cost[x] == cost[y] and share[x] >= share[y])
-                if takes_left:
-                    spare[to] = leaf[left]
-                    left += 1
-                else:
-                    spare[to] = leaf[right]
-                    right += 1
-                to += 1
-            while a < end:
-                leaf[a] = spare[a]
-                a += 1
-        width *= 2
-
-
-@njit(cache=True, nogil=True)
 def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
     """The leaves that hold a one where every child is at its own optimum for the cells' prices.
 
@@ -263,15 +234,17 @@ def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
     """
     n_leaves = trees.cell.size
     cost, share = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
-    leaf, spare = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
-    chosen = np.zeros(n_leaves, dtype=np.bool_)
+    leaf, chosen = np.empty(n_leaves, dtype=np.int64), np.zeros(n_leaves, dtype=np.bool_)
     for a in range(n_leaves):
         cost[a], leaf[a] = trees.leaf_cost[a] - price[trees.cell[a]], a
     for i in range(network.fraction.shape[0]):
         for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
-            share[a] = network.fraction[i, trees.cell[a]]
+            share[a] = -network.fraction[i, trees.cell[a]]
         for v in range(trees.first_node[i + 1] - 1, trees.first_node[i] - 1, -1):
-            _sort(cost, share, leaf, trees.start[v], trees.stop[v], spare)
+            # By cost, then from large to small share; both sorts keep the order of what is equal.
+            below = leaf[trees.start[v] : trees.stop[v]]
+            by_share = below[np.argsort(share[below], kind="mergesort")]
+            below[:] = by_share[np.argsort(cost[by_share], kind="mergesort")]
             for p in range(trees.first_part[v], trees.first_part[v + 1]):
                 for n in range(trees.stop[v] - trees.start[v]):
                     cost[leaf[trees.start[v] + n]] += step(network, trees, trees.part[p], n)

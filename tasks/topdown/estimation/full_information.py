@@ -43,10 +43,11 @@ from .estimate import (
     shards_below,
 )
 from .exact_weights import ExactWeights
-from .parent import Passes, SolveRecord
+from .parent import Passes
 from .problem import QueryMeasurement
 from .query_algebra import QueryAlgebra
 from .shard_constraints import typed_query
+from .solve_records import SolveRecord
 from .spine_estimates import GroupedEstimates, Step, means_down, steps_up, subtree_estimates
 
 MOST_COVARIANCES = 1 << 16

@@ -33,21 +33,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
 from ...census.queries import MarginalQuery
 from ...solvers.highs import SolveStatus
 from . import labelled_least_squares
 from .labelled_least_squares import LabelledProblem, Sums, connected_parts
-from .least_squares import PassProblem, PassRecord, Pins, profiles
+from .least_squares import PassProblem, profiles
 from .problem import (
     Measurements,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     is_refined,
-    joint_classes,
     rows_on_support,
-    sum_rows,
 )
 from .rounder import (
     RounderResult,
@@ -57,6 +55,7 @@ from .rounder import (
     round_by_flow,
     round_by_highs,
 )
+from .solve_records import SolveRecord
 
 SNAP = 10.0 * labelled_least_squares.TOLERANCE
 """A least-squares value this near to an integer is that integer."""
@@ -67,7 +66,7 @@ class PassOutcome:
     """How a pass's two solves on its classes ended."""
 
     n_classes: int
-    least_squares: PassRecord
+    least_squares: SolveRecord
     rounder: RounderResult
 
 
@@ -86,15 +85,14 @@ def solve_interleaved(
     whole = problem.cells.size
     type_is_possible = np.any(problem.upper > 0, axis=0)
     possible = np.flatnonzero(type_is_possible[problem.type_of_cell])
-    problem = _of_cells(problem, possible)
+    problem = _of_used_types(problem.on_cells(possible))
     passes = [
         ([measurements[name] for name in names if name in measurements], chain)
         for names, chain in zip(least_squares, rounder, strict=True)
     ]
     passes = [(asked, chain) for asked, chain in passes if asked]
     outcomes: list[PassOutcome] = []
-    labels_held: list[np.ndarray] = []
-    targets_held: list[np.ndarray] = []
+    held = Pins()
     counts = np.zeros((problem.n_children, problem.cells.size), dtype=np.int64)
     if not passes:
         found = round_anywhere(problem, counts.astype(np.float64)).x
@@ -104,15 +102,12 @@ def solve_interleaved(
         rounded = [rows_on_support(query, problem.cells) for query in chain]
         # Cells that no type, query or earlier answer tells apart are one class, whose count is what
         # this pass decides. The last pass gives each cell its own.
-        if number == len(passes) - 1:
-            classes = np.arange(problem.cells.size)
-        else:
-            further = [rows.labels() for rows in problem.rows]
-            labels = [problem.type_of_cell, *queried, *rounded, *labels_held, *further]
-            classes = joint_classes(labels)
-        first = np.unique(classes, return_index=True)[1]
-        coarse = problem.coarsened(classes)
-        pins = Pins(tuple(label[first] for label in labels_held), tuple(targets_held)).finest()
+        is_last = number == len(passes) - 1
+        every = [np.arange(problem.cells.size)]
+        coarse, _, first = problem.coarsened(
+            every if is_last else [*queried, *rounded, *held.labels]
+        )
+        pins = held.at(first).finest()
         one = _Pass(coarse, asked, [label[first] for label in queried], pins)
         target, record = one.least_squares()
         if target is None:
@@ -122,25 +117,18 @@ def solve_interleaved(
         if result.x is None:
             return None, tuple(outcomes)
         counts = result.x
-        labels_held += rounded
-        targets_held += [sum_rows(counts, label[first]).astype(np.float64) for label in rounded]
+        held = held.with_answers(rounded, counts, first)
     return _spread(counts, possible, whole), tuple(outcomes)
 
 
-def _of_cells(problem: SiblingProblem, cells: np.ndarray) -> SiblingProblem:
-    """The problem of the cells at these positions, with their types alone, numbered anew."""
-    used, label = np.unique(problem.type_of_cell[cells], return_inverse=True)
-    counts = problem.parent_counts
+def _of_used_types(problem: SiblingProblem) -> SiblingProblem:
+    """The problem with the types of its cells alone, numbered anew."""
+    used, label = np.unique(problem.type_of_cell, return_inverse=True)
     return replace(
         problem,
-        cells=problem.cells[cells],
         type_of_cell=label.reshape(-1).astype(np.int64),
-        parent_counts=None if counts is None else counts[cells],
         lower=problem.lower[:, used],
         upper=problem.upper[:, used],
-        rows=tuple(
-            replace(rows, matrix=sparse.csr_array(rows.matrix[:, cells])) for rows in problem.rows
-        ),
     )
 
 
@@ -164,22 +152,14 @@ class _Pass:
         self.problem, self.asked, self.labels, self.pins = problem, asked, labels, pins
         self.sums = Sums.of(problem, pins)
 
-    def least_squares(self) -> tuple[np.ndarray | None, PassRecord]:
+    def least_squares(self) -> tuple[np.ndarray | None, SolveRecord]:
         """x `(c, k)` on the classes, None if there is none; and how the solve ended."""
         labelled = self._labelled()
         if labelled is None:
             one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
             return one.solve_exactly()
-        solution = labelled_least_squares.solve(labelled)
-        is_near = max(solution.primal, solution.dual) <= labelled_least_squares.TOLERANCE
-        return np.maximum(solution.x, 0.0), PassRecord(
-            "admm",
-            SolveStatus.OPTIMAL if is_near else SolveStatus.LIMIT,
-            solution.iterations,
-            solution.primal,
-            solution.dual,
-            np.nan,
-        )
+        x, record = labelled_least_squares.solve(labelled)
+        return np.maximum(x, 0.0), record
 
     def _labelled(self) -> LabelledProblem | None:
         """The least squares in the form of `labelled_least_squares`, if they have it."""
@@ -226,13 +206,9 @@ class _Pass:
         """The rounder of a pass, part by part where held answers make such."""
         whole = np.rint(target)
         target = on_grid(np.where(np.abs(target - whole) <= SNAP, whole, target))
-        held = [
-            (label, answers.astype(np.int64))
-            for label, answers in zip(self.pins.labels, self.pins.targets, strict=True)
-        ]
         sums = self.sums
         if sums is None or not sums.targets.shape[1] or (sums.exact < 0).any():
-            return _rounded(RoundingPass(self.problem, target, chain, tuple(held)))
+            return _rounded(RoundingPass(self.problem, target, chain, self.pins))
         exact = sums.exact
         within = [label for label in chain if not is_refined(label, exact)]
         part = connected_parts(target.shape[1], [exact, *within, sums.bounded])

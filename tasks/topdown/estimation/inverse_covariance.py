@@ -74,21 +74,35 @@ def cells_by_level(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _product(covariance: InverseCovariance, i: int, y: np.ndarray, out: np.ndarray) -> None:
-    """Write child i's matrix times `y` (k,) to `out`."""
-    within, across = covariance.within[i], covariance.across[i]
-    classes = covariance.class_of_cell
+def add_product(
+    within: np.ndarray,
+    across: np.ndarray,
+    classes: np.ndarray,
+    levels: np.ndarray,
+    y: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Add the matrix of W and G on cells of these `classes` and `levels` (k,), times `y` (k,), to
+    `out`."""
     n = within.shape[0]
     sums = np.zeros(n)
-    by_level = np.zeros((number_of_levels(covariance.level_of_cell), n))
+    by_level = np.zeros((number_of_levels(levels), n))
     for j in range(y.size):
         if y[j] != 0.0:
             sums[classes[j]] += y[j]
-            by_level[covariance.level_of_cell[j], classes[j]] += y[j]
+            by_level[levels[j], classes[j]] += y[j]
     moved = np.dot(across, sums)
     products = np.dot(by_level, within)
     for j in range(y.size):
-        out[j] = moved[classes[j]] + products[covariance.level_of_cell[j], classes[j]]
+        out[j] = out[j] + moved[classes[j]] + products[levels[j], classes[j]]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _product(covariance: InverseCovariance, i: int, y: np.ndarray) -> np.ndarray:
+    """Child i's matrix times `y` (k,)."""
+    out, classes, levels = np.zeros(y.size), covariance.class_of_cell, covariance.level_of_cell
+    add_product(covariance.within[i], covariance.across[i], classes, levels, y, out)
+    return out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -97,20 +111,20 @@ def covariance_slope(covariance: InverseCovariance, i: int, x: np.ndarray, out: 
     y = np.empty(x.size)
     for j in range(x.size):
         y[j] = x[j] - covariance.centre[i, j]
-    _product(covariance, i, y, out)
+    product = _product(covariance, i, y)
     for j in range(x.size):
-        out[j] = covariance.pull[i, j] - out[j]
+        out[j] = covariance.pull[i, j] - product[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def covariance_distance(covariance: InverseCovariance, x: np.ndarray) -> float:
     """The objective at `x` (c, k)."""
     total = 0.0
-    y, product = np.empty(x.shape[1]), np.empty(x.shape[1])
+    y = np.empty(x.shape[1])
     for i in range(x.shape[0]):
         for j in range(y.size):
             y[j] = x[i, j] - covariance.centre[i, j]
-        _product(covariance, i, y, product)
+        product = _product(covariance, i, y)
         total += 0.5 * np.dot(y, product) - np.dot(covariance.pull[i], y) + covariance.rest[i]
     return total
 

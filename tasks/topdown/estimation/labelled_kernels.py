@@ -210,51 +210,6 @@ def iterate(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def information(
-    diagonal: np.ndarray,
-    metric: np.ndarray,
-    rho: float,
-    rows: np.ndarray,
-    weights: np.ndarray,
-    exact: np.ndarray,
-    n_exact: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """W^-1 + U' P U (K, K), and the sums (R,) of the inverse metric by row of A.
-
-    P is the inverse of D + rho e on what the exact answers leave free.
-    """
-    k, n_rows = diagonal.size, weights.size
-    inverse = 1.0 / (diagonal + rho * metric)
-    matrix, crossed = np.zeros((n_rows, n_rows)), np.zeros((n_exact, n_rows))
-    of_row = np.zeros(n_exact)
-    for j in range(k):
-        if exact[j] >= 0:
-            of_row[exact[j]] += inverse[j]
-        for q in range(rows.shape[1]):
-            row = rows[j, q]
-            if row >= 0:
-                for p in range(rows.shape[1]):
-                    if rows[j, p] >= 0:
-                        matrix[row, rows[j, p]] += inverse[j]
-                if exact[j] >= 0:
-                    crossed[exact[j], row] += inverse[j]
-    for row in range(n_rows):
-        matrix[row, row] += 1.0 / weights[row]
-    if n_exact > 0:
-        taken = np.zeros((n_rows, n_rows))
-        for e in range(n_exact):
-            if of_row[e] == 0.0:
-                of_row[e] = 1.0
-            of_one = 1.0 / of_row[e]
-            for row in range(n_rows):
-                if crossed[e, row] != 0.0:
-                    for other in range(n_rows):
-                        taken[row, other] += crossed[e, row] * (crossed[e, other] * of_one)
-        matrix -= taken
-    return matrix, of_row
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def transported(
     scale: np.ndarray,
     diagonal: np.ndarray,

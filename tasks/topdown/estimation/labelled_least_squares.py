@@ -31,9 +31,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, sparse
 
-from .labelled_kernels import ADAPT_EVERY, ITERATIONS, information, iterate, transported
-from .least_squares import Pins
-from .problem import NO_BOUND, SiblingProblem, is_refined
+from ...census.queries import incidence
+from ...solvers.highs import SolveStatus
+from .labelled_kernels import ADAPT_EVERY, ITERATIONS, iterate, transported
+from .problem import NO_BOUND, Pins, SiblingProblem, is_refined
+from .solve_records import SolveRecord
 
 TOLERANCE = 1e-5
 """Largest distance, in records, between a cell and its copy, and of a copy's last step."""
@@ -132,23 +134,14 @@ class LabelledProblem:
     sums: Sums
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledSolution:
-    """`x` (c, k), which meets the sums of the parent and the exact answers up to rounding error.
+def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> tuple[np.ndarray, SolveRecord]:
+    """Solve the problem; parts that share no column of U, row of A or of G on their own.
 
-    primal : largest distance between x and non-negativity, bounds and what a child can have, in
-        records. dual : largest step of the copy in the last iteration, in records, which is what
-        stationarity lacks.
+    Returns x (c, k), which meets the sums of the parent and the exact answers up to rounding error,
+    and how that ended: by the largest distance, in records, between x and non-negativity, bounds
+    and what a child can have, and by the largest step of the copy in the last iteration, in
+    records, which is what stationarity lacks.
     """
-
-    x: np.ndarray
-    iterations: int
-    primal: float
-    dual: float
-
-
-def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSolution:
-    """Solve the problem; parts that share no column of U, row of A or of G on their own."""
     (c, k), sums = problem.linear.shape, problem.sums
     part = connected_parts(k, [*problem.rows, sums.exact, sums.bounded])
     is_joined = np.zeros(int(part.max(initial=-1)) + 1, dtype=bool)
@@ -182,11 +175,16 @@ def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSol
     joined = np.flatnonzero(is_joined[part])
     for number in np.unique(part[joined]) if joined.size else ():
         members = np.flatnonzero(part == number)
-        solution = _Joined(_restricted(problem, members)).solve(tolerance)
-        x[:, members] = solution.x
-        iterations += solution.iterations
-        primal, dual = max(primal, solution.primal), max(dual, solution.dual)
-    return LabelledSolution(x, int(iterations), float(primal), float(dual))
+        x[:, members], n, off, step = _solve_joined(_restricted(problem, members), tolerance)
+        iterations, primal, dual = iterations + n, max(primal, off), max(dual, step)
+    return x, SolveRecord(
+        solver="admm",
+        status=SolveStatus.OPTIMAL if max(primal, dual) <= tolerance else SolveStatus.LIMIT,
+        iterations=int(iterations),
+        primal_residual=float(primal),
+        dual_residual=float(dual),
+        objective_gap=np.nan,
+    )
 
 
 def connected_parts(k: int, labels: list[np.ndarray]) -> np.ndarray:
@@ -230,101 +228,109 @@ def _renumbered(label: np.ndarray, *values: np.ndarray) -> Iterator[np.ndarray]:
     yield from (of_rows[:, used] for of_rows in values)
 
 
-class _Joined:
-    """Classes that rows of U or G join, as the iterations take them."""
-
-    def __init__(self, problem: LabelledProblem) -> None:
-        self.problem, sums = problem, problem.sums
-        c, k = problem.linear.shape
-        positive = problem.diagonal[problem.diagonal > 0.0]
-        usual = float(np.median(positive)) if positive.size else 1.0
-        if not positive.size and problem.weights.size:
-            usual = float(problem.weights.mean())
-        self.metric = np.where(problem.diagonal > 0.0, problem.diagonal, usual)
-        self.bounded_metric = usual
-        self.rows, self.weights = problem.rows, problem.weights
-        self.first_bounded = problem.weights.size
-        if sums.lower.shape[1]:
-            own = np.where(sums.bounded >= 0, sums.bounded + self.first_bounded, -1)
-            self.rows = np.vstack([self.rows.reshape(-1, k), own])
-            self.weights = np.append(self.weights, np.ones(sums.lower.shape[1]))
-        self.lower, self.upper = _of_children(sums.lower), _of_children(sums.upper)
-        self.rows = np.ascontiguousarray(self.rows.reshape(-1, k).T)
-        self.exact, self.targets = sums.exact, _of_children(sums.targets)
-        self.parent = np.zeros(0) if problem.parent is None else problem.parent.astype(np.float64)
-
-    def solve(self, tolerance: float) -> LabelledSolution:
-        """Iterate, with another penalty where one residual runs ahead of the other."""
-        problem = self.problem
-        linear = _of_children(problem.linear)
-        most = np.where(np.ascontiguousarray(problem.sums.allowed.T), np.inf, 0.0)
-        z = self._start()
-        x, u = z.copy(), np.zeros(z.shape)
-        zg, ug = np.zeros(self.lower.shape), np.zeros(self.lower.shape)
-        rho, done, primal, dual = 1.0, 0, np.inf, np.inf
-        inner, of_row = self._factored(rho)
-        while done < ITERATIONS:
-            n, primal, dual = iterate(
-                problem.scale,
-                linear,
-                problem.diagonal,
-                self.metric,
-                rho,
-                self.rows,
-                self.weights,
-                inner,
-                self.parent,
-                self.exact,
-                of_row,
-                self.targets,
-                self.first_bounded,
-                self.lower,
-                self.upper,
-                self.bounded_metric,
-                most,
-                x,
-                z,
-                u,
-                zg,
-                ug,
-                ADAPT_EVERY,
-                tolerance,
-            )
-            done += n
-            if primal <= tolerance and dual <= tolerance:
-                break
-            # The dual residual is rho times the step of the copy, in units of the metric.
-            ratio = np.sqrt(max(primal, 1e-12) / max(rho * dual, 1e-12))
-            if not 1 / 3 < ratio < 3:
-                factor = min(max(ratio, 0.1), 10.0)
-                rho, u, ug = rho * factor, u / factor, ug / factor
-                inner, of_row = self._factored(rho)
-        return LabelledSolution(np.ascontiguousarray(x.T), done, primal, dual)
-
-    def _start(self) -> np.ndarray:
-        """Every row of exact answers shared out as the parent's (k, c); zero without a parent."""
-        problem, n_exact = self.problem, self.targets.shape[0]
-        c, k = problem.linear.shape
-        if not self.parent.size:
-            return np.zeros((k, c))
-        if not n_exact:
-            return np.repeat(self.parent[:, None] / c, c, axis=1)
-        row = np.bincount(np.maximum(self.exact, 0), self.parent, n_exact)
-        share = self.targets / np.maximum(row, 1.0)[:, None]
-        start = share[np.maximum(self.exact, 0)] * self.parent[:, None]
-        return np.where(problem.sums.allowed.T, start, 0.0)
-
-    def _factored(self, rho: float) -> tuple[np.ndarray, np.ndarray]:
-        """Inverse (K, K) of W^-1 + U' P U, and the sums (R,) of the inverse metric by row of A."""
-        weights = self.weights.copy()
-        weights[self.first_bounded :] = rho * self.bounded_metric
-        diagonal, n_exact = self.problem.diagonal, self.targets.shape[0]
-        matrix, of_row = information(
-            diagonal, self.metric, rho, self.rows, weights, self.exact, n_exact
+def _solve_joined(
+    problem: LabelledProblem, tolerance: float
+) -> tuple[np.ndarray, int, float, float]:
+    """Solve a problem whose classes rows of U or G join: iterate, with another penalty where one
+    residual runs ahead of the other. Returns x (c, k), the iterations and both residuals."""
+    sums, k = problem.sums, problem.diagonal.size
+    positive = problem.diagonal[problem.diagonal > 0.0]
+    usual = float(np.median(positive)) if positive.size else 1.0
+    if not positive.size and problem.weights.size:
+        usual = float(problem.weights.mean())
+    metric = np.where(problem.diagonal > 0.0, problem.diagonal, usual)
+    first_bounded, n_bounded = problem.weights.size, sums.lower.shape[1]
+    rows, weights = problem.rows.reshape(-1, k), problem.weights
+    if n_bounded:
+        own = np.where(sums.bounded >= 0, sums.bounded + first_bounded, -1)
+        rows, weights = np.vstack([rows, own]), np.append(weights, np.ones(n_bounded))
+    shape = weights.size, k
+    members = sum((incidence(row, weights.size) for row in rows), sparse.csr_array(shape))
+    lower, upper, targets = (_of_children(of) for of in (sums.lower, sums.upper, sums.targets))
+    parent = np.zeros(0) if problem.parent is None else problem.parent.astype(np.float64)
+    most = np.where(np.ascontiguousarray(sums.allowed.T), np.inf, 0.0)
+    linear, z = _of_children(problem.linear), _start(problem, parent, targets)
+    x, u = z.copy(), np.zeros(z.shape)
+    zg, ug = np.zeros(lower.shape), np.zeros(lower.shape)
+    rho, done, primal, dual = 1.0, 0, np.inf, np.inf
+    is_new = True
+    while done < ITERATIONS:
+        if is_new:
+            weights[first_bounded:] = rho * usual
+            inverse = 1.0 / (problem.diagonal + rho * metric)
+            inner, of_row = _factored(inverse, members, weights, sums.exact, len(targets))
+        n, primal, dual = iterate(
+            problem.scale,
+            linear,
+            problem.diagonal,
+            metric,
+            rho,
+            np.ascontiguousarray(rows.T),
+            weights,
+            inner,
+            parent,
+            sums.exact,
+            of_row,
+            targets,
+            first_bounded,
+            lower,
+            upper,
+            usual,
+            most,
+            x,
+            z,
+            u,
+            zg,
+            ug,
+            ADAPT_EVERY,
+            tolerance,
         )
-        if weights.size:
-            matrix = np.ascontiguousarray(linalg.inv(matrix, check_finite=False))
-        return matrix, of_row
+        done += n
+        if primal <= tolerance and dual <= tolerance:
+            break
+        # The dual residual is rho times the step of the copy, in units of the metric.
+        ratio = np.sqrt(max(primal, 1e-12) / max(rho * dual, 1e-12))
+        is_new = not 1 / 3 < ratio < 3
+        if is_new:
+            factor = min(max(ratio, 0.1), 10.0)
+            rho, u, ug = rho * factor, u / factor, ug / factor
+    return x.T, done, primal, dual
+
+
+def _start(problem: LabelledProblem, parent: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Every row of exact answers shared out as the parent's (k, c); zero without a parent."""
+    c, k = problem.linear.shape
+    if not parent.size:
+        return np.zeros((k, c))
+    if not len(targets):
+        return np.repeat(parent[:, None] / c, c, axis=1)
+    exact = np.maximum(problem.sums.exact, 0)
+    share = targets / np.maximum(np.bincount(exact, parent, len(targets)), 1.0)[:, None]
+    return np.where(problem.sums.allowed.T, share[exact] * parent[:, None], 0.0)
+
+
+def _factored(
+    inverse: np.ndarray,
+    members: sparse.csr_array,
+    weights: np.ndarray,
+    exact: np.ndarray,
+    n_exact: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inverse (K, K) of W^-1 + U' P U, and the sums (R,) of the inverse metric by row of A.
+
+    P is the `inverse` (k,) of D + rho e on what the exact answers leave free; `members` is U'.
+    """
+    of_exact = incidence(exact, n_exact)
+    of_row = of_exact @ inverse
+    of_row[of_row == 0.0] = 1.0
+    if not weights.size:
+        return np.zeros((0, 0)), of_row
+    scaled = sparse.diags_array(inverse) @ members.T
+    matrix = (members @ scaled).toarray()
+    matrix[np.diag_indices(weights.size)] += 1.0 / weights
+    crossed = of_exact @ scaled
+    matrix -= (crossed.T @ (sparse.diags_array(1.0 / of_row) @ crossed)).toarray()
+    return np.ascontiguousarray(linalg.inv(matrix, check_finite=False)), of_row
 
 
 def _of_children(values: np.ndarray) -> np.ndarray:

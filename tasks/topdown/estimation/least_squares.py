@@ -31,10 +31,10 @@ from .inverse_covariance import InverseCovariance
 from .problem import (
     NO_BOUND,
     Measurements,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     is_refined,
-    joint_classes,
     rows_on_support,
     sum_rows,
 )
@@ -45,6 +45,7 @@ from .quadratic import (
     factored,
     squared_distance,
 )
+from .solve_records import SolveRecord
 from .wide import MANY_UNTOLD, is_wide
 
 TOLERANCE = 1e-6
@@ -62,28 +63,6 @@ left: on some of them it makes no progress for as long as it is allowed to."""
 
 
 @dataclass(frozen=True)
-class PassRecord:
-    """How one pass ended.
-
-    solver : "active set", "dual newton" or "highs".
-    primal : largest violation of a constraint, in records.
-    dual : largest violation of a multiplier's sign or of stationarity, relative to the largest
-        gradient term.
-    gap : sum of the products of multipliers and slacks, which bounds the suboptimality, relative
-        to the objective (plus one).
-    tau : smallest tolerance within which the pass's margins can be met, in records.
-    """
-
-    solver: str
-    status: SolveStatus
-    iterations: int
-    primal: float
-    dual: float
-    gap: float
-    tau: float = 0.0
-
-
-@dataclass(frozen=True)
 class LeastSquaresResult:
     """`x` of shape `(c, k)`, non-negative reals; None if a pass had no solution.
 
@@ -91,25 +70,8 @@ class LeastSquaresResult:
     """
 
     x: np.ndarray | None
-    passes: tuple[PassRecord, ...] = ()
+    passes: tuple[SolveRecord, ...] = ()
     is_wide: bool = False
-
-
-@dataclass(frozen=True)
-class Pins:
-    """Margins to hold: the row of every cell (one labelling a query) and targets (c, n_rows)."""
-
-    labels: tuple[np.ndarray, ...] = ()
-    targets: tuple[np.ndarray, ...] = ()
-
-    def finest(self) -> Pins:
-        """The same margins without those that others imply."""
-        kept: list[int] = []
-        sizes = [target.shape[1] for target in self.targets]
-        for q in sorted(range(len(sizes)), key=lambda q: -sizes[q]):
-            if not any(is_refined(self.labels[q], self.labels[other]) for other in kept):
-                kept.append(q)
-        return Pins(tuple(self.labels[q] for q in kept), tuple(self.targets[q] for q in kept))
 
 
 def solve_passes(
@@ -126,7 +88,7 @@ def solve_passes(
     do not, so that no such metric fits the classes of early passes: with rows, answers are weighed.
     """
     weights = None if problem.rows else weights
-    records: list[PassRecord] = []
+    records: list[SolveRecord] = []
     pins = Pins()
     measured = [[measurements[name] for name in names if name in measurements] for names in passes]
     measured = [asked for asked in measured if asked]
@@ -137,24 +99,18 @@ def solve_passes(
     for asked in early:
         labels = [rows_on_support(m.query, problem.cells) for m in asked]
         queries += [m.query for m in asked]
-        further = [rows.labels() for rows in problem.rows]
-        classes = joint_classes([problem.type_of_cell, *labels, *pins.labels, *further])
-        first = np.unique(classes, return_index=True)[1]
-        coarse_labels = [label[first] for label in labels]
+        coarse, _, first = problem.coarsened([*labels, *pins.labels])
         x, record = PassProblem.build(
-            problem.coarsened(classes),
+            coarse,
             asked,
-            coarse_labels,
-            Pins(tuple(label[first] for label in pins.labels), pins.targets),
+            [label[first] for label in labels],
+            pins.at(first),
             None if weights is None else weights.inverse_covariance(problem.cells[first], queries),
         ).solve_exactly()
         records.append(record)
         if x is None:
             return LeastSquaresResult(None, tuple(records))
-        pins = Pins(
-            (*pins.labels, *labels),
-            (*pins.targets, *(sum_rows(x, label) for label in coarse_labels)),
-        ).finest()
+        pins = pins.with_answers(labels, x, first).finest()
     labels = [rows_on_support(m.query, problem.cells) for m in last]
     covariance = None if weights is None else weights.inverse_covariance(problem.cells)
     of_cells = PassProblem.build(problem, last, labels, pins, covariance)
@@ -185,11 +141,12 @@ class PassProblem:
 
     answers : (c, n) the noisy answers of all queries side by side, rows that meet the support.
     labels : (n_queries, k) column of `answers` that each cell is counted in.
+    starts : (n_queries + 1,) where the columns of each query begin.
     weights : (m, n_queries) weight of each query, one row for every distinct combination.
     profile, scale : (c,) row of `weights` and factor of each child; the precision of query q at
         child i is scale[i] * weights[profile[i], q], up to a common factor.
-    pin_rows, group_of_child, targets, type_starts : see `Constraints`; the pins are the margins of
-        earlier passes, of which each implies the total, else the groups' totals.
+    constraints : whose pins are the margins of earlier passes, of which each implies the total,
+        else the groups' totals.
     is_pinned : whether the pins are margins of earlier passes.
     covariance : what the objective is instead of the distance to answers, where it is not empty.
     """
@@ -197,13 +154,11 @@ class PassProblem:
     problem: SiblingProblem
     answers: np.ndarray
     labels: np.ndarray
+    starts: np.ndarray
     weights: np.ndarray
     profile: np.ndarray
     scale: np.ndarray
-    pin_rows: np.ndarray
-    group_of_child: np.ndarray
-    targets: np.ndarray
-    type_starts: np.ndarray
+    constraints: Constraints
     is_pinned: bool
     covariance: InverseCovariance
 
@@ -228,47 +183,24 @@ class PassProblem:
         weights, profile, scale = profiles(np.array([m.precision for m in asked], dtype=float))
         if covariance is not None:
             scale = covariance.scales()
-
-        group_of_child = np.arange(c)
-        if pins.labels:
-            widths = [target.shape[1] for target in pins.targets]
-            offset = np.cumsum([0, *widths[:-1]])
-            pin_rows = np.array(pins.labels, dtype=np.int64) + offset[:, None]
-            targets = np.hstack(pins.targets)
-        elif problem.grouped_totals is not None:
-            group, totals = problem.grouped_totals
-            pin_rows = np.zeros((1, k), dtype=np.int64)
-            group_of_child = group.astype(np.int64)
-            targets = totals[:, None].astype(np.float64)
-        else:
-            pin_rows, targets = np.zeros((0, k), dtype=np.int64), np.zeros((0, 0))
-        n_types = problem.lower.shape[1]
-        type_starts = np.searchsorted(problem.type_of_cell, np.arange(n_types + 1))
         return cls(
             problem,
             answers,
             columns,
+            starts,
             weights,
             profile,
             scale,
-            pin_rows,
-            group_of_child,
-            np.ascontiguousarray(targets),
-            type_starts.astype(np.int64),
+            _constraints(problem, pins),
             bool(pins.labels),
             covariance or InverseCovariance.none(),
         )
 
-    @property
-    def form(self) -> tuple[Quadratic, Constraints]:
-        """The pass as the compiled methods take it."""
-        return self._quadratic, self._constraints
-
     def objective(self, x: np.ndarray) -> float:
         """Half the precision-weighted squared distance of `x` (c, k) to the noisy answers."""
-        return squared_distance(self._quadratic, x)
+        return squared_distance(self.quadratic, x)
 
-    def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, PassRecord]:
+    def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, SolveRecord]:
         """The active-set method, then Newton's method on the rows' multipliers where there are
         no inverse covariances, which it does not take. At last HiGHS: its quadratic solver, or
         should that give up, the point nearest to the first guess that is feasible.
@@ -280,15 +212,15 @@ class PassProblem:
             if x is not None or not self.problem.rows:
                 return x, record
             return self._solve_by_highs()
-        form = self.form
+        form = self.quadratic, self.constraints
         guess, penalty = admm.first_point(*form)
         guess, iterations = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
-        result = active_set.solve(
+        x, record = active_set.solve(
             *form, guess, max_iterations=ACTIVE_SET_ITERATIONS, is_polished=is_polished
         )
-        iterations += result.iterations
-        if self._is_accepted(result):
-            return result.x, self._record("active set", iterations, result)
+        iterations += record.iterations
+        if self._is_accepted(record):
+            return x, replace(record, iterations=iterations)
         if not self.covariance.rest.size:
             x, record = self._solve_by_rows()
             iterations += record.iterations
@@ -298,13 +230,13 @@ class PassProblem:
         iterations += record.iterations
         if x is None:
             return None, replace(record, iterations=iterations)
-        result = active_set.solve(*form, x, max_iterations=ACTIVE_SET_ITERATIONS)
-        iterations += result.iterations
-        if self._is_accepted(result):
-            return result.x, self._record("highs", iterations, result)
+        polished, certified = active_set.solve(*form, x, max_iterations=ACTIVE_SET_ITERATIONS)
+        iterations += certified.iterations
+        if self._is_accepted(certified):
+            return polished, replace(certified, solver="highs", iterations=iterations)
         return x, replace(record, iterations=iterations)
 
-    def solve_exactly(self) -> tuple[np.ndarray | None, PassRecord]:
+    def solve_exactly(self) -> tuple[np.ndarray | None, SolveRecord]:
         """As `solve`, polished, and where that is not exact the minimiser of problem (7.6)."""
         x, record = self.solve(is_polished=True)
         if x is not None and not self.is_exact(x):
@@ -317,35 +249,25 @@ class PassProblem:
         """Whether it is too wide for matrices of cells by cells; see `wide.is_wide`."""
         if self.covariance.rest.size or self.shape[1] <= MANY_UNTOLD:
             return False
-        # The rows of a query are numbered without gaps.
-        most_rows = max((int(np.ptp(label)) + 1 for label in self.labels), default=0)
-        return is_wide(self.shape[1], most_rows)
+        return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))
 
-    def _solve_by_rows(self) -> tuple[np.ndarray | None, PassRecord]:
+    def _solve_by_rows(self) -> tuple[np.ndarray | None, SolveRecord]:
         """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""
-        found = dual_newton.solve(self.by_rows())
-        status = SolveStatus.OPTIMAL if found.converged else SolveStatus.LIMIT
-        record = PassRecord(
-            "dual newton",
-            status,
-            found.iterations,
-            self.violation(found.x),
-            found.dual,
-            found.gap / (1.0 + found.objective),
-        )
-        is_met = record.primal <= TOLERANCE + ROUNDING * self._size
-        return (found.x if is_met and record.gap <= NEARLY else None), record
+        x, record = dual_newton.solve(self.by_rows())
+        record = replace(record, primal_residual=self.violation(x))
+        return (x if self._is_met(record) and record.objective_gap <= NEARLY else None), record
 
     def by_rows(self) -> DualProblem:
         """The pass as `dual_newton` takes it."""
         precisions = self.scale * self.weights[self.profile].T
-        asked = list(zip(self.labels, precisions, strict=True))
-        constraints = self._constraints
-        return dual_problem(self.problem, self.answers, asked, constraints, self.scale)
+        parts = np.split(self.answers, self.starts[1:-1], axis=1)
+        rows = self.labels - self.starts[:-1, None]
+        asked = list(zip(rows, parts, precisions, strict=True))
+        return dual_problem(self.problem, asked, self.constraints, self.scale)
 
     def _solve_by_highs(
         self, guess: np.ndarray | None = None
-    ) -> tuple[np.ndarray | None, PassRecord]:
+    ) -> tuple[np.ndarray | None, SolveRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the
         L1 norm to `guess` (c, k); without, to what the problem has without its linear rows.
         """
@@ -362,12 +284,9 @@ class PassProblem:
             found = self._nearest(guess)
             iterations += found.iterations
         if found.x is None:
-            return None, PassRecord("highs", found.status, iterations, np.inf, np.inf, np.inf)
+            return None, _by_highs(found.status, iterations, np.inf, np.inf)
         x = np.maximum(found.x[: c * k].reshape(c, k), 0.0)
-        record = PassRecord(
-            "highs", SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan, np.nan
-        )
-        return x, record
+        return x, _by_highs(SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan)
 
     def _nearest(self, target: np.ndarray) -> HighsResult:
         """Minimises the sum of |x - target| subject to every constraint of the pass."""
@@ -385,10 +304,6 @@ class PassProblem:
         self._add_constraints(program, cell)
         return program.solve(np.repeat([0.0, 1.0, 1.0], n))
 
-    def _record(self, solver: str, iterations: int, result: active_set.Solution) -> PassRecord:
-        gap = result.gap / (1.0 + self.objective(result.x))
-        return PassRecord(solver, SolveStatus.OPTIMAL, iterations, result.primal, result.dual, gap)
-
     @cached_property
     def _size(self) -> float:
         """Largest count that constraints or answers speak of, in records."""
@@ -396,8 +311,11 @@ class PassProblem:
         largest = np.abs(self.answers).max(initial=1.0) if counts is None else counts.max(initial=1)
         return float(largest)
 
-    def _is_accepted(self, result: active_set.Solution) -> bool:
-        return result.converged and result.primal <= TOLERANCE + ROUNDING * self._size
+    def _is_met(self, record: SolveRecord) -> bool:
+        return record.primal_residual <= TOLERANCE + ROUNDING * self._size
+
+    def _is_accepted(self, record: SolveRecord) -> bool:
+        return record.status is SolveStatus.OPTIMAL and self._is_met(record)
 
     def is_exact(self, x: np.ndarray) -> bool:
         """Whether `x` violates the constraints by no more than rounding error."""
@@ -413,15 +331,16 @@ class PassProblem:
         of_type = sum_rows(x, problem.type_of_cell, problem.lower.shape[1])
         largest = max(largest, float((of_type - problem.upper).max(initial=0.0)))
         largest = max(largest, float((problem.lower - of_type).max(initial=0.0)))
-        answers = np.zeros(self.targets.shape)
-        for rows in self.pin_rows:
-            held = sum_rows(x, rows, self.targets.shape[1])
-            np.add.at(answers, self.group_of_child, held)
+        targets = self.constraints.targets
+        answers = np.zeros(targets.shape)
+        for rows in self.constraints.pin_rows:
+            held = sum_rows(x, rows, targets.shape[1])
+            np.add.at(answers, self.constraints.group_of_child, held)
         for rows in problem.rows:
             sums = rows.sums(x)
             largest = max(largest, float((rows.lower - sums).max(initial=0.0)))
             largest = max(largest, float((sums - rows.upper).max(initial=0.0)))
-        return max(largest, float(np.abs(answers - self.targets).max(initial=0.0)))
+        return max(largest, float(np.abs(answers - targets).max(initial=0.0)))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -429,49 +348,18 @@ class PassProblem:
         return self.problem.n_children, self.problem.cells.size
 
     @cached_property
-    def _quadratic(self) -> Quadratic:
+    def quadratic(self) -> Quadratic:
         """The objective as compiled code takes it."""
         return Quadratic(
             self.answers,
             self.labels,
+            self.starts,
             self.weights,
             self.profile,
             self.scale,
-            *factored(self.labels, self.weights),
+            *factored(self.labels, self.starts, self.weights),
             self.covariance,
         )
-
-    @cached_property
-    def _constraints(self) -> Constraints:
-        """The constraints as compiled code takes them."""
-        problem = self.problem
-        counts = problem.parent_counts
-        lower, upper = problem.lower, problem.upper
-        if any(is_refined(problem.type_of_cell, rows) for rows in self.pin_rows):
-            # Earlier passes met the bounds, and their margins imply them.
-            lower, upper = np.zeros_like(lower), np.full_like(upper, NO_BOUND)
-        return Constraints(
-            np.zeros(self.shape[1]) if counts is None else counts.astype(np.float64),
-            counts is not None,
-            self.pin_rows,
-            self.group_of_child,
-            self.targets,
-            self.type_starts,
-            lower.astype(np.float64, order="C"),
-            upper.astype(np.float64, order="C"),
-            self._allowed,
-        )
-
-    @cached_property
-    def _allowed(self) -> np.ndarray:
-        """Mask (c, k) of the cells that need not be zero: those under no sum that must be."""
-        problem = self.problem
-        allowed = (problem.upper > 0)[:, problem.type_of_cell]
-        if problem.parent_counts is not None:
-            allowed = allowed & (problem.parent_counts > 0)
-        for rows in self.pin_rows:
-            allowed = allowed & (self.targets[self.group_of_child] > EXACT)[:, rows]
-        return np.ascontiguousarray(allowed)
 
     def solve_with_highs(self, iteration_limit: int | None = None) -> HighsResult:
         """The same quadratic program with query answers as variables: sparse and diagonal."""
@@ -499,9 +387,7 @@ class PassProblem:
             np.concatenate([np.ones(row.size), -np.ones(c * n)]),
             np.zeros(c * n),
         )
-        weight = np.zeros((len(self.weights), n))
-        for q, label in enumerate(self.labels):
-            weight[:, label.min() : label.max() + 1] = self.weights[:, q, None]
+        weight = np.repeat(self.weights, np.diff(self.starts), axis=1)
         precision = (self.scale[:, None] * weight[self.profile]).ravel()
         diagonal, cost = np.zeros(program.n_columns), np.zeros(program.n_columns)
         diagonal[c * k :] = precision
@@ -534,9 +420,10 @@ class PassProblem:
         c = len(cell)
         add_constraints(program, self.problem, cell)
         if self.is_pinned:
-            row = np.arange(c)[:, None, None] * self.targets.shape[1] + self.pin_rows[None, :, :]
-            columns = np.repeat(cell[:, None, :], len(self.pin_rows), 1)
-            program.add_rows(row.ravel(), columns.ravel(), 1.0, self.targets.ravel())
+            pin_rows, targets = self.constraints.pin_rows, self.constraints.targets
+            row = np.arange(c)[:, None, None] * targets.shape[1] + pin_rows[None, :, :]
+            columns = np.repeat(cell[:, None, :], len(pin_rows), 1)
+            program.add_rows(row.ravel(), columns.ravel(), 1.0, targets.ravel())
 
     def secondary(self, x: np.ndarray) -> tuple[float, np.ndarray | None]:
         """Problem (7.6): the smallest tolerance, and a feasible point that attains it.
@@ -550,7 +437,7 @@ class PassProblem:
         program = LinearProgram(c * k + 1)
         row = (np.arange(c)[:, None, None] * n + self.labels[None, :, :]).ravel()
         columns = np.repeat(cell[:, None, :], len(self.labels), 1).ravel()
-        answers = np.hstack([sum_rows(x, label - label.min()) for label in self.labels]).ravel()
+        answers = sum((sum_rows(x, label, n) for label in self.labels), np.zeros((c, n))).ravel()
         tau_row, tau_column = np.arange(c * n), np.full(c * n, c * k)
         for sign in (1.0, -1.0):
             program.add_rows(
@@ -565,3 +452,55 @@ class PassProblem:
         if result.x is None:
             return np.inf, None
         return float(result.x[-1]), np.maximum(result.x[:-1], 0.0).reshape(c, k)
+
+
+def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
+    """What a pass must meet, without linear rows, as compiled code takes it."""
+    c, k = problem.n_children, problem.cells.size
+    group_of_child = np.arange(c)
+    if pins.labels:
+        widths = [target.shape[1] for target in pins.targets]
+        offset = np.cumsum([0, *widths[:-1]])
+        pin_rows = np.array(pins.labels, dtype=np.int64) + offset[:, None]
+        targets = np.hstack(pins.targets)
+    elif problem.grouped_totals is not None:
+        group, totals = problem.grouped_totals
+        pin_rows = np.zeros((1, k), dtype=np.int64)
+        group_of_child = group.astype(np.int64)
+        targets = totals[:, None].astype(np.float64)
+    else:
+        pin_rows, targets = np.zeros((0, k), dtype=np.int64), np.zeros((0, 0))
+    counts, lower, upper = problem.parent_counts, problem.lower, problem.upper
+    type_starts = np.searchsorted(problem.type_of_cell, np.arange(lower.shape[1] + 1))
+    # Those cells need not be zero that are under no sum which must be.
+    allowed = (upper > 0)[:, problem.type_of_cell]
+    if counts is not None:
+        allowed = allowed & (counts > 0)
+    for rows in pin_rows:
+        allowed = allowed & (targets[group_of_child] > EXACT)[:, rows]
+    if any(is_refined(problem.type_of_cell, rows) for rows in pin_rows):
+        # Earlier passes met the bounds, and their margins imply them.
+        lower, upper = np.zeros_like(lower), np.full_like(upper, NO_BOUND)
+    return Constraints(
+        np.zeros(k) if counts is None else counts.astype(np.float64),
+        counts is not None,
+        pin_rows,
+        group_of_child,
+        np.ascontiguousarray(targets),
+        type_starts.astype(np.int64),
+        lower.astype(np.float64, order="C"),
+        upper.astype(np.float64, order="C"),
+        np.ascontiguousarray(allowed),
+    )
+
+
+def _by_highs(status: SolveStatus, iterations: int, primal: float, certified: float) -> SolveRecord:
+    """How HiGHS ended; without multipliers `certified` stands for both certificates."""
+    return SolveRecord(
+        solver="highs",
+        status=status,
+        iterations=iterations,
+        primal_residual=primal,
+        dual_residual=certified,
+        objective_gap=certified,
+    )

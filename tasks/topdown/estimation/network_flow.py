@@ -12,8 +12,7 @@ primal-dual algorithm ([NetworkFlows1993], chapter 9) works on prices of the out
 least cost of moving a one from a vertex with too many to each other vertex gives the new prices,
 and ones are moved along every path that costs exactly the difference of the prices at its ends,
 for as long as that holds. What a move within one child costs is read off its tree: up from the
-leaf that loses a one and down to the leaf that gets it. A child that no shorter way enters is
-passed over.
+leaf that loses a one and down to the leaf that gets it.
 
 Costs are integers in units of 1 / UNIT, so the optimum is exact and does not depend on the machine.
 """
@@ -55,7 +54,6 @@ class _Ways(NamedTuple):
     origin, via : (n_vertices,) vertex before and child of the last move; -1 where the way begins.
     here, source : scratch for the nodes of one tree: length of the way to each, and the vertex by
         which it enters the tree.
-    changed : (n_vertices,) time at which the way to each was last shortened; -1 without a way.
     """
 
     length: np.ndarray
@@ -63,25 +61,10 @@ class _Ways(NamedTuple):
     via: np.ndarray
     here: np.ndarray
     source: np.ndarray
-    changed: np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def _begins_since(
-    network: Network, trees: Trees, state: State, ways: _Ways, i: int, time: int
-) -> bool:
-    """Whether a way by which one can enter child i was shortened after `time`."""
-    group = network.group_of_child[i]
-    if group >= 0 and ways.changed[network.residual.size + group] > time:
-        return True
-    for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):  # noqa: SIM110  as above
-        if state.chosen[a] and ways.changed[trees.cell[a]] > time:
-            return True
-    return False
-
-
-@njit(cache=True, nogil=True)
-def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int, time: int) -> bool:
+def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int) -> bool:
     """Shorten the ways to vertices by moves within child i; tells whether any is shorter.
 
     Ways climb from the leaves that hold a one, and then descend to those that hold none.
@@ -112,7 +95,6 @@ def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int, ti
         way = here[0] + state.fewer[first] * HOPS + 1
         if way < length[g] and way < LONGEST:
             length[g] = way
-            ways.changed[g] = time
             ways.origin[g] = source[0]
             ways.via[g] = i
             is_shorter = True
@@ -133,7 +115,6 @@ def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int, ti
             w = trees.cell[a]
             if way < length[w] and way < LONGEST:
                 length[w] = way
-                ways.changed[w] = time
                 ways.origin[w] = source[v]
                 ways.via[w] = i
                 is_shorter = True
@@ -141,47 +122,32 @@ def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int, ti
 
 
 @njit(cache=True, nogil=True)
-def _cost_of_move(trees: Trees, state: State, a: int, b: int) -> int:
-    """Cost of taking the one out of leaf a and putting it into leaf b of one tree; -1 stands for
-    the outside above the root."""
+def _move(network: Network, trees: Trees, state: State, a: int, b: int) -> int:
+    """Take the one out of leaf a and put it into leaf b of one tree, -1 standing for the outside
+    above the root, and return what that costs."""
     cost = 0
     v, w = -1, -1
     if a >= 0:
+        state.chosen[a] = False
         cost -= trees.leaf_cost[a]
         v = trees.leaf_parent[a]
     if b >= 0:
+        state.chosen[b] = True
         cost += trees.leaf_cost[b]
         w = trees.leaf_parent[b]
     while v != w:
         # Every node comes after its parent: the later one is not above the other.
         if v > w:
             cost += state.fewer[v]
-            v = trees.parent[v]
-        else:
-            cost += state.more[w]
-            w = trees.parent[w]
-    return cost
-
-
-@njit(cache=True, nogil=True)
-def _move(network: Network, trees: Trees, state: State, a: int, b: int) -> None:
-    """Take the one out of leaf a and put it into leaf b of one tree; -1 for the outside."""
-    v, w = -1, -1
-    if a >= 0:
-        state.chosen[a] = False
-        v = trees.leaf_parent[a]
-    if b >= 0:
-        state.chosen[b] = True
-        w = trees.leaf_parent[b]
-    while v != w:
-        if v > w:
             state.ones[v] -= 1
             price_node(network, trees, state, v)
             v = trees.parent[v]
         else:
+            cost += state.more[w]
             state.ones[w] += 1
             price_node(network, trees, state, w)
             w = trees.parent[w]
+    return cost
 
 
 @njit(cache=True, nogil=True)
@@ -218,12 +184,11 @@ def _send(
         v, a, b = _last_move(network, trees, ways, path[m])
         is_open = (a < 0 or state.chosen[a]) and (b < 0 or not state.chosen[b])
         cost = ways.length[path[m]] // HOPS - ways.length[v] // HOPS
-        if not is_open or _cost_of_move(trees, state, a, b) != cost:
-            for undone in range(m + 1, n):
+        if not is_open or _move(network, trees, state, a, b) != cost:
+            for undone in range(m if is_open else m + 1, n):
                 _, a, b = _last_move(network, trees, ways, path[undone])
                 _move(network, trees, state, b, a)
             return False
-        _move(network, trees, state, a, b)
     excess[source] -= 1
     excess[goal] += 1
     return True
@@ -256,25 +221,18 @@ def _balance(
     length, origin = np.empty(n_vertices, dtype=np.int64), np.empty(n_vertices, dtype=np.int64)
     via = np.empty(n_vertices, dtype=np.int64)
     here, source = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
-    ways = _Ways(length, origin, via, here, source, np.empty(n_vertices, dtype=np.int64))
-    relaxed = np.empty(c, dtype=np.int64)
+    ways = _Ways(length, origin, via, here, source)
     n_moved = 0
     while is_any(excess):
         for v in range(n_vertices):
             origin[v] = -1
             length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
-            ways.changed[v] = 0 if excess[v] > 0 else -1
-        relaxed[:] = -1
-        time, is_shorter = 0, True
+        is_shorter = True
         while is_shorter:
             is_shorter = False
             for i in range(c):
-                # What starts no way that is shorter than before shortens none.
-                if _begins_since(network, trees, state, ways, i, relaxed[i]):
-                    time += 1
-                    relaxed[i] = time
-                    if _relax(network, trees, state, ways, i, time):
-                        is_shorter = True
+                if _relax(network, trees, state, ways, i):
+                    is_shorter = True
         farthest = 0
         for v in range(n_vertices):
             if excess[v] < 0:

@@ -60,7 +60,7 @@ of a rounder that left its 0/1 box, are marked `relaxed`. Feasibility is never g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,76 +69,8 @@ from ...runs.errors import SolveFailed
 from . import interleaved, least_squares, rounder
 from .exact_weights import ExactWeights
 from .infeasibility import conflicting_constraint, infeasible_constraint
-from .least_squares import PassRecord
 from .problem import Measurements, SiblingProblem
-
-Shape = tuple[int, int]
-"""Numbers of children and of cells."""
-
-
-@dataclass(frozen=True)
-class SolveRecord:
-    """How one solve ended, as it is kept with the estimates.
-
-    stage : "least squares 1", ..., "rounder", or "settled" where nothing was left to estimate.
-    solver : "active set", "dual newton", "flow", "highs" as the fallback of either, or "none"; the
-        rounder's with ", exchange" where one followed.
-    iterations : of all methods together; of the flow, augmenting paths.
-    primal_residual : largest violation of a constraint, in records.
-    dual_residual : largest violation of a multiplier's sign or of stationarity, relative to the
-        largest gradient term; NaN where HiGHS's solution could not be certified.
-    objective_gap : bound on the suboptimality, relative to the objective (plus one); NaN
-        where HiGHS's solution could not be certified.
-    tau : the pass's tolerance, problem (7.6), in records.
-    relaxed : the fail-safe dropped the agreement with earlier passes, or the rounder's 0/1 box.
-    """
-
-    parent: str
-    stage: str
-    solver: str
-    status: str
-    n_children: int
-    n_cells: int
-    iterations: int = 0
-    primal_residual: float = 0.0
-    dual_residual: float = 0.0
-    objective_gap: float = 0.0
-    tau: float = 0.0
-    relaxed: bool = False
-
-    @classmethod
-    def of_pass(
-        cls, parent: str, number: int, shape: Shape, found: PassRecord, *, relaxed: bool = False
-    ) -> SolveRecord:
-        """That of a pass of the least squares, from 1, on so many children and cells."""
-        return cls(
-            parent,
-            f"least squares {number}",
-            found.solver,
-            found.status.value,
-            *shape,
-            found.iterations,
-            found.primal,
-            found.dual,
-            found.gap,
-            found.tau,
-            relaxed,
-        )
-
-    @classmethod
-    def of_rounder(
-        cls, parent: str, stage: str, shape: Shape, found: rounder.RounderResult
-    ) -> SolveRecord:
-        """That of the rounder, on so many children and cells."""
-        return cls(
-            parent,
-            stage,
-            found.solver,
-            found.status.value,
-            *shape,
-            found.iterations,
-            relaxed=found.relaxed,
-        )
+from .solve_records import SolveRecord
 
 
 @dataclass(frozen=True)
@@ -191,7 +123,7 @@ def estimate_children(
 
     settled = settled_estimate(problem)
     if settled is not None:
-        return settled, (SolveRecord(parent, "settled", "none", "optimal", c, k),)
+        return settled, (SolveRecord(parent, "settled", n_children=c, n_cells=k),)
 
     if passes.interleaved:
         counts, outcomes = interleaved.solve_interleaved(
@@ -201,20 +133,30 @@ def estimate_children(
             raise _infeasible(parent, _conflict(problem))
         found: list[SolveRecord] = []
         for number, one in enumerate(outcomes, 1):
-            shape = c, one.n_classes
-            found += [
-                SolveRecord.of_pass(parent, number, shape, one.least_squares),
-                SolveRecord.of_rounder(parent, f"rounder {number}", shape, one.rounder),
-            ]
+            for stage, record in (
+                ("least squares", one.least_squares),
+                ("rounder", one.rounder.record),
+            ):
+                found.append(
+                    replace(
+                        record,
+                        parent=parent,
+                        stage=f"{stage} {number}",
+                        n_children=c,
+                        n_cells=one.n_classes,
+                    )
+                )
         return counts, tuple(found)
 
     x, is_wide, records = _least_squares(parent, problem, measurements, passes, weights)
     asked = [measurements[name].query for name in _measured(passes, measurements)]
     rounded = rounder.solve_passes(problem, x, passes.rounder, asked if is_wide else ())
-    records.append(SolveRecord.of_rounder(parent, "rounder", (c, k), rounded))
     if rounded.x is None:
         raise _infeasible(parent, _conflict(problem))
-    return rounded.x, tuple(records)
+    records.append(replace(rounded.record, stage="rounder"))
+    return rounded.x, tuple(
+        replace(record, parent=parent, n_children=c, n_cells=k) for record in records
+    )
 
 
 def _least_squares(
@@ -233,10 +175,9 @@ def _least_squares(
         attempts.append((_measured(passes, measurements),))
     for attempt, least_squares_passes in enumerate(attempts):
         result = least_squares.solve_passes(problem, measurements, least_squares_passes, weights)
-        shape = problem.n_children, problem.cells.size
         records += [
-            SolveRecord.of_pass(parent, number, shape, entry, relaxed=attempt > 0)
-            for number, entry in enumerate(result.passes, 1)
+            replace(record, stage=f"least squares {number}", relaxed=attempt > 0)
+            for number, record in enumerate(result.passes, 1)
         ]
         if result.x is not None:
             return result.x, result.is_wide, records

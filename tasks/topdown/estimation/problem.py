@@ -110,49 +110,44 @@ class SiblingProblem:
             return None
         return self.group_of_child, self.group_totals
 
-    def coarsened(self, class_of_cell: np.ndarray) -> SiblingProblem:
-        """The same problem on classes of cells, each named by its first cell.
+    def coarsened(
+        self, labels: Sequence[np.ndarray]
+    ) -> tuple[SiblingProblem, np.ndarray, np.ndarray]:
+        """The same problem on the classes of cells that types, linear rows and these labellings do
+        not tell apart; the class of every cell (k,), in increasing order of type, and the first
+        cell of every class, which names it.
 
-        No class may mix types or cells that a linear row tells apart, and classes must be numbered
-        in increasing order of type. Every solution of the coarse problem lifts to one of the fine
-        problem (share each class among its cells as the parent does), so nothing feasible is lost
-        or gained.
+        Every solution of the coarse problem lifts to one of the fine problem (share each class
+        among its cells as the parent does), so nothing feasible is lost or gained.
         """
-        n_classes = int(class_of_cell.max(initial=-1)) + 1
-        first = np.unique(class_of_cell, return_index=True)[1]
-        counts = None
+        told_apart = [self.type_of_cell, *labels, *(rows.labels() for rows in self.rows)]
+        classes = joint_classes(told_apart)
+        first = np.unique(classes, return_index=True)[1]
+        coarse = self.on_cells(first)
         if self.parent_counts is not None:
-            counts = np.bincount(class_of_cell, self.parent_counts, n_classes).astype(np.int64)
+            counts = np.bincount(classes, self.parent_counts, first.size).astype(np.int64)
+            coarse = replace(coarse, parent_counts=counts)
+        return coarse, classes, first
+
+    def on_cells(self, cells: np.ndarray) -> SiblingProblem:
+        """The problem of the cells at these positions alone."""
         return replace(
             self,
-            cells=self.cells[first],
-            type_of_cell=self.type_of_cell[first],
-            parent_counts=counts,
+            cells=self.cells[cells],
+            type_of_cell=self.type_of_cell[cells],
+            parent_counts=None if self.parent_counts is None else self.parent_counts[cells],
             rows=tuple(
-                replace(row, matrix=sparse.csr_array(row.matrix[:, first])) for row in self.rows
+                replace(rows, matrix=sparse.csr_array(rows.matrix[:, cells])) for rows in self.rows
             ),
         )
 
 
-@njit(cache=True, nogil=True)
-def _dense_rows(row: np.ndarray, n_rows: int) -> np.ndarray:
-    number = np.zeros(n_rows, dtype=np.int64)
-    for r in row:
-        number[r] = 1
-    count = 0
-    for r in range(n_rows):
-        if number[r]:
-            number[r] = count
-            count += 1
-    out = np.empty(row.size, dtype=np.int64)
-    for j in range(row.size):
-        out[j] = number[row[j]]
-    return out
-
-
 def rows_on_support(query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
     """Dense row numbers `(k,)` of the query's rows that meet the support."""
-    return _dense_rows(query.row_of_cell[cells], query.n_rows)
+    row = query.row_of_cell[cells]
+    is_used = np.zeros(query.n_rows, dtype=np.int64)
+    is_used[row] = 1
+    return (np.cumsum(is_used) - 1)[row]
 
 
 def joint_classes(labels: Sequence[np.ndarray]) -> np.ndarray:
@@ -177,17 +172,38 @@ def is_refined(coarse: np.ndarray, fine: np.ndarray) -> bool:
 
 def sum_rows(x: np.ndarray, label: np.ndarray, n_rows: int | None = None) -> np.ndarray:
     """Answers `(c, n_rows)` of a query to `x` (c, k), given the row of each of the k columns."""
-    n = int(label.max(initial=-1)) + 1 if n_rows is None else n_rows
-    return _sums(np.ascontiguousarray(x, dtype=np.float64), label, n)
+    c, n = len(x), int(label.max(initial=-1)) + 1 if n_rows is None else n_rows
+    row = np.arange(c)[:, None] * n + label
+    return np.bincount(row.ravel(), np.ravel(x), c * n).reshape(c, n)
 
 
-@njit(cache=True, nogil=True)
-def _sums(x: np.ndarray, label: np.ndarray, n_rows: int) -> np.ndarray:
-    sums = np.zeros((x.shape[0], n_rows))
-    for i in range(x.shape[0]):
-        for j in range(label.size):
-            sums[i, label[j]] += x[i, j]
-    return sums
+@dataclass(frozen=True)
+class Pins:
+    """Margins to hold: the row of every cell (one labelling a query) and targets (c, n_rows)."""
+
+    labels: tuple[np.ndarray, ...] = ()
+    targets: tuple[np.ndarray, ...] = ()
+
+    def finest(self) -> Pins:
+        """The same margins without those that others imply."""
+        kept: list[int] = []
+        sizes = [target.shape[1] for target in self.targets]
+        for q in sorted(range(len(sizes)), key=lambda q: -sizes[q]):
+            if not any(is_refined(self.labels[q], self.labels[other]) for other in kept):
+                kept.append(q)
+        return Pins(tuple(self.labels[q] for q in kept), tuple(self.targets[q] for q in kept))
+
+    def at(self, cells: np.ndarray) -> Pins:
+        """The same margins of these cells, each of which stands for a class."""
+        return Pins(tuple(label[cells] for label in self.labels), self.targets)
+
+    def with_answers(
+        self, labels: Sequence[np.ndarray], x: np.ndarray, cells: np.ndarray | slice = slice(None)
+    ) -> Pins:
+        """These and the margins by further `labels` (k,) of `x` (c, n) on n classes, which the
+        `cells` stand for; on all cells by default."""
+        targets = [sum_rows(x, label[cells]) for label in labels]
+        return Pins((*self.labels, *labels), (*self.targets, *targets))
 
 
 Measurements = Mapping[str, QueryMeasurement]

@@ -24,8 +24,9 @@ class Quadratic(NamedTuple):
     """The objective: half the weighted squared distance of the children's answers to noisy ones.
 
     answers (c, n) the noisy answers of all queries side by side; labels (n_queries, k) the column
-    of `answers` that each cell is counted in; weights (m, n_queries) one row for each profile;
-    profile, scale (c,) row of `weights` and factor of each child.
+    of `answers` that each cell is counted in; starts (n_queries + 1,) where the columns of each
+    query begin; weights (m, n_queries) one row for each profile; profile, scale (c,) row of
+    `weights` and factor of each child.
 
     The matrix of a profile is diagonal[m] I + A' coarse[m] A, where A (r, k) is the 0/1 matrix of
     `coarse_rows` (n_coarse, k), the rows of the queries that no other refines. `diagonal` (m,) is
@@ -38,6 +39,7 @@ class Quadratic(NamedTuple):
 
     answers: np.ndarray
     labels: np.ndarray
+    starts: np.ndarray
     weights: np.ndarray
     profile: np.ndarray
     scale: np.ndarray
@@ -79,26 +81,13 @@ PROXIMAL_WEIGHT = 1e-2
 
 
 @njit(cache=True, nogil=True)
-def bounds_of(numbers: np.ndarray) -> tuple[int, int]:
-    """The smallest and the largest of some numbers (n,), of which there is one at least."""
-    least, most = numbers[0], numbers[0]
-    for j in range(1, numbers.size):
-        least, most = min(least, numbers[j]), max(most, numbers[j])
-    return least, most
-
-
-@njit(cache=True, nogil=True)
 def factored(
-    labels: np.ndarray, weights: np.ndarray
+    labels: np.ndarray, columns: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(diagonal, proximal, coarse, coarse_rows) of `Quadratic` from its labels and weights."""
+    """(diagonal, proximal, coarse, coarse_rows) of `Quadratic`; `columns` are its starts."""
     n_queries, k = labels.shape
     n_profiles = weights.shape[0]
-    first = np.empty(n_queries, dtype=np.int64)
-    size = np.empty(n_queries, dtype=np.int64)
-    for q in range(n_queries):
-        first[q], last = bounds_of(labels[q])
-        size[q] = last - first[q] + 1
+    size = columns[1:] - columns[:-1]
     scratch = np.empty(k, dtype=np.int64)
     order = np.argsort(-size, kind="mergesort")
     home = np.full(n_queries, -1, dtype=np.int64)
@@ -121,7 +110,7 @@ def factored(
     coarse_rows = np.empty((n_coarse, k), dtype=np.int64)
     for s in range(n_coarse):
         for j in range(k):
-            coarse_rows[s, j] = starts[s] + labels[chosen[s], j] - first[chosen[s]]
+            coarse_rows[s, j] = starts[s] + labels[chosen[s], j] - columns[chosen[s]]
     n_rows = starts[n_coarse]
     coarse = np.zeros((n_profiles, n_rows, n_rows))
     for q in range(n_queries):
@@ -206,9 +195,6 @@ def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
         return covariance_distance(quadratic.covariance, x)
     labels = quadratic.labels
     n_queries, k = labels.shape
-    first, last = np.empty(n_queries, dtype=np.int64), np.empty(n_queries, dtype=np.int64)
-    for q in range(n_queries):
-        first[q], last[q] = bounds_of(labels[q])
     distance = 0.0
     residual = np.empty(quadratic.answers.shape[1])
     for i in range(x.shape[0]):
@@ -219,7 +205,7 @@ def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
                 residual[labels[q, j]] += x[i, j]
         for q in range(n_queries):
             weight = 0.5 * quadratic.scale[i] * quadratic.weights[quadratic.profile[i], q]
-            for r in range(first[q], last[q] + 1):
+            for r in range(quadratic.starts[q], quadratic.starts[q + 1]):
                 distance += weight * residual[r] * residual[r]
     return distance
 

@@ -34,13 +34,14 @@ from .exchange import exchanged
 from .network_flow import UNIT
 from .problem import (
     NO_BOUND,
+    Pins,
     SiblingProblem,
     is_refined,
-    joint_classes,
     rows_on_support,
     sum_rows,
 )
 from .programs import add_constraints
+from .solve_records import SolveRecord
 
 SNAP = 1e-5
 """A least-squares value this near to an integer is that integer."""
@@ -63,6 +64,16 @@ class RounderResult:
     solver: str = "flow"
     relaxed: bool = False
 
+    @property
+    def record(self) -> SolveRecord:
+        """How it ended, as it is kept with the estimates."""
+        return SolveRecord(
+            solver=self.solver,
+            status=self.status,
+            iterations=self.iterations,
+            relaxed=self.relaxed,
+        )
+
 
 @dataclass(frozen=True)
 class RoundingPass:
@@ -70,13 +81,13 @@ class RoundingPass:
 
     target : (c, k) with fractional parts in units of 1 / UNIT.
     labels : row of every cell in each query of the tree, coarsest first.
-    held : labels and answers (c, n_rows) of earlier passes.
+    held : answers of earlier passes.
     """
 
     problem: SiblingProblem
     target: np.ndarray
     labels: Sequence[np.ndarray]
-    held: Sequence[tuple[np.ndarray, np.ndarray]] = ()
+    held: Pins = Pins()
 
 
 @dataclass(frozen=True)
@@ -89,12 +100,8 @@ class _Level:
     n_used: int
     label: np.ndarray
     is_counted: bool
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
-
-    @property
-    def width(self) -> int:
-        return self.n_used if self.low is None else self.low.shape[1]
+    low: np.ndarray
+    high: np.ndarray
 
 
 def solve_passes(
@@ -138,12 +145,12 @@ def _solved_passes(
 
     `early` solves the passes before the last, of which the answers to their own queries count.
     """
-    held: list[tuple[np.ndarray, np.ndarray]] = []
+    held = Pins()
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
     objective, iterations, solver = 0.0, 0, "flow"
     for number, queries in enumerate(passes, 1):
         labels = [rows_on_support(query, problem.cells) for query in queries]
-        rounding = RoundingPass(problem, target, labels, tuple(held))
+        rounding = RoundingPass(problem, target, labels, held)
         is_last = number == len(passes)
         result = round_pass(rounding) if is_last else early(rounding)
         objective += result.objective
@@ -153,7 +160,7 @@ def _solved_passes(
         if result.solver == "highs":
             solver = "highs"
         if not is_last:
-            held += [(label, sum_rows(result.x, label).astype(np.int64)) for label in labels]
+            held = held.with_answers(labels, result.x)
     return replace(result, objective=objective, iterations=iterations, solver=solver)
 
 
@@ -162,18 +169,11 @@ def _round_classes(rounding: RoundingPass) -> RounderResult:
 
     The counts of a class are those of its first cell in the result, which is no histogram.
     """
-    problem = rounding.problem
-    held = [label for label, _ in rounding.held]
-    linear = [rows.labels() for rows in problem.rows]
-    classes = joint_classes([problem.type_of_cell, *rounding.labels, *held, *linear])
-    first = np.unique(classes, return_index=True)[1]
+    labels, held = rounding.labels, rounding.held
+    coarse, classes, first = rounding.problem.coarsened([*labels, *held.labels])
+    target = on_grid(sum_rows(rounding.target, classes))
     result = round_pass(
-        RoundingPass(
-            problem.coarsened(classes),
-            on_grid(sum_rows(rounding.target, classes)),
-            [label[first] for label in rounding.labels],
-            [(label[first], answers) for label, answers in rounding.held],
-        )
+        RoundingPass(coarse, target, [label[first] for label in labels], held.at(first))
     )
     if result.x is None:
         return result
@@ -262,19 +262,13 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
     labels = np.array([level.label for level in levels], dtype=np.int64)
     if not all(is_refined(coarse, fine) for coarse, fine in pairwise(labels)):
         return None
-    level_starts = np.cumsum([0, *(c * level.width for level in levels)])
-    low = np.zeros(level_starts[-1], dtype=np.int64)
-    high = np.full(level_starts[-1], NO_BOUND)
-    for level, start, stop in zip(levels, level_starts, level_starts[1:], strict=False):
-        if level.low is not None and level.high is not None:
-            low[start:stop], high[start:stop] = level.low.ravel(), level.high.ravel()
     return network_flow.Network(
         np.rint((target - base) * UNIT).astype(np.int64, order="C"),
         labels,
-        level_starts,
+        np.cumsum([0, *(level.low.size for level in levels)]),
         np.array([level.is_counted for level in levels]),
-        low,
-        high,
+        np.concatenate([level.low.ravel() for level in levels]).astype(np.int64),
+        np.concatenate([level.high.ravel() for level in levels]).astype(np.int64),
         np.lexsort(labels[::-1]),
         residual,
         group_of_child,
@@ -285,9 +279,13 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
 def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
     """The queries of a pass, the answers that it holds and the types, less those of `base`."""
     problem = rounding.problem
-    n_types = problem.lower.shape[1]
-    levels = [_Level(int(label.max(initial=-1)) + 1, label, True) for label in rounding.labels]
-    for label, answers in rounding.held:
+    c, n_types = problem.lower.shape
+    levels = []
+    for label in rounding.labels:
+        n_rows = int(label.max(initial=-1)) + 1
+        none, unbounded = np.zeros((c, n_rows)), np.full((c, n_rows), NO_BOUND)
+        levels.append(_Level(n_rows, label, True, none, unbounded))
+    for label, answers in zip(rounding.held.labels, rounding.held.targets, strict=True):
         ones = answers - sum_rows(base, label, answers.shape[1])
         levels.append(_Level(answers.shape[1], label, False, ones, ones))
     of_type = sum_rows(base, problem.type_of_cell, n_types)
@@ -347,7 +345,7 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
             np.zeros(n),
         )
         offset += 3 * n
-    for label, answers in rounding.held:
+    for label, answers in zip(rounding.held.labels, rounding.held.targets, strict=True):
         n = answers.shape[1]
         rows, row = np.unique(child * n + label[cell], return_inverse=True)
         fixed = answers.ravel()[rows] - sum_rows(base, label, n).ravel()[rows]

@@ -25,21 +25,6 @@ from .problem import NO_BOUND, LinearRows, is_refined
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
-    """Sums of cells between bounds, for geounits or groups of them.
-
-    matrix : (R, n_cells) weights of the cells. group : (n,) the group of each of the shard's
-    geounits, -1 for none. lower, upper : (n_groups, R).
-    """
-
-    name: str
-    matrix: sparse.csr_array
-    group: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class ExactTypes:
     """Types of cells that held answers and bounds settle: `label` (n_cells,), and the exact answers
     (n, T) of a shard's geounits. See `workload.implied_types`.
@@ -56,7 +41,8 @@ class ShardConstraints:
     type_of_cell : (n_cells,). lower, upper : (n, T). type_is_possible : (n, T) types that
     neither bounds nor held answers exclude: whatever a geounit can have, the one above can.
     total : (n,) exact totals, -1 where there is none. group, group_total : (n,) unit that a
-    geounit is a part of, -1 for none, and the units' exact totals.
+    geounit is a part of, -1 for none, and the units' exact totals. rows : of all cells and the
+    shard's geounits.
     """
 
     type_of_cell: np.ndarray
@@ -66,7 +52,7 @@ class ShardConstraints:
     total: np.ndarray
     group: np.ndarray
     group_total: np.ndarray
-    rows: tuple[_Rows, ...]
+    rows: tuple[LinearRows, ...]
 
     @classmethod
     def read(
@@ -141,12 +127,13 @@ class ShardConstraints:
                 values = self.group_total[:, None]
                 found.append(LinearRows("total", ones, group, values, values))
         for rows in self.rows:
-            of_children = rows.group[start:stop]
+            of_children = rows.group_of_child[start:stop]
             if (of_children >= 0).any():
+                used = np.unique(of_children[of_children >= 0])
+                group = np.where(of_children >= 0, np.searchsorted(used, of_children), -1)
                 matrix = sparse.csr_array(rows.matrix[:, support])
-                found.append(
-                    LinearRows(rows.name, matrix, *_kept(of_children, rows.lower, rows.upper))
-                )
+                bounds = rows.lower[used], rows.upper[used]
+                found.append(LinearRows(rows.name, matrix, group, *bounds))
         return tuple(found)
 
 
@@ -188,7 +175,7 @@ class _Reading:
         self.total = np.full(n, -1, dtype=np.int64)
         self.group = np.full(n, -1, dtype=np.int64)
         self.group_total = np.zeros(0, dtype=np.int64)
-        self.rows: list[_Rows] = []
+        self.rows: list[LinearRows] = []
         self.is_exact = exact is not None
         self.has_own_types = exact is None
         if exact is not None:
@@ -278,7 +265,7 @@ class _Reading:
             matrix = asked.matrix.astype(np.float64)
             if inside is not None:
                 matrix = sparse.csr_array(matrix.multiply(inside[None, :]))
-            self.rows.append(_Rows(name, matrix, group, lower, upper))
+            self.rows.append(LinearRows(name, matrix, group, lower, upper))
 
     def add_bounds(self) -> None:
         """Bounds on whole types; those on some cells of a type are rows."""
@@ -366,7 +353,7 @@ class _Reading:
             low = value if relation.sign != "<=" else np.full_like(value, -NO_BOUND)
             high = value if relation.sign != ">=" else np.full_like(value, NO_BOUND)
             matrix = sparse.csr_array(relation.own[None, :].astype(np.float64))
-            self.rows.append(_Rows(relation.name, matrix, self.every, low, high))
+            self.rows.append(LinearRows(relation.name, matrix, self.every, low, high))
 
 
 def _holds(constraint: Constraint) -> np.ndarray:
@@ -374,15 +361,6 @@ def _holds(constraint: Constraint) -> np.ndarray:
     if constraint.holds is None:
         return np.ones(len(constraint.values), dtype=bool)
     return constraint.holds
-
-
-def _kept(
-    group: np.ndarray, lower: np.ndarray, upper: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The groups that occur, numbered anew, and their bounds."""
-    used = np.unique(group[group >= 0])
-    position = np.searchsorted(used, np.maximum(group, 0))
-    return np.where(group >= 0, position, -1), lower[used], upper[used]
 
 
 def typed_query(universe: Universe, schema: Schema) -> str:

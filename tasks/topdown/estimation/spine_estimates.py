@@ -32,6 +32,13 @@ class Group:
     cells: np.ndarray
     estimates: LinearEstimates
 
+    @classmethod
+    def zeros(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
+        """Those of each combination of types (n_geounits, T), one after another, with zeros."""
+        for rows, cells in patterns(algebra, type_is_possible):
+            zero = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
+            yield cls(rows, cells, zero)
+
 
 @dataclass(frozen=True, eq=False)
 class GroupedEstimates:
@@ -55,11 +62,9 @@ class GroupedEstimates:
 
     def sums(self, whole: np.ndarray, type_is_possible: np.ndarray) -> Iterator[Group]:
         """The groups of wholes, one after another; `type_is_possible` (n_wholes, T) is theirs."""
-        for rows, cells in patterns(self.algebra, type_is_possible):
-            sums = LinearEstimates.zero(rows.size, cells.size, *_sizes(self.algebra))
-            found = Group(rows, cells, sums)
+        for found in Group.zeros(self.algebra, type_is_possible):
             for number, chosen, place, where in self.parts_of(found, whole, len(type_is_possible)):
-                sums.add(self.groups[number].estimates.taken(chosen), place, where)
+                found.estimates.add(self.groups[number].estimates.taken(chosen), place, where)
             yield found
 
     def parts_of(
@@ -113,11 +118,7 @@ class GroupedEstimates:
     @classmethod
     def zero(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> GroupedEstimates:
         """Of geounits of which nothing has been entered yet; see `enter`."""
-        groups = tuple(
-            Group(rows, cells, LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra)))
-            for rows, cells in patterns(algebra, type_is_possible)
-        )
-        return cls(algebra, type_is_possible, groups)
+        return cls(algebra, type_is_possible, tuple(Group.zeros(algebra, type_is_possible)))
 
     def enter(self, start: int, part: GroupedEstimates) -> None:
         """Enter the estimates of a run of geounits from `start` on in place."""
@@ -286,10 +287,9 @@ def subtree_estimates(
 
 def _unknown(algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
     """The groups of geounits below which nothing is measured."""
-    for rows, cells in patterns(algebra, type_is_possible):
-        estimates = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
-        estimates.diffuse[:] = np.eye(cells.size)
-        yield Group(rows, cells, estimates)
+    for group in Group.zeros(algebra, type_is_possible):
+        group.estimates.diffuse[:] = np.eye(group.cells.size)
+        yield group
 
 
 def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:

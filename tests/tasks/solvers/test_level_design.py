@@ -19,7 +19,7 @@ from spineflow.tasks.solvers.level_design import (
     rounded_up,
     scaled_above,
 )
-from spineflow.tasks.solvers.level_split import NORMAL_95, RegularTree, least_sum_split
+from spineflow.tasks.solvers.level_split import NORMAL_95, RegularTree, best_split
 
 NAMES = {0: "nation", 1: "region", 2: "town"}
 UNITS = {0: 1.0, 1: 2.0, 2: 3.0}
@@ -109,7 +109,7 @@ def test_a_tree_of_two_independent_levels_has_the_closed_form_too() -> None:
     errors = LevelErrors(
         NAMES, UNITS, RegularTree((1e6, 1e6), is_root_exact=False, is_combined=False), 1, "rho"
     )
-    found = least_sum_split(errors.tree, UNITS, {0: 4.0, 1: 1.0, 2: 2.0})
+    found = best_split(errors.tree, UNITS, [{0: 4.0, 1: 1.0, 2: 2.0}])
     parts = np.sqrt([4.0, 2.0, 6.0])
     assert [float(found.shares[level]) for level in range(3)] == pytest.approx(
         parts / parts.sum(), abs=2e-3

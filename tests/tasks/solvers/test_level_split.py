@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from spineflow.geography.variance import total_covariances
 from spineflow.tasks.solvers.level_split import (
     RegularTree,
-    budget_for,
-    smallest_split,
+    best_split,
+    largest,
+    ratios,
     thousandths,
 )
 
@@ -109,7 +110,7 @@ def random_case(seed: int) -> tuple[RegularTree, dict[int, float], dict[int, flo
 @pytest.mark.parametrize("seed", range(24))
 def test_the_smallest_split_is_certified_and_nothing_is_below_its_bound(seed: int) -> None:
     tree, units, wanted = random_case(seed)
-    split = smallest_split(tree, units, wanted)
+    split = best_split(tree, units, ratios(wanted))
     assert sum(split.shares.values()) == 1
     assert min(split.shares.values()) >= Fraction(1, 1000)
     precisions = np.zeros(4)
@@ -120,25 +121,25 @@ def test_the_smallest_split_is_certified_and_nothing_is_below_its_bound(seed: in
     assert split.total <= split.bound * 1.02
     random = np.random.default_rng(seed)
     for shares in random.dirichlet(np.full(len(units), 0.5), 500):
-        needed = budget_for(tree, units, wanted, dict(zip(units, shares, strict=True)))
+        needed = largest(tree, units, ratios(wanted), dict(zip(units, shares, strict=True)))
         assert needed >= split.bound * (1 - 1e-9)
 
 
 @pytest.mark.slow
 def test_the_optimum_of_a_grid_is_found() -> None:
     tree, units = RegularTree((6.0, 9.0), False), {0: 1.0, 1: 2.0, 2: 3.0}
-    wanted = {0: 10.0, 2: 40.0}
+    wanted = ratios({0: 10.0, 2: 40.0})
     grid = [(i, j, 300 - i - j) for i in range(1, 299) for j in range(1, 300 - i)]
     best = min(
-        budget_for(tree, units, wanted, {k: Fraction(n, 300) for k, n in enumerate(shares)})
+        largest(tree, units, wanted, {k: Fraction(n, 300) for k, n in enumerate(shares)})
         for shares in grid
     )
-    assert smallest_split(tree, units, wanted).total == pytest.approx(best, rel=0.01)
+    assert best_split(tree, units, wanted).total == pytest.approx(best, rel=0.01)
 
 
 def test_levels_alone_get_what_they_need() -> None:
     """A single level that must be precise has all but what the others cannot do without."""
-    split = smallest_split(RegularTree((2.0,), True), {1: 4.0}, {1: 8.0})
+    split = best_split(RegularTree((2.0,), True), {1: 4.0}, ratios({1: 8.0}))
     assert split.shares == {1: 1}
     assert split.total == pytest.approx(4.0 * (1 - 1 / 2) / 8.0)
 

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from scipy.linalg import helmert
 from spineflow.tasks.census.queries import MarginalQuery
+from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import active_set, quadratic
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights, inverses
 from spineflow.tasks.topdown.estimation.inverse_covariance import InverseCovariance
-from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins, solve_passes
+from spineflow.tasks.topdown.estimation.least_squares import PassProblem, solve_passes
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     rows_on_support,
@@ -73,6 +75,7 @@ def as_quadratic(covariance: InverseCovariance) -> quadratic.Quadratic:
     return quadratic.Quadratic(
         np.zeros((c, 1)),
         numbers,
+        np.zeros(1, dtype=np.int64),
         none,
         profile,
         covariance.scales(),
@@ -159,7 +162,8 @@ def test_active_set_and_highs_find_the_same(algebra, seed):
     assert record.solver == "active set" and whole.violation(x) < 1e-8
     slow = whole.solve_with_highs()
     assert np.allclose(slow.x[: x.size].reshape(x.shape), x, atol=1e-3)
-    assert active_set.solve(whole._quadratic, whole._constraints, x, max_iterations=30).converged
+    _, again = active_set.solve(whole.quadratic, whole.constraints, x, max_iterations=30)
+    assert again.status is SolveStatus.OPTIMAL
     moved = problem.parent_counts - x.sum(axis=0)
     assert np.abs(moved).max() < 1e-8
 

@@ -16,6 +16,7 @@ from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
     LinearRows,
+    Pins,
     QueryMeasurement,
     SiblingProblem,
     rows_on_support,
@@ -77,7 +78,7 @@ def flow_of(problem, target):
     """The rounder's passes ("total",), ("detailed",): ones, and the totals that stay."""
     total, cells = np.zeros(target.shape[1], dtype=np.int64), np.arange(target.shape[1])
     first = round_by_flow(RoundingPass(problem, target, [total]))
-    held = [(total, sum_rows(first.x, total).astype(np.int64))]
+    held = Pins().with_answers([total], first.x)
     return round_by_flow(RoundingPass(problem, target, [cells], held)).x, held
 
 
@@ -86,13 +87,13 @@ def distance(x, target, labels):
 
 
 def keeps_everything(problem, target, x, held):
-    step = x - np.floor(target)
+    step, kept = x - np.floor(target), zip(held.labels, held.targets, strict=True)
     of_type = sum_rows(x, problem.type_of_cell, problem.lower.shape[1])
     return (
         set(np.unique(step)) <= {0, 1}
         and (problem.parent_counts is None or np.array_equal(x.sum(0), problem.parent_counts))
         and bool(np.all(of_type >= problem.lower) and np.all(of_type <= problem.upper))
-        and all(np.array_equal(sum_rows(x, label), answers) for label, answers in held)
+        and all(np.array_equal(sum_rows(x, label), answers) for label, answers in kept)
     )
 
 
@@ -114,7 +115,7 @@ def test_between_the_flow_and_the_best_of_every_choice(seed):
     n_children, shape = ((1, (3, 4)), (2, (2, 3)), (3, (2, 2)))[seed % 3]
     problem, target, labels = spread_thin(seed, n_children=n_children, shape=shape)
     flow, held = flow_of(problem, target)
-    x, moves = exchanged(problem, target, flow, [held[0][0]], labels)
+    x, moves = exchanged(problem, target, flow, [held.labels[0]], labels)
     assert keeps_everything(problem, target, x, held)
     least = least_of_all(problem, target, labels, held)
     found, before = distance(x, target, labels), distance(flow, target, labels)
@@ -130,7 +131,7 @@ def test_near_the_exact_program(seed):
     problem, target, labels = spread_thin(seed, n_children=n_children, shape=shape)
     labels = labels[: int(rng.integers(3, 6))]
     flow, held = flow_of(problem, target)
-    x, _ = exchanged(problem, target, flow, [held[0][0]], labels)
+    x, _ = exchanged(problem, target, flow, [held.labels[0]], labels)
     exact = round_by_highs(RoundingPass(problem, target, labels, held))
     assert exact.status is SolveStatus.OPTIMAL and keeps_everything(problem, target, x, held)
     least = distance(exact.x, target, labels)
@@ -146,12 +147,12 @@ def test_bounds_of_types_and_linear_rows_stay(seed):
     weights = rng.integers(0, 3, (2, target.shape[1])).astype(float)
     children = np.zeros(n_children, dtype=np.int64)
     rows = LinearRows("weighted", sparse.csr_array(weights), children, *np.zeros((2, 1, 2)))
-    plain, moves = exchanged(problem, target, flow, [held[0][0]], labels)
+    plain, moves = exchanged(problem, target, flow, [held.labels[0]], labels)
     assert keeps_everything(problem, target, plain, held)
     assert moves > 0 or n_children == 1
     assert distance(plain, target, labels) <= distance(flow, target, labels) + 1e-9
     linear = SiblingProblem(**{**vars(problem), "rows": (rows,)})
-    x, _ = exchanged(linear, target, flow, [held[0][0]], labels)
+    x, _ = exchanged(linear, target, flow, [held.labels[0]], labels)
     assert keeps_everything(problem, target, x, held)
     assert np.array_equal(rows.sums(x), rows.sums(flow))
     assert distance(x, target, labels) <= distance(flow, target, labels) + 1e-9
@@ -167,7 +168,7 @@ def test_margins_of_a_thin_root_are_within_two_of_the_exact_ones():
     index = np.indices((40, 10, 6)).reshape(3, -1)
     labels = [*index, index[1] * 6 + index[2]]
     flow, held = flow_of(problem, target)
-    x, _ = exchanged(problem, target, flow, [held[0][0]], labels)
+    x, _ = exchanged(problem, target, flow, [held.labels[0]], labels)
     off = [np.abs(sum_rows(x - target, label)).max() for label in labels]
     assert max(off) < 2.0
     assert max(np.abs(sum_rows(flow - target, label)).max() for label in labels) > 10.0
@@ -179,7 +180,7 @@ def test_same_each_time_and_input_left_alone():
     problem, target, labels = spread_thin(3, n_children=4, shape=(4, 4, 3))
     flow, held = flow_of(problem, target)
     before = flow.copy()
-    first, second = (exchanged(problem, target, flow, [held[0][0]], labels) for _ in range(2))
+    first, second = (exchanged(problem, target, flow, [held.labels[0]], labels) for _ in range(2))
     assert np.array_equal(first[0], second[0]) and first[1] == second[1]
     assert np.array_equal(flow, before)
 

@@ -20,17 +20,18 @@ from spineflow.tasks.topdown.estimation.quadratic import (
 def made_quadratic(seed: int, k: int, sizes: list[int], c: int = 3) -> Quadratic:
     """Random nested and crossing queries; the weights differ between two profiles."""
     rng = np.random.default_rng(seed)
-    labels, first = [], 0
-    for size in sizes:
+    starts = np.cumsum([0, *sizes])
+    labels = []
+    for size, first in zip(sizes, starts, strict=False):
         label = np.arange(k) if size == k else rng.permutation(np.arange(k) % size)
         labels.append(label + first)
-        first += size
     labels = np.array(labels)
     weights = rng.uniform(0.1, 1.0, (2, len(sizes)))
-    answers = rng.normal(5.0, 3.0, (c, first))
+    answers = rng.normal(5.0, 3.0, (c, starts[-1]))
     profile = rng.integers(0, 2, c)
     scale = rng.uniform(0.5, 2.0, c)
-    return Quadratic(answers, labels, weights, profile, scale, *factored(labels, weights))
+    parts = factored(labels, starts, weights)
+    return Quadratic(answers, labels, starts, weights, profile, scale, *parts)
 
 
 def hessian(quadratic: Quadratic, i: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import flow_trees, least_squares, network_flow, rounder
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, SiblingProblem, sum_rows
+from spineflow.tasks.topdown.estimation.problem import NO_BOUND, Pins, SiblingProblem, sum_rows
 from spineflow.tasks.topdown.estimation.rounder import (
     RoundingPass,
     on_grid,
@@ -19,6 +19,7 @@ from spineflow.tasks.topdown.estimation.rounder import (
     round_by_highs,
 )
 
+NOTHING_HELD = Pins()
 TREE = ["total", "hhgq", "hhgq * hispanic", "detailed"]
 
 
@@ -66,7 +67,7 @@ def nested_labels(rng, type_of_cell):
     return [np.zeros(k, dtype=np.int64), dense, finer, np.arange(k)]
 
 
-def is_feasible(problem, x, held=()):
+def is_feasible(problem, x, held=NOTHING_HELD):
     if problem.parent_counts is not None and np.any(x.sum(0) != problem.parent_counts):
         return False
     of_type = sum_rows(x, problem.type_of_cell, problem.lower.shape[1])
@@ -76,7 +77,8 @@ def is_feasible(problem, x, held=()):
         sums = np.bincount(problem.group_of_child, x.sum(1), problem.group_totals.size)
         if np.any(sums != problem.group_totals):
             return False
-    return all(np.array_equal(sum_rows(x, label), answers) for label, answers in held)
+    kept = zip(held.labels, held.targets, strict=True)
+    return all(np.array_equal(sum_rows(x, label), answers) for label, answers in kept)
 
 
 def interpolated_distance(target, x, labels):
@@ -172,7 +174,7 @@ def test_classes_have_the_optimum_of_the_cells_where_these_can_have_their_answer
         found = distance_of_answers(fine, of_classes)
         least = distance_of_answers(fine, rounder.round_pass(fine).x)
         assert found <= least + 1e-6
-        held = [(label, sum_rows(of_classes, label).astype(np.int64)) for label in fine.labels]
+        held = Pins().with_answers(fine.labels, of_classes)
         last = rounder.round_pass(RoundingPass(problem, target, [cells], held))
         if last.status is SolveStatus.OPTIMAL:
             n_had += 1
@@ -216,7 +218,7 @@ def test_flow_and_highs_agree(seed):
     if ours.x is None:
         return
     assert ours.objective == pytest.approx(theirs.objective, abs=1e-9)
-    held = [(labels[0], sum_rows(ours.x, labels[0]).astype(np.int64))]
+    held = Pins().with_answers(labels[:1], ours.x)
     second = RoundingPass(problem, target, labels[1:], held)
     ours, theirs = round_by_flow(second), round_by_highs(second)
     assert ours.objective == pytest.approx(theirs.objective, abs=1e-9)
