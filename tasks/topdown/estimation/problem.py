@@ -172,9 +172,17 @@ def is_refined(coarse: np.ndarray, fine: np.ndarray) -> bool:
 
 def sum_rows(x: np.ndarray, label: np.ndarray, n_rows: int | None = None) -> np.ndarray:
     """Answers `(c, n_rows)` of a query to `x` (c, k), given the row of each of the k columns."""
-    c, n = len(x), int(label.max(initial=-1)) + 1 if n_rows is None else n_rows
-    row = np.arange(c)[:, None] * n + label
-    return np.bincount(row.ravel(), np.ravel(x), c * n).reshape(c, n)
+    n = int(label.max(initial=-1)) + 1 if n_rows is None else n_rows
+    return _sums(np.ascontiguousarray(x, dtype=np.float64), label, n)
+
+
+@njit(cache=True, nogil=True)
+def _sums(x: np.ndarray, label: np.ndarray, n_rows: int) -> np.ndarray:
+    sums = np.zeros((x.shape[0], n_rows))
+    for i in range(x.shape[0]):
+        for j in range(label.size):
+            sums[i, label[j]] += x[i, j]
+    return sums
 
 
 @dataclass(frozen=True)
