@@ -27,13 +27,8 @@ from spineflow.validation.topdown.tabulations import (
     check_states,
 )
 
+from tests.block_estimates import block_counts
 from tests.tabulated import tabulate, write_legacy
-
-
-def cells(histogram: sparse.csr_array, block_geocode) -> pa.Table:
-    entries = sparse.coo_array(histogram)
-    geocode = block_geocode.to_numpy(dtype=object)[entries.row]
-    return pa.table({"block_geocode": geocode, "cell": entries.col, "count": entries.data})
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +39,9 @@ def right(tmp_path_factory) -> Tabulated:
         persons=files.persons, units=files.units, geography=files.geography
     ).accepted()
     geocode = result.geography["block_geocode"]
-    write_microdata(cells(result.histograms["persons"], geocode), PERSONS, directory)
-    units = cells(result.histograms["units"], geocode)
-    write_microdata(units, UNITS, directory, result.invariants)
+    persons, units = (block_counts(geocode, result.histograms[n]) for n in ("persons", "units"))
+    write_microdata([persons], PERSONS, directory)
+    write_microdata([units], UNITS, directory, result.invariants)
     tabulation = tabulate(directory, result.geography, ("persons", "units"))
     write_tables([tabulation], directory)
     write_legacy(tabulation, directory)
@@ -215,7 +210,8 @@ def test_tables_of_a_smaller_schema(right: Tabulated, tmp_path: Path) -> None:
     schema = cef_schema("persons", ("votingage", "cenrace"))
     rng = np.random.default_rng(1)
     histogram = sparse.csr_array(rng.integers(3, size=(len(right.geography), schema.n_cells)))
-    write_microdata(cells(histogram, right.geography["block_geocode"]), schema, tmp_path)
+    counts = block_counts(right.geography["block_geocode"], histogram)
+    write_microdata([counts], schema, tmp_path)
     tabulation = tabulate(tmp_path, right.geography, ("persons",))
     write_tables([tabulation], tmp_path, is_private=False)
     facts = tabulated(
