@@ -26,8 +26,8 @@ from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files
 from .legacy import LegacyRelease, check_legacy, check_legacy_states
 from .row_counts import BlockCounts, Variable, count_rows
 from .table_rows import (
+    ROWS_PER_BATCH,
     TableRows,
-    batches_of,
     gathered,
     have_same_rows,
     state_ranges,
@@ -297,7 +297,7 @@ def _compare_text(release: Tabulated, stem: str, failures: Failures) -> None:
             convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
         )
         with repeated:
-            if not have_same_rows(batches_of(parquet, file), repeated):
+            if not have_same_rows(file.iter_batches(ROWS_PER_BATCH), repeated):
                 raise UnusableRunFile(f"{stem}.csv and {stem}.parquet differ")
 
 
