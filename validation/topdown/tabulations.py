@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -36,11 +35,15 @@ from .table_rows import (
 RELEASE = "release"
 """What the outcomes of these checks name in place of a universe."""
 
+COUNT, REPEAT = "tables_count_the_microdata", "pl94171_repeats_the_tables"
 CHECKS: Mapping[str, str] = {
-    "tables_count_the_microdata": "every variable of every entity, at eight summary levels",
-    "pl94171_repeats_the_tables": "the four files of each state, record by record",
+    COUNT: "every variable of every entity, at eight summary levels",
+    REPEAT: "the four files of each state, record by record",
 }
 """Each check's name, and what it found when it passed."""
+
+TableFailures = Mapping[str, Failures]
+"""By check; of the second where there are P.L. 94-171 files."""
 
 _STATE = "STATE"
 
@@ -106,34 +109,19 @@ class Tabulated:
         return LegacyRelease(self.directory / "pl94171", tables, self.states, self.is_private)
 
 
-@dataclass(frozen=True)
-class TableFailures:
-    """Failures of the two checks, `repeat` None where there are no P.L. 94-171 files."""
+def no_failures(*, has_legacy: bool) -> TableFailures:
+    """None yet."""
+    return {name: Failures() for name in CHECKS if has_legacy or name != REPEAT}
 
-    count: Failures
-    repeat: Failures | None = None
 
-    @classmethod
-    def of(cls, *, has_legacy: bool) -> Self:
-        """None yet."""
-        return cls(Failures(), Failures() if has_legacy else None)
-
-    def with_states(self, of_states: Sequence[Self]) -> Self:
-        """Those of whole files and of states, in order; where files are wrong as a whole, what is
-        wrong with their states is not told.
-        """
-        for name in ("count", "repeat"):
-            own = getattr(self, name)
-            for further in of_states if own is not None and not own.count else ():
-                _extend(own, getattr(further, name))
-        return self
-
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """The outcomes of the checks."""
-        both = zip(CHECKS, (self.count, self.repeat), strict=True)
-        return tuple(
-            found.outcome(name, RELEASE, CHECKS[name]) for name, found in both if found is not None
-        )
+def table_outcomes(of_files: TableFailures, of_states: Sequence[TableFailures]) -> list[Outcome]:
+    """The outcomes of the checks of whole files and of states, in order; where files are wrong as a
+    whole, what is wrong with their states is not told.
+    """
+    for name, own in of_files.items():
+        for further in of_states if not own.count else ():
+            _extend(own, further[name])
+    return [own.outcome(name, RELEASE, CHECKS[name]) for name, own in of_files.items()]
 
 
 def _extend(failures: Failures, later: Failures) -> None:
@@ -144,17 +132,17 @@ def _extend(failures: Failures, later: Failures) -> None:
 
 def check_files(release: Tabulated, failures: TableFailures) -> None:
     """What is checked of whole files: text against Parquet, variables, and the order of states."""
-    with unusable_files_fail(failures.count):
+    with unusable_files_fail(failures[COUNT]):
         for stem in release.place.levels:
-            _compare_text(release, stem, failures.count)
+            _compare_text(release, stem, failures[COUNT])
         for stem in release.place.levels:
             _check_variables(release, stem)
             shown = list(state_ranges(release.table(stem)))
             if shown != [state for state in release.states if state in shown]:
-                failures.count.add(_other_entities(release, stem))
-    if failures.repeat is not None:
-        with unusable_files_fail(failures.repeat):
-            check_legacy_states(release.legacy, failures.repeat)
+                failures[COUNT].add(_other_entities(release, stem))
+    if REPEAT in failures:
+        with unusable_files_fail(failures[REPEAT]):
+            check_legacy_states(release.legacy, failures[REPEAT])
 
 
 def check_states(release: Tabulated, failures: TableFailures) -> None:
@@ -162,11 +150,11 @@ def check_states(release: Tabulated, failures: TableFailures) -> None:
     the microdata, sums over blocks, and P.L. 94-171 files.
     """
     states = release.geography["block_geocode"].str[:2].unique().tolist()
-    with unusable_files_fail(failures.count):
-        _check_counts(release, states, failures.count)
-    if failures.repeat is not None:
-        with unusable_files_fail(failures.repeat):
-            check_legacy(release.legacy, states, failures.repeat)
+    with unusable_files_fail(failures[COUNT]):
+        _check_counts(release, states, failures[COUNT])
+    if REPEAT in failures:
+        with unusable_files_fail(failures[REPEAT]):
+            check_legacy(release.legacy, states, failures[REPEAT])
 
 
 def _other_entities(release: Tabulated, stem: str) -> str:

@@ -21,10 +21,11 @@ from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import write_tables
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.tabulations import (
-    TableFailures,
     Tabulated,
     check_files,
     check_states,
+    no_failures,
+    table_outcomes,
 )
 
 from tests.block_estimates import block_counts
@@ -59,13 +60,12 @@ def release(right: Tabulated, tmp_path: Path) -> Tabulated:
     return replace(right, directory=directory)
 
 
-def check_tabulations(release: Tabulated, *, has_legacy: bool = True) -> tuple[Outcome, ...]:
+def check_tabulations(release: Tabulated, *, has_legacy: bool = True) -> list[Outcome]:
     """All that the pieces of the checks find of the tables together."""
-    failures = TableFailures.of(has_legacy=has_legacy)
-    check_files(release, failures)
-    of_states = TableFailures.of(has_legacy=has_legacy)
+    of_files, of_states = (no_failures(has_legacy=has_legacy) for _ in range(2))
+    check_files(release, of_files)
     check_states(release, of_states)
-    return failures.with_states([of_states]).outcomes()
+    return table_outcomes(of_files, [of_states])
 
 
 def failed(release: Tabulated) -> dict[str, str]:
