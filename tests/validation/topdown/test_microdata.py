@@ -75,7 +75,9 @@ def failures_of(folder, spine, schema, change=lambda frame: frame, blocks_per_pa
         )
 
     failures = Failures()
-    files = Microdata.of(folder, layout_facts(schema), cells_of(schema), is_private=True)
+    files = Microdata(
+        files.parquet.with_suffix(""), layout_facts(schema), cells_of(schema), is_private=True
+    )
     check_microdata(
         files,
         spine,
