@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,11 +20,13 @@ from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
-from .legacy import LegacyRelease, check_legacy, check_legacy_states
-from .row_counts import BlockCounts, Variable, count_rows
+from .legacy import check_legacy, check_legacy_states
+from .row_counts import BlockCounts, count_rows
 from .table_rows import (
     ROWS_PER_BATCH,
+    Place,
     TableRows,
+    Tabulated,
     gathered,
     have_same_rows,
     state_ranges,
@@ -46,67 +46,6 @@ TableFailures = Mapping[str, Failures]
 """By check; of the second where there are P.L. 94-171 files."""
 
 _STATE = "STATE"
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where codes of areas stand.
-
-    levels : by stem of a level's file, the parts of its geocodes, in the order of the records.
-    digits : characters of the block's geocode in a part, end exclusive. columns : columns of the
-    geography frame with the other parts. outside : the code of areas in no entity, by part.
-    microdata : columns of microdata with characters of the block's geocode, in their order.
-    """
-
-    levels: Mapping[str, tuple[str, ...]]
-    digits: Mapping[str, tuple[int, int]]
-    columns: Mapping[str, str]
-    outside: Mapping[str, str]
-    microdata: Mapping[str, tuple[int, int]]
-
-    @property
-    def finest(self) -> str:
-        """The level whose entities are blocks."""
-        return list(self.levels)[-1]
-
-
-@dataclass(frozen=True)
-class Tabulated:
-    """What to check of a release.
-
-    geography : the geography frame of the states that are checked here: block_geocode, and the
-    columns of `place`. Blocks of a state stand together.
-    states : the states of the release (FIPS codes), as its blocks have them.
-    has_group : whether geocodes of blocks have the digit of a group that their block's number does
-    not begin with.
-    universes : those whose microdata there are.
-    is_private : whether the files must be without the stamp of a run that is not.
-    variables : those of all tables, in their order.
-    """
-
-    directory: Path
-    geography: pd.DataFrame
-    states: tuple[str, ...]
-    has_group: bool
-    universes: tuple[str, ...]
-    is_private: bool
-    variables: tuple[Variable, ...]
-    place: Place
-
-    def table(self, stem: str) -> Path:
-        """The Parquet file of a summary level."""
-        return self.directory / "tables" / f"{stem}.parquet"
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the variables."""
-        return [variable.name for variable in self.variables]
-
-    @property
-    def legacy(self) -> LegacyRelease:
-        """What its P.L. 94-171 files are compared with."""
-        tables = [self.table(stem) for stem in self.place.levels]
-        return LegacyRelease(self.directory / "pl94171", tables, self.states, self.is_private)
 
 
 def no_failures(*, has_legacy: bool) -> TableFailures:
@@ -142,7 +81,7 @@ def check_files(release: Tabulated, failures: TableFailures) -> None:
                 failures[COUNT].add(_other_entities(release, stem))
     if REPEAT in failures:
         with unusable_files_fail(failures[REPEAT]):
-            check_legacy_states(release.legacy, failures[REPEAT])
+            check_legacy_states(release, failures[REPEAT])
 
 
 def check_states(release: Tabulated, failures: TableFailures) -> None:
@@ -154,7 +93,7 @@ def check_states(release: Tabulated, failures: TableFailures) -> None:
         _check_counts(release, states, failures[COUNT])
     if REPEAT in failures:
         with unusable_files_fail(failures[REPEAT]):
-            check_legacy(release.legacy, states, failures[REPEAT])
+            check_legacy(release, states, failures[REPEAT])
 
 
 def _other_entities(release: Tabulated, stem: str) -> str:

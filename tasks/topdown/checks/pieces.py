@@ -27,9 +27,9 @@ from ....validation.topdown.run_checks import (
     check_top,
     universe_outcomes,
 )
+from ....validation.topdown.table_rows import Tabulated
 from ....validation.topdown.tabulations import (
     TableFailures,
-    Tabulated,
     check_files,
     check_states,
     no_failures,

@@ -231,10 +231,11 @@ def write_rows(
     batches: Iterator[dict[str, pa.Array]],
     is_private: bool,
     form: RowsForm = RowsForm(),
+    **options: Any,
 ) -> WrittenFiles:
-    """Write batches as Parquet and as text; the text file appears last."""
+    """Write batches as Parquet and as text; see `rows_written`."""
     n_rows = 0
-    with rows_written(stem, kinds, is_private, form) as write:
+    with rows_written(stem, kinds, is_private, form, **options) as write:
         for batch in batches:
             n_rows += write(batch)
     return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)

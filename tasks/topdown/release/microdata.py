@@ -36,7 +36,7 @@ from ...runs.directory import RunDirectory
 from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..spine.files import read_spine
-from .declared_files import ROWS_PER_BATCH, RowsForm, WrittenFiles, rows_written
+from .declared_files import ROWS_PER_BATCH, RowsForm, WrittenFiles, write_rows
 
 BLOCK_GEOCODE_DIGITS = 16
 _GEOCODE = f"^[0-9]{{{BLOCK_GEOCODE_DIGITS}}}$"
@@ -227,11 +227,9 @@ def _write(
         name: dictionary if name in texts else pa.int64()
         for name in dict.fromkeys([*(column.name for column in declared), *coded])
     }
-    n_rows = 0
-    form = RowsForm(SEPARATOR, "none")
-    with rows_written(
-        stem, kinds, is_private, form, compression="snappy", use_dictionary=texts
-    ) as write:
+
+    def batches() -> Iterator[dict[str, pa.Array]]:
+        n_rows = 0
         for part in parts:
             part.counts.sort_indices()
             entries = sparse.coo_array(part.counts)
@@ -246,8 +244,12 @@ def _write(
                 columns = {name: _chosen(column, block) for name, column in of_blocks.items()}
                 columns |= {name: _chosen(column, cell) for name, column in of_cells.items()}
                 numbers = pa.array(np.arange(n_rows, n_rows + len(block), dtype=np.int64))
-                n_rows += write({name: columns.get(name, numbers) for name in kinds})
-    return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
+                n_rows += len(block)
+                yield {name: columns.get(name, numbers) for name in kinds}
+
+    form = RowsForm(SEPARATOR, "none")
+    options = {"compression": "snappy", "use_dictionary": texts}
+    return write_rows(stem, kinds, batches(), is_private, form, **options)
 
 
 def _chosen(column: _Column, rows: np.ndarray) -> pa.DictionaryArray:

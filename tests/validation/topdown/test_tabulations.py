@@ -20,8 +20,8 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import write_tables
 from spineflow.validation.outcome import Outcome
+from spineflow.validation.topdown.table_rows import Tabulated
 from spineflow.validation.topdown.tabulations import (
-    Tabulated,
     check_files,
     check_states,
     no_failures,
