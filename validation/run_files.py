@@ -93,6 +93,12 @@ def encoded(column: pa.Array) -> pa.DictionaryArray:
     return coded.cast(pa.dictionary(pa.int32(), pa.string()))
 
 
+def numbered(column: pa.Array) -> tuple[list[str], np.ndarray]:
+    """The distinct texts of a column, and the number of each row's."""
+    coded = encoded(column)
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy()
+
+
 def read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
     """Columns of a Parquet file; raises UnusableRunFile as `opened` does."""
     with opened(path, columns, as_dictionary) as file:

@@ -260,7 +260,7 @@ def constraint_rows(
                 if name in zeros:
                     whose = f"the structural zero {name} of "
                     what = "is not 0; fetch the file again"
-                    own.refuse_where(values.any(axis=1), geocode, what, whose)
+                    own.refuse_where((values != 0).any(axis=1), geocode, what, whose)
                 yield own, name, place, values
 
 
