@@ -66,8 +66,7 @@ def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) ->
     """Work out what the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
     totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
-    lists = {component: own.tolist() for component, own in totals.items()}
-    keep(totals_file(run, universe), state, lists)
+    keep(totals_file(run, universe), state, totals)
     return totals_file(run, universe)
 
 
@@ -83,8 +82,7 @@ def write_piece(
     state = _state(run, universe)
     sums = sums_of_shards(run, settings, universe, number, of)
     found = {
-        # By the name that subspines have in the files of unfinished runs.
-        "stretches": [own.facts() for own in _tallies(run, settings, universe, number, of)],
+        "subspines": [own.facts() for own in _tallies(run, settings, universe, number, of)],
         "sums": [[*key, *own] for key, own in sums.items()],
     }
     keep(piece_file(run, universe, number, of), state, found)
@@ -98,7 +96,7 @@ def tallies_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: st
         if found is None:
             tallies += _tallies(run, settings, universe, number, of)
         else:
-            tallies += map(Tallies.from_facts, found["stretches"])
+            tallies += map(Tallies.from_facts, found["subspines"])
     return tallies
 
 

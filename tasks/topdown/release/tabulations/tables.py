@@ -149,44 +149,31 @@ class _LevelWriter:
 
     def __init__(self, stack: ExitStack, stem: Path, is_private: bool) -> None:
         self._stack, self._stem, self._is_private = stack, stem, is_private
-        self._write_rows: Callable[[Mapping[str, pa.Array]], int] | None = None
-        self._held: list[tuple[list[pa.Array], np.ndarray]] = []
-        self._n_held = 0
+        self._write: Callable[[Mapping[str, pa.Array]], int] | None = None
+        self._held = pa.table({})
 
     def add(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
         """Write the rows of a table, but for the last ones, which wait for those of the next."""
-        if self._write_rows is None:
-            self._begin(table, codes)
-        start = 0
-        while start < len(table.entities):
-            stop = min(len(table.entities), start + ROWS_PER_BATCH - self._n_held)
-            columns = [column.slice(start, stop - start) for column in codes.values()]
-            self._held.append((columns, table.rows(start, stop)))
-            self._n_held += stop - start
-            start = stop
-            if self._n_held == ROWS_PER_BATCH:
-                self._write()
+        if self._write is None:
+            kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
+            # Codes need no quotes, and names may have commas.
+            form = replace(COMMA_SEPARATED, quoting="needed" if NAME in codes else "none")
+            written = rows_written(self._stem, kinds, self._is_private, form)
+            self._write = self._stack.enter_context(written)
+            self._held = pa.schema(kinds).empty_table()
+        for start, rows in table.batches():
+            columns = [column.slice(start, len(rows)) for column in codes.values()]
+            columns += map(pa.array, np.ascontiguousarray(rows.T))
+            further = pa.Table.from_arrays(columns, schema=self._held.schema)
+            self._held = pa.concat_tables([self._held, further])
+            self._write_held(ROWS_PER_BATCH)
 
     def finish(self) -> None:
         """Write what waits."""
-        if self._n_held:
-            self._write()
+        self._write_held(1)
 
-    def _begin(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
-        self._kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
-        # Codes need no quotes, and names may have commas.
-        form = replace(COMMA_SEPARATED, quoting="needed" if NAME in codes else "none")
-        self._write_rows = self._stack.enter_context(
-            rows_written(self._stem, self._kinds, self._is_private, form)
-        )
-
-    def _write(self) -> None:
-        if self._write_rows is None:
-            raise ValueError("rows are written after the columns are known")
-        columns = [
-            pa.concat_arrays(of_all) for of_all in zip(*(c for c, _ in self._held), strict=True)
-        ]
-        rows = np.concatenate([rows for _, rows in self._held])
-        columns += [pa.array(values) for values in np.ascontiguousarray(rows.T)]
-        self._held, self._n_held = [], 0
-        self._write_rows(dict(zip(self._kinds, columns, strict=True)))
+    def _write_held(self, least: int) -> None:
+        while self._write is not None and self._held.num_rows >= least:
+            rows = self._held.slice(0, ROWS_PER_BATCH)
+            self._held = self._held.slice(ROWS_PER_BATCH)
+            self._write({name: rows[name].combine_chunks() for name in rows.column_names})
