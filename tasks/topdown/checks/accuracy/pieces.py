@@ -150,4 +150,5 @@ def _state(run: RunDirectory, universe: str) -> str:
 
 def _files_of_spine(run: RunDirectory, universe: str) -> list[Path]:
     tables = spine_folder(run, universe).glob("*.parquet")
-    return [run.settings, geography_file(run), invariants_file(run), *tables]
+    files = [run.settings, geography_file(run), invariants_file(run), *tables]
+    return [path for path in files if path.exists()]  # Replicates have no settings of their own.

@@ -46,15 +46,13 @@ class LevelTable:
     matrices: tuple[np.ndarray, ...]
     """What turns the histograms into variables, shape `(n_cells, n_variables)` each."""
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        """Variables of the entities from `start` to `stop`, int64 `(stop - start, n_variables)`."""
-        counts = zip(self.histograms, self.matrices, strict=True)
-        return np.hstack([histogram[start:stop] @ matrix for histogram, matrix in counts])
-
     def batches(self, rows_per_batch: int = ROWS_PER_BATCH) -> Iterator[tuple[int, np.ndarray]]:
-        """All rows in turn: the position of the first one, and the batch."""
+        """All rows in turn: the position of the first one, and variables, int64
+        `(n, n_variables)`."""
         for start in range(0, len(self.entities), rows_per_batch):
-            yield start, self.rows(start, min(start + rows_per_batch, len(self.entities)))
+            counts = zip(self.histograms, self.matrices, strict=True)
+            here = slice(start, start + rows_per_batch)
+            yield start, np.hstack([histogram[here] @ matrix for histogram, matrix in counts])
 
 
 @dataclass(frozen=True, eq=False)
