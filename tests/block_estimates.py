@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from scipy import sparse
+from spineflow.tasks.topdown.release.microdata import BlockCounts
+
+
+def block_counts(
+    block_geocode: Sequence[str], counts: sparse.csr_array | np.ndarray
+) -> BlockCounts:
+    """Counts `(n_blocks, n_cells)` of blocks in any order, as microdata are written of them."""
+    geocode = np.array(block_geocode, dtype=object)
+    order = np.argsort(geocode)
+    return BlockCounts(pa.array(geocode[order], pa.string()), sparse.csr_array(counts)[order])
+
+
+def counts_of_table(table: pa.Table, n_cells: int, blocks: Sequence[str] = ()) -> BlockCounts:
+    """Counts of a table of block_geocode, cell and count, and of further blocks without any."""
+    geocode = table["block_geocode"].to_pylist()
+    known = sorted({*geocode, *blocks})
+    row = np.array([known.index(code) for code in geocode], dtype=np.int64)
+    where = row, table["cell"].to_numpy()
+    counts = sparse.coo_array((table["count"].to_numpy(), where), shape=(len(known), n_cells))
+    return block_counts(known, sparse.csr_array(counts))
 
 
 def read_block_estimates(run_directory: Path, universe: str) -> pa.Table:

@@ -93,6 +93,12 @@ def encoded(column: pa.Array) -> pa.DictionaryArray:
     return coded.cast(pa.dictionary(pa.int32(), pa.string()))
 
 
+def numbered(column: pa.Array) -> tuple[list[str], np.ndarray]:
+    """The distinct texts of a column, and the number of each row's."""
+    coded = encoded(column)
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy()
+
+
 def read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
     """Columns of a Parquet file; raises UnusableRunFile as `opened` does."""
     with opened(path, columns, as_dictionary) as file:
@@ -199,13 +205,16 @@ def head_of_text(path: Path, columns: Sequence[str]) -> bool:
 
 
 def opened_text(
-    path: Path, types: pa.Schema | Mapping[str, pa.DataType]
+    path: Path, types: pa.Schema | Mapping[str, pa.DataType], *, has_quotes: bool = False
 ) -> pacsv.CSVStreamingReader:
-    """The rows of a text with pipes between its fields and no quotes, in batches."""
+    """The rows of a text with pipes between its fields, in batches; fields may have quotes, and
+    then line feeds, or have neither."""
     return pacsv.open_csv(
         path,
         read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=1 << 24),
-        parse_options=pacsv.ParseOptions(delimiter="|", quote_char=False),
+        parse_options=pacsv.ParseOptions(
+            delimiter="|", quote_char='"' if has_quotes else False, newlines_in_values=has_quotes
+        ),
         convert_options=pacsv.ConvertOptions(
             column_types=types, null_values=[], strings_can_be_null=False
         ),

@@ -153,7 +153,7 @@ TOPDOWN: Product = Product(
     facts=later("tasks.topdown.release.certificate:facts_of_run"),
     accuracy=Accuracy(
         later("tasks.topdown.checks.accuracy.queries:read_accuracy"),
-        in_brief=later("tasks.topdown.checks.accuracy.in_brief:errors_of_totals"),
+        in_brief=later("tasks.topdown.checks.accuracy.report:errors_of_totals"),
     ),
     document=later("tasks.topdown.shown:document"),
     summary=later("tasks.topdown.shown:summary"),

@@ -13,8 +13,8 @@ from ..pages.document import Block, Document, Table
 from ..products.acceptance import compared
 from ..products.product import END, Caution, Shown
 from ..runs.directory import RunDirectory
-from .checks.accuracy.in_brief import errors_in_brief
 from .checks.accuracy.queries import records_by_block
+from .checks.accuracy.report import errors_in_brief
 from .checks.accuracy.run import accuracy_report, write_run_accuracy
 from .paths import spine_folder
 from .release.margins import universes_without_margins

@@ -36,7 +36,7 @@ from spineflow.validation.topdown.run_checks import (
 )
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 
-from tests.block_estimates import read_block_estimates
+from tests.block_estimates import counts_of_table, read_block_estimates
 from tests.whole_checks import run_checks
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
@@ -328,10 +328,13 @@ class FinishedRun:
         """Write the microdata anew from the block estimates."""
         release = self.path / "release"
         options = {"is_private": self.is_private, "rows_per_batch": 7}
+        blocks = invariants()["block_geocode"]
         persons = read_block_estimates(self.path, "persons")
-        write_microdata(persons, PERSONS, release, **options)
+        counts = counts_of_table(persons, PERSONS.n_cells, blocks)
+        write_microdata([counts], PERSONS, release, **options)
         units = read_block_estimates(self.path, "units")
-        write_microdata(units, UNITS, release, invariants(), **options)
+        counts = counts_of_table(units, UNITS.n_cells, blocks)
+        write_microdata([counts], UNITS, release, invariants(), **options)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, encoded
+from ..run_files import UnusableRunFile, numbered
 from .cells import Cells
 from .layout import Layout, LayoutColumn
 
@@ -37,8 +37,7 @@ class Rows:
             if column.is_number:
                 numbers[column.name] = pc.cast(values, pa.int64()).to_numpy()
             else:
-                coded = encoded(values)
-                texts[column.name] = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+                texts[column.name] = numbered(values)
         return cls(batch.num_rows, texts, numbers)
 
     def has(self, name: str, text: str) -> np.ndarray:

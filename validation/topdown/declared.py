@@ -14,18 +14,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
+from ..run_files import UnusableRunFile, unusable_files_fail
 from .cells import Cells, Margin
 from .coded_rows import Rows
 from .conservation import read_estimates
 from .constraints import COMPLETE, ExpectedConstraint, check_constraint_files
 from .descriptions import SEPARATOR, ReleasedRows, check_description
 from .layout import Layout
+from .microdata import agreeing_batches
 from .run_checks import CHECKS, MICRODATA, CheckedRun, Findings, settled_failures
 from .run_files import ExpectedUniverse
 
@@ -191,16 +190,13 @@ def released_rows(
     """The released rows, from the Parquet file; the text file must have the same rows, and the
     stamp stand exactly where it is due.
     """
-    parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     layout = universe.layout
+    wanted = [*universe.columns, *universe.labels, *([universe.count] if universe.count else [])]
+    wanted = wanted if layout is None else layout.names
+    batches = agreeing_batches(stem, wanted, is_private, failures, has_quotes=layout is None)
     names = [*universe.columns, *(universe.labels if layout is None else [CELL])]
     names += [DESCRIBED] if layout is not None and layout.described is not None else []
-    first = _counted(_parquet_batches(parquet, universe, failures), names)
-    for path in (text, parquet):
-        check_stamp(path, is_private=is_private, failures=failures)
-    second = _counted(_text_batches(text, universe, failures), names)
-    if not first.equals(second):
-        failures.add("the rows of the Parquet and of the text file differ")
+    first = _counted(_read(batches, universe, failures), names)
     area = _position(areas, universe.columns, first, failures)
     cell = np.zeros(len(first), dtype=np.int64)
     for attribute, labels in universe.labels.items() if layout is None else ():
@@ -218,38 +214,6 @@ def released_rows(
 def _differs(first: sparse.csr_array, second: sparse.csr_array) -> np.ndarray:
     """Rows `(n,)` in which two matrices are not the same."""
     return np.asarray(abs(first - second).sum(axis=1)).ravel() > 0
-
-
-def _columns(universe: DeclaredUniverse) -> list[str]:
-    """The columns that microdata must have, in their order."""
-    if universe.layout is not None:
-        return universe.layout.names
-    return [*universe.columns, *universe.labels, *([universe.count] if universe.count else [])]
-
-
-def _parquet_batches(
-    path: Path, universe: DeclaredUniverse, failures: Failures
-) -> Iterator[pa.Table]:
-    wanted = _columns(universe)
-    with pq.ParquetFile(path) as file:
-        if file.schema_arrow.names != wanted:
-            raise UnusableRunFile(f"{path.name} has other columns than {', '.join(wanted)}")
-        yield from _read(file.iter_batches(batch_size=1 << 20), universe, failures)
-
-
-def _text_batches(path: Path, universe: DeclaredUniverse, failures: Failures) -> Iterator[pa.Table]:
-    wanted = _columns(universe)
-    numbers = [universe.count, *(_numbering(universe.layout) if universe.layout else ())]
-    kinds = {name: pa.int64() if name in numbers else pa.string() for name in wanted}
-    reader = pyarrow.csv.open_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=1 << 24),
-        parse_options=pyarrow.csv.ParseOptions(delimiter="|", newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
-    )
-    if reader.schema.names != wanted:
-        raise UnusableRunFile(f"{path.name} has other columns than {', '.join(wanted)}")
-    yield from _read(reader, universe, failures)
 
 
 def _read(
@@ -276,11 +240,6 @@ def _read(
             frame = batch.select(names).to_pandas().astype(str)
             columns[DESCRIBED] = pa.array(_joined(frame, names))
         yield _with_rows(pa.table(columns), None)
-
-
-def _numbering(layout: Layout) -> list[str]:
-    """Columns that number the rows."""
-    return [column.name for column in layout.columns if column.is_number]
 
 
 def _with_rows(table: pa.Table, count: str | None) -> pa.Table:

@@ -18,6 +18,7 @@ from ..outcome import Failures
 from ..run_files import UnusableRunFile
 from .table_rows import (
     TableRows,
+    Tabulated,
     gathered,
     pairs_of_rows,
     state_ranges,
@@ -32,59 +33,45 @@ _TOTALS = {"POP100": "P0010001", "HU100": "H0010001"}
 _N_SEGMENT_FIELDS = 5
 
 
-@dataclass(frozen=True)
-class LegacyRelease:
-    """What P.L. 94-171 files are compared with.
-
-    tables : the Parquet files of the summary levels, in the order of the records.
-    states : all states (FIPS codes); where there are several, each has a folder of its own.
-    is_private : whether the files' names must be without the stamp of a run that is not.
-    """
-
-    folder: Path
-    tables: Sequence[Path]
-    states: Sequence[str]
-    is_private: bool
-
-    @property
-    def folders(self) -> list[Path]:
-        """The folder of each state; raises UnusableRunFile where there are more or fewer."""
-        found = [self.folder]
-        if len(self.states) != 1:
-            found = sorted(path for path in self.folder.iterdir() if path.is_dir())
-        if len(found) != len(self.states):
-            raise UnusableRunFile("pl94171 does not have a folder for each state")
-        return found
+def _folders(release: Tabulated) -> list[Path]:
+    """The folder of each state, one for all of a release of one; raises UnusableRunFile where there
+    are more or fewer."""
+    folder = release.directory / "pl94171"
+    found = [folder]
+    if len(release.states) != 1:
+        found = sorted(path for path in folder.iterdir() if path.is_dir())
+    if len(found) != len(release.states):
+        raise UnusableRunFile("pl94171 does not have a folder for each state")
+    return found
 
 
-def check_legacy_states(release: LegacyRelease, failures: Failures) -> None:
+def check_legacy_states(release: Tabulated, failures: Failures) -> None:
     """Every state of the release has its files; raises UnusableRunFile for a missing one."""
-    found = {_state_of(_legacy_files(place, release.is_private)) for place in release.folders}
+    found = {_state_of(_legacy_files(place, release.is_private)) for place in _folders(release)}
     if found != set(release.states):
         failures.add("pl94171 does not have the states of the geography")
 
 
-def check_legacy(release: LegacyRelease, states: Sequence[str], failures: Failures) -> None:
+def check_legacy(release: Tabulated, states: Sequence[str], failures: Failures) -> None:
     """The files of some of the states have the entities and the numbers of the tables.
 
     Raises UnusableRunFile for missing files, and Arrow's exceptions for files of other fields.
     """
     needed = {name for segment in _SEGMENTS for name in _segment_variables(segment)}
     files = {}
-    for place in release.folders:
+    for place in _folders(release):
         of_place = _legacy_files(place, release.is_private)
         files[_state_of(of_place)] = of_place
-    for path in release.tables:
+    tables = [release.table(stem) for stem in release.place.levels]
+    for path in tables:
         if not needed.issubset(pq.read_schema(path).names):
             raise UnusableRunFile("the tables do not have every variable of the segments")
     columns = {_HEADER: ["GEOID", *_TOTALS.values()]}
     columns |= {segment: _segment_variables(segment) for segment in _SEGMENTS}
     with ExitStack() as stack:
-        ranges = {path: state_ranges(path) for path in release.tables}
+        ranges = {path: state_ranges(path) for path in tables}
         rows = {
-            part: [
-                stack.enter_context(TableRows(path, names, ranges[path])) for path in release.tables
-            ]
+            part: [stack.enter_context(TableRows(path, names, ranges[path])) for path in tables]
             for part, names in columns.items()
         }
         for state in sorted(set(states) & set(files)):

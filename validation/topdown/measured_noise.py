@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, encoded, parse_fraction
+from ..run_files import UnusableRunFile, numbered, parse_fraction
 from .cells import spelled
 from .privacy_loss import DPQUERY_SUFFIX, INFINITE
 from .run_files import ExpectedUniverse, SpineLevel, lengths_of_lists, read_batches
@@ -60,9 +60,8 @@ def check_measured_noise(
         level=level,
         rows_per_batch=ANSWERED_ROWS_PER_BATCH,
     ):
-        queries, losses = encoded(batch.column("query_name")), encoded(batch.column("plb"))
-        due = [n_rows.get(name, -1) for name in queries.dictionary.to_pylist()]
-        due_rows = np.array(due, dtype=np.int64)[queries.indices.to_numpy()]
+        queries, query = numbered(batch.column("query_name"))
+        due_rows = np.array([n_rows.get(name, -1) for name in queries], dtype=np.int64)[query]
         lengths = lengths_of_lists(
             batch.column("value"),
             "the values of measurements are no lists of integers",
@@ -70,11 +69,11 @@ def check_measured_noise(
         )
         if not expected.on_demand:
             _add_lengths(failures, level, lengths, due_rows)
-        for text in losses.dictionary.to_pylist():
+        losses, loss = numbered(batch.column("plb"))
+        for text in losses:
             if text not in variances:
                 variances[text] = variance_of_loss(text, is_pure=expected.is_pure)
-        wanted = np.array([variances[text] for text in losses.dictionary.to_pylist()])
-        wanted = wanted[losses.indices.to_numpy()]
+        wanted = np.array([variances[text] for text in losses])[loss]
         found = batch.column("variance").cast(pa.float64()).to_numpy()
         _add_variances(failures, level, found, wanted)
         if expected.total is not None:

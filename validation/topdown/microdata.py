@@ -39,21 +39,14 @@ from .table_rows import pairs_of_rows
 class Microdata:
     """A universe's Parquet and text file, and what their columns must hold.
 
-    is_private : whether the files must be without the stamp of a run that is not.
+    stem : their path without ending. is_private : whether they must be without the stamp of a run
+    that is not.
     """
 
-    parquet: Path
-    text: Path
+    stem: Path
     layout: Layout
     cells: Cells
     is_private: bool
-
-    @classmethod
-    def of(cls, directory: Path, layout: Layout, cells: Cells, is_private: bool) -> Microdata:
-        """The files of a universe in a release directory."""
-        stem = directory / f"mdf_{cells.universe}"
-        parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
-        return cls(parquet, text, layout, cells, is_private)
 
     @cached_property
     def place(self) -> list[LayoutColumn]:
@@ -93,7 +86,8 @@ def check_microdata(
         n_facilities = _facilities_of_blocks(spine, facilities, failures)
     expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
     n_rows = 0
-    for batch in _agreeing_batches(files, failures):
+    names = layout.names
+    for batch in agreeing_batches(files.stem, names, files.is_private, failures):
         read = Rows.decoded(batch, layout)
         for name, numbers in read.numbers.items():
             _check_row_numbers(name, numbers, n_rows, failures)
@@ -221,45 +215,55 @@ def _geocodes(batch: pa.RecordBatch, place: Sequence[LayoutColumn]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _agreeing_batches(files: Microdata, failures: Failures) -> Iterator[pa.RecordBatch]:
-    """Rows of the Parquet file, compared on the way with those of the text."""
-    for path in (files.parquet, files.text):
+def agreeing_batches(
+    stem: Path,
+    columns: Sequence[str],
+    is_private: bool,
+    failures: Failures,
+    *,
+    has_quotes: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a Parquet file of these columns, compared on the way with those of the text beside
+    it; texts are dictionaries."""
+    parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
+    for path in (parquet, text):
         if not path.is_file():
             raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    types = pq.read_schema(files.parquet).remove_metadata()
-    if types.names != files.layout.names:
-        raise UnusableRunFile(f"{files.parquet.name} does not have its layout's columns")
-    head_of_text(files.text, types.names)
-    for path in (files.parquet, files.text):
-        check_stamp(path, is_private=files.is_private, failures=failures)
+    types = pq.read_schema(parquet).remove_metadata()
+    if types.names != columns:
+        raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(columns)}")
+    head_of_text(text, types.names)
+    for path in (parquet, text):
+        check_stamp(path, is_private=is_private, failures=failures)
     # Texts as the file has them, each distinct one once, take half of the time.
-    with pq.ParquetFile(files.parquet, read_dictionary=types.names) as parquet:
-        batches = parquet.iter_batches(batch_size=ROWS_PER_BATCH)
-        with opened_text(files.text, types) as text:
-            yield from _compared(batches, text, files, failures)
+    with (
+        pq.ParquetFile(parquet, read_dictionary=types.names) as file,
+        opened_text(text, types, has_quotes=has_quotes) as lines,
+    ):
+        batches = file.iter_batches(batch_size=ROWS_PER_BATCH)
+        yield from _compared(batches, lines, stem.name, failures)
 
 
 def _compared(
     left: Iterator[pa.RecordBatch],
     right: Iterator[pa.RecordBatch],
-    files: Microdata,
+    name: str,
     failures: Failures,
 ) -> Iterator[pa.RecordBatch]:
     """All rows of `left`, after comparing them with those of `right`."""
     n_compared = 0
-    names = f"{files.parquet.name} and {files.text.name}"
     for one, other in pairs_of_rows(left, right):
         if one is None:
-            failures.add(f"{files.text.name} has too many rows")
+            failures.add(f"{name}.csv has too many rows")
             return
         if other is None:
-            failures.add(f"{files.text.name} has too few rows", count=one.num_rows)
+            failures.add(f"{name}.csv has too few rows", count=one.num_rows)
         else:
-            for name in one.schema.names:
-                of_text = other.column(name)
-                values = one.column(name).cast(of_text.type)
+            for column in one.schema.names:
+                of_text = other.column(column)
+                values = one.column(column).cast(of_text.type)
                 if not values.equals(of_text):
-                    differ = f"{names} differ in {name}"
+                    differ = f"{name}.parquet and {name}.csv differ in {column}"
                     _refuse_rows(pc.not_equal(values, of_text), differ, n_compared, failures)
             n_compared += one.num_rows
         yield one

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ..outcome import Failures
-from ..run_files import encoded, parse_fraction
+from ..run_files import numbered, parse_fraction
 from .cells import spelled
 from .run_files import ExpectedUniverse, RunSpine, SpineLevel, read_batches
 from .shares import path_shares
@@ -138,17 +138,12 @@ def _read_rows(
     texts = ["query_name", "plb"]
     for batch in read_batches(folder, columns, as_dictionary=texts, level=level):
         geounit = level.positions(batch.column("geocode"))
-        query_column = encoded(batch.column("query_name"))
-        query_of_code = np.array(
-            [names.index(n) if n in names else -1 for n in query_column.dictionary.to_pylist()],
-            dtype=np.int64,
-        )
-        query = query_of_code[query_column.indices.to_numpy()]
-        plb_column = encoded(batch.column("plb"))
-        spellings = plb_column.dictionary.to_pylist()
-        code_of_code = np.array(
-            [codes.setdefault(text, len(codes)) for text in spellings], dtype=np.int64
-        )
+        asked, code = numbered(batch.column("query_name"))
+        place = [names.index(name) if name in names else -1 for name in asked]
+        query = np.array(place, dtype=np.int64)[code]
+        spellings, code = numbered(batch.column("plb"))
+        place = [codes.setdefault(text, len(codes)) for text in spellings]
+        plb = np.array(place, dtype=np.int64)[code]
         completeness.add_each(
             geounit < 0, lambda _: f"a measurement at {level.name} has a geocode outside the spine"
         )
@@ -158,7 +153,7 @@ def _read_rows(
         known = (geounit >= 0) & (query >= 0)
         geounits.append(geounit[known])
         queries.append(query[known])
-        plbs.append(code_of_code[plb_column.indices.to_numpy()][known])
+        plbs.append(plb[known])
     return _MeasuredRows(
         np.concatenate(geounits), np.concatenate(queries), np.concatenate(plbs), list(codes)
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
-from ..run_files import ROWS_PER_BATCH, UnusableRunFile, encoded, opened
+from ..run_files import ROWS_PER_BATCH, UnusableRunFile, numbered, opened
+from .run_files import row_groups_with
 
 _STATE_DIGITS = (0, 2)
 
@@ -130,21 +130,10 @@ def _batches_of_states(
     state_column = next(name for name, digits in place.items() if digits == _STATE_DIGITS)
     columns = [*place, *codes]
     with opened(path, columns, columns) as file:
-        position = file.schema_arrow.names.index(state_column)
-        groups = [
-            group
-            for group in range(file.num_row_groups)
-            if _may_hold(file.metadata.row_group(group).column(position), states)
-        ]
+        groups = row_groups_with(
+            file, state_column, lambda low, high: any(low <= state <= high for state in states)
+        )
         yield from file.iter_batches(batch_size=ROWS_PER_BATCH, row_groups=groups, columns=columns)
-
-
-def _may_hold(column: pq.ColumnChunkMetaData, states: list[str]) -> bool:
-    """Whether the range of a row group's states, where it tells one, has one of these."""
-    found = column.statistics
-    if found is None or not found.has_min_max:
-        return True
-    return any(found.min <= state <= found.max for state in states)
 
 
 def _geocodes(
@@ -168,7 +157,6 @@ def _geocodes(
 
 def _numbered(batch: pa.RecordBatch, name: str) -> tuple[list[str], np.ndarray]:
     """The distinct texts of a column, and the number of each row's."""
-    column = encoded(batch.column(name))
-    if column.null_count:
+    if batch.column(name).null_count:
         raise UnusableRunFile(f"a {name} is missing")
-    return column.dictionary.to_pylist(), column.indices.to_numpy()
+    return numbered(batch.column(name))

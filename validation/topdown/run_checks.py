@@ -274,7 +274,7 @@ def _check_microdata(run: CheckedRun, universe: str, spine: RunSpine, failures: 
     if expected.layout is None:
         raise UnusableRunFile(f"the layout of the microdata of {universe} is not known")
     check_microdata(
-        Microdata.of(run.release, expected.layout, cells, run.is_private),
+        Microdata(run.release / f"mdf_{universe}", expected.layout, cells, run.is_private),
         spine,
         estimates_of,
         failures,

@@ -8,7 +8,7 @@ Memory is then about a hundred bytes for each geounit of the spine, and what one
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -191,7 +191,7 @@ def read_batches(
         with opened(path, columns, as_dictionary) as file:
             row_groups = list(range(file.num_row_groups))
             if among is not None:
-                row_groups = [i for i in row_groups if _may_hold(file, i, among)]
+                row_groups = row_groups_with(file, "geocode", among.has_between)
                 if not row_groups:
                     continue
             for batch in file.iter_batches(
@@ -230,13 +230,17 @@ def count_unknown(folder: Path, level: SpineLevel) -> int:
     return n_unknown
 
 
-def _may_hold(file: pq.ParquetFile, row_group: int, among: SpineLevel) -> bool:
-    """Whether the range of a row group's geocodes, where it tells one, has one of the geounits'."""
-    column = file.schema_arrow.names.index("geocode")
-    statistics = file.metadata.row_group(row_group).column(column).statistics
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return among.has_between(statistics.min, statistics.max)
+def row_groups_with(
+    file: pq.ParquetFile, name: str, may_hold: Callable[[str, str], bool]
+) -> list[int]:
+    """The row groups of a file that may hold what is looked for, by the lowest and the highest text
+    of a column, where they tell these."""
+    column, found = file.schema_arrow.names.index(name), []
+    for group in range(file.num_row_groups):
+        range_ = file.metadata.row_group(group).column(column).statistics
+        if range_ is None or not range_.has_min_max or may_hold(range_.min, range_.max):
+            found.append(group)
+    return found
 
 
 def read_spine(run_directory: Path, universe: str, geolevels: Sequence[str]) -> RunSpine:

@@ -1,47 +1,76 @@
-"""Rows of the tables of a release, read state by state in the order in which they stand."""
+"""What the tables of a release count, and their rows, state by state in their order."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..run_files import UnusableRunFile, encoded, opened
+from .row_counts import Variable
 
 STATE = "STATE"
 ROWS_PER_BATCH = 1 << 13
-KEPT_BYTES = 1 << 18
-"""Tables up to this size are kept: of their hundreds of columns each takes longer to find than the
-few rows to read, and the same tables are read once for their text, for counts and for segments."""
-N_KEPT = 8
 
 
-def batches_of(
-    path: Path, file: pq.ParquetFile, columns: Sequence[str] | None = None, first_group: int = 0
-) -> Iterator[pa.RecordBatch]:
-    """Rows of a table from a row group to the end, some thousand at a time; `file` is `path`."""
-    found = path.stat()
-    if found.st_size > KEPT_BYTES:
-        yield from file.iter_batches(
-            batch_size=ROWS_PER_BATCH,
-            row_groups=list(range(first_group, file.num_row_groups)),
-            columns=None if columns is None else list(columns),
-        )
-        return
-    table = _kept(path, (found.st_ino, found.st_size, found.st_mtime_ns))
-    rows = table.slice(sum(file.metadata.row_group(i).num_rows for i in range(first_group)))
-    chosen = rows if columns is None else rows.select(columns)
-    yield from chosen.to_batches(ROWS_PER_BATCH)
+@dataclass(frozen=True)
+class Place:
+    """Where codes of areas stand.
+
+    levels : by stem of a level's file, the parts of its geocodes, in the order of the records.
+    digits : characters of the block's geocode in a part, end exclusive. columns : columns of the
+    geography frame with the other parts. outside : the code of areas in no entity, by part.
+    microdata : columns of microdata with characters of the block's geocode, in their order.
+    """
+
+    levels: Mapping[str, tuple[str, ...]]
+    digits: Mapping[str, tuple[int, int]]
+    columns: Mapping[str, str]
+    outside: Mapping[str, str]
+    microdata: Mapping[str, tuple[int, int]]
+
+    @property
+    def finest(self) -> str:
+        """The level whose entities are blocks."""
+        return list(self.levels)[-1]
 
 
-@lru_cache(maxsize=N_KEPT)
-def _kept(path: Path, _state: tuple[int, int, int]) -> pa.Table:
-    return pq.read_table(path, use_threads=False)
+@dataclass(frozen=True)
+class Tabulated:
+    """What to check of a release.
+
+    geography : the geography frame of the states that are checked here: block_geocode, and the
+    columns of `place`. Blocks of a state stand together.
+    states : the states of the release (FIPS codes), as its blocks have them.
+    has_group : whether geocodes of blocks have the digit of a group that their block's number does
+    not begin with.
+    universes : those whose microdata there are.
+    is_private : whether the files must be without the stamp of a run that is not.
+    variables : those of all tables, in their order.
+    """
+
+    directory: Path
+    geography: pd.DataFrame
+    states: tuple[str, ...]
+    has_group: bool
+    universes: tuple[str, ...]
+    is_private: bool
+    variables: tuple[Variable, ...]
+    place: Place
+
+    def table(self, stem: str) -> Path:
+        """The Parquet file of a summary level."""
+        return self.directory / "tables" / f"{stem}.parquet"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variables."""
+        return [variable.name for variable in self.variables]
 
 
 def state_ranges(path: Path) -> dict[str, range]:
@@ -72,7 +101,7 @@ class TableRows:
         self, path: Path, columns: Sequence[str], ranges: Mapping[str, range] | None = None
     ) -> None:
         self._ranges = state_ranges(path) if ranges is None else ranges
-        self._path, self._columns = path, list(columns)
+        self._columns = list(columns)
         self._file = opened(path, columns)
         fields = self._file.schema_arrow.remove_metadata()
         self.schema = pa.schema([fields.field(name) for name in columns])
@@ -93,7 +122,8 @@ class TableRows:
             return
         group = bisect_right(self._starts, rows.start) - 1
         at = self._starts[group]
-        for batch in batches_of(self._path, self._file, self._columns, group):
+        groups = list(range(group, self._file.num_row_groups))
+        for batch in self._file.iter_batches(ROWS_PER_BATCH, groups, self._columns):
             first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
             if first < stop:
                 yield batch.slice(first, stop - first).select(self._columns)

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -23,11 +20,13 @@ from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
-from .legacy import LegacyRelease, check_legacy, check_legacy_states
-from .row_counts import BlockCounts, Variable, count_rows
+from .legacy import check_legacy, check_legacy_states
+from .row_counts import BlockCounts, count_rows
 from .table_rows import (
+    ROWS_PER_BATCH,
+    Place,
     TableRows,
-    batches_of,
+    Tabulated,
     gathered,
     have_same_rows,
     state_ranges,
@@ -36,104 +35,32 @@ from .table_rows import (
 RELEASE = "release"
 """What the outcomes of these checks name in place of a universe."""
 
+COUNT, REPEAT = "tables_count_the_microdata", "pl94171_repeats_the_tables"
 CHECKS: Mapping[str, str] = {
-    "tables_count_the_microdata": "every variable of every entity, at eight summary levels",
-    "pl94171_repeats_the_tables": "the four files of each state, record by record",
+    COUNT: "every variable of every entity, at eight summary levels",
+    REPEAT: "the four files of each state, record by record",
 }
 """Each check's name, and what it found when it passed."""
+
+TableFailures = Mapping[str, Failures]
+"""By check; of the second where there are P.L. 94-171 files."""
 
 _STATE = "STATE"
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where codes of areas stand.
+def no_failures(*, has_legacy: bool) -> TableFailures:
+    """None yet."""
+    return {name: Failures() for name in CHECKS if has_legacy or name != REPEAT}
 
-    levels : by stem of a level's file, the parts of its geocodes, in the order of the records.
-    digits : characters of the block's geocode in a part, end exclusive. columns : columns of the
-    geography frame with the other parts. outside : the code of areas in no entity, by part.
-    microdata : columns of microdata with characters of the block's geocode, in their order.
+
+def table_outcomes(of_files: TableFailures, of_states: Sequence[TableFailures]) -> list[Outcome]:
+    """The outcomes of the checks of whole files and of states, in order; where files are wrong as a
+    whole, what is wrong with their states is not told.
     """
-
-    levels: Mapping[str, tuple[str, ...]]
-    digits: Mapping[str, tuple[int, int]]
-    columns: Mapping[str, str]
-    outside: Mapping[str, str]
-    microdata: Mapping[str, tuple[int, int]]
-
-    @property
-    def finest(self) -> str:
-        """The level whose entities are blocks."""
-        return list(self.levels)[-1]
-
-
-@dataclass(frozen=True)
-class Tabulated:
-    """What to check of a release.
-
-    geography : the geography frame of the states that are checked here: block_geocode, and the
-    columns of `place`. Blocks of a state stand together.
-    states : the states of the release (FIPS codes), as its blocks have them.
-    has_group : whether geocodes of blocks have the digit of a group that their block's number does
-    not begin with.
-    universes : those whose microdata there are.
-    is_private : whether the files must be without the stamp of a run that is not.
-    variables : those of all tables, in their order.
-    """
-
-    directory: Path
-    geography: pd.DataFrame
-    states: tuple[str, ...]
-    has_group: bool
-    universes: tuple[str, ...]
-    is_private: bool
-    variables: tuple[Variable, ...]
-    place: Place
-
-    def table(self, stem: str) -> Path:
-        """The Parquet file of a summary level."""
-        return self.directory / "tables" / f"{stem}.parquet"
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the variables."""
-        return [variable.name for variable in self.variables]
-
-    @property
-    def legacy(self) -> LegacyRelease:
-        """What its P.L. 94-171 files are compared with."""
-        tables = [self.table(stem) for stem in self.place.levels]
-        return LegacyRelease(self.directory / "pl94171", tables, self.states, self.is_private)
-
-
-@dataclass(frozen=True)
-class TableFailures:
-    """Failures of the two checks, `repeat` None where there are no P.L. 94-171 files."""
-
-    count: Failures
-    repeat: Failures | None = None
-
-    @classmethod
-    def of(cls, *, has_legacy: bool) -> Self:
-        """None yet."""
-        return cls(Failures(), Failures() if has_legacy else None)
-
-    def with_states(self, of_states: Sequence[Self]) -> Self:
-        """Those of whole files and of states, in order; where files are wrong as a whole, what is
-        wrong with their states is not told.
-        """
-        for name in ("count", "repeat"):
-            own = getattr(self, name)
-            for further in of_states if own is not None and not own.count else ():
-                _extend(own, getattr(further, name))
-        return self
-
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """The outcomes of the checks."""
-        both = zip(CHECKS, (self.count, self.repeat), strict=True)
-        return tuple(
-            found.outcome(name, RELEASE, CHECKS[name]) for name, found in both if found is not None
-        )
+    for name, own in of_files.items():
+        for further in of_states if not own.count else ():
+            _extend(own, further[name])
+    return [own.outcome(name, RELEASE, CHECKS[name]) for name, own in of_files.items()]
 
 
 def _extend(failures: Failures, later: Failures) -> None:
@@ -144,17 +71,17 @@ def _extend(failures: Failures, later: Failures) -> None:
 
 def check_files(release: Tabulated, failures: TableFailures) -> None:
     """What is checked of whole files: text against Parquet, variables, and the order of states."""
-    with unusable_files_fail(failures.count):
+    with unusable_files_fail(failures[COUNT]):
         for stem in release.place.levels:
-            _compare_text(release, stem, failures.count)
+            _compare_text(release, stem, failures[COUNT])
         for stem in release.place.levels:
             _check_variables(release, stem)
             shown = list(state_ranges(release.table(stem)))
             if shown != [state for state in release.states if state in shown]:
-                failures.count.add(_other_entities(release, stem))
-    if failures.repeat is not None:
-        with unusable_files_fail(failures.repeat):
-            check_legacy_states(release.legacy, failures.repeat)
+                failures[COUNT].add(_other_entities(release, stem))
+    if REPEAT in failures:
+        with unusable_files_fail(failures[REPEAT]):
+            check_legacy_states(release, failures[REPEAT])
 
 
 def check_states(release: Tabulated, failures: TableFailures) -> None:
@@ -162,11 +89,11 @@ def check_states(release: Tabulated, failures: TableFailures) -> None:
     the microdata, sums over blocks, and P.L. 94-171 files.
     """
     states = release.geography["block_geocode"].str[:2].unique().tolist()
-    with unusable_files_fail(failures.count):
-        _check_counts(release, states, failures.count)
-    if failures.repeat is not None:
-        with unusable_files_fail(failures.repeat):
-            check_legacy(release.legacy, states, failures.repeat)
+    with unusable_files_fail(failures[COUNT]):
+        _check_counts(release, states, failures[COUNT])
+    if REPEAT in failures:
+        with unusable_files_fail(failures[REPEAT]):
+            check_legacy(release, states, failures[REPEAT])
 
 
 def _other_entities(release: Tabulated, stem: str) -> str:
@@ -297,7 +224,7 @@ def _compare_text(release: Tabulated, stem: str, failures: Failures) -> None:
             convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
         )
         with repeated:
-            if not have_same_rows(batches_of(parquet, file), repeated):
+            if not have_same_rows(file.iter_batches(ROWS_PER_BATCH), repeated):
                 raise UnusableRunFile(f"{stem}.csv and {stem}.parquet differ")
 
 

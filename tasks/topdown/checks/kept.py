@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...runs.directory import RunDirectory, code_version
 from ...runs.files import state_of_file, write_text
 
@@ -25,8 +27,9 @@ def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
 
 
 def keep(path: Path, state: str, found: Any) -> None:
-    """Write what was found of files in this state, in values that JSON has."""
-    write_text(path, json.dumps({"state": state, "found": found}) + "\n")
+    """Write what was found of files in this state, in values that JSON has; arrays become lists."""
+    facts = {"state": state, "found": found}
+    write_text(path, json.dumps(facts, default=np.ndarray.tolist) + "\n")
 
 
 def kept(path: Path, state: str) -> Any | None:

@@ -27,11 +27,13 @@ from ....validation.topdown.run_checks import (
     check_top,
     universe_outcomes,
 )
+from ....validation.topdown.table_rows import Tabulated
 from ....validation.topdown.tabulations import (
     TableFailures,
-    Tabulated,
     check_files,
     check_states,
+    no_failures,
+    table_outcomes,
 )
 from ...census.invariants import FACILITY_COLUMNS
 from ...runs.declared import read_declared
@@ -176,12 +178,12 @@ def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) ->
     if piece.kind == MARGINS:
         return {MARGINS: asdict(check_margins(run.unchecked_release))}
     if piece.subject == TABLES:
-        failures = TableFailures.of(has_legacy=has_legacy(settings))
+        failures = no_failures(has_legacy=has_legacy(settings))
         if piece.kind == FILES:
             check_files(_tabulated(run, settings, None), failures)
         else:
             check_states(_tabulated(run, settings, piece), failures)
-        return asdict(failures)
+        return {name: asdict(found) for name, found in failures.items()}
     checked = checked_run(run, settings, piece.subject)
     if piece.kind == TOP:
         found = check_top(checked, piece.subject)
@@ -196,7 +198,7 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
     """The outcomes of all checks; what no piece has found yet, or not in this state, is checked."""
     state = state_of_files(run)
     universes = {universe: Findings() for universe in settings.run.universes}
-    of_tables: list[Mapping[str, Any]] = []
+    of_tables: list[TableFailures] = []
     of_margins: list[Outcome] = []
     for piece in pieces(run, settings):
         found = read_findings(run, piece, state)
@@ -205,7 +207,7 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
         if piece.kind == MARGINS:
             of_margins.append(Outcome(**found[MARGINS]))
         elif piece.subject == TABLES:
-            of_tables.append(found)
+            of_tables.append(_OF_TABLES.validate_python(found))
         else:
             universes[piece.subject].add(_FINDINGS.validate_python(found))
     agreeing = [check_agreement(expected) for expected in expected_agreements(run, settings)]
@@ -215,8 +217,8 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
     for universe, findings in universes.items():
         outcomes += universe_outcomes(checked_run(run, settings, universe), universe, findings)
     if of_tables:
-        first, *later = map(_OF_TABLES.validate_python, of_tables)
-        outcomes += first.with_states(later).outcomes()
+        of_files, *of_states = of_tables
+        outcomes += table_outcomes(of_files, of_states)
     return [*outcomes, *agreeing, *of_margins]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ....validation.topdown.layout import Layout
 from ....validation.topdown.row_counts import Variable
-from ....validation.topdown.tabulations import Place, Tabulated
+from ....validation.topdown.table_rows import Place, Tabulated
 from ...census.cef_2020 import CENSUS
 from ...census.queries import tells
 from ...census.schema import Schema

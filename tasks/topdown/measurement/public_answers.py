@@ -346,7 +346,7 @@ def released_counts(
     blocks: np.ndarray | None = None,
 ) -> sparse.csr_array:
     """Released counts `(n, n_cells)` of all blocks of a spine in its order, or of some of them by
-    their ascending positions, for which the files of their shards alone are read.
+    their positions, for which the files of their shards alone are read.
     """
     last = spine.geolevels[-1]
     every = read_shards(spine_folder(run, universe))

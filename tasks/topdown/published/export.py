@@ -22,7 +22,7 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +167,7 @@ def _write_universe(
             (MEASUREMENTS, level.measurements, lambda name: True),
             (CONSTRAINTS, level.constraints, lambda name: name not in unpublished),
         ):
-            layout = _Layout.of(schema, kind)
+            layout = _Layout(schema, kind == CONSTRAINTS)
             with _Partitions(at / kind, state_digits, layout.schema(stamp)) as partitions:
                 for table in _tables(files, layout, is_written):
                     place = own_codes.find(table["geocode"].to_numpy())
@@ -185,12 +185,10 @@ class _Layout:
 
     universe: Schema
     is_constraint: bool
-    columns: Sequence[str]
-    factors: dict[str, tuple[Mapping[str, str], Sequence[int]]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, schema: Schema, kind: str) -> _Layout:
-        return cls(schema, kind == CONSTRAINTS, tuple(attribute_columns(schema).values()))
+    @property
+    def columns(self) -> Sequence[str]:
+        return tuple(attribute_columns(self.universe).values())
 
     def schema(self, stamp: str | None) -> pa.Schema:
         """Of the files; the stamp, if there is one, is in its metadata."""
@@ -210,15 +208,9 @@ class _Layout:
 
     def of_name(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
         """What the attributes' columns hold for a query or constraint, and its shape."""
-        if name not in self.factors:
-            self.factors[name] = self._constraint(name) if self.is_constraint else self._query(name)
-        return self.factors[name]
-
-    def _query(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
-        query = marginal_query(self.universe, query_of(name))
-        return query_factors(self.universe, query), query.shape
-
-    def _constraint(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
+        if not self.is_constraint:
+            query = marginal_query(self.universe, query_of(name))
+            return query_factors(self.universe, query), query.shape
         factors = dict.fromkeys(self.columns, SUMMED) | dict(SPECIAL_FACTORS.get(name, {}))
         shape = [1] * len(self.columns)
         if self.universe.universe == "persons" and name in address_bounds(self.universe):

@@ -325,9 +325,8 @@ def _shares_of_level(
     index = CodeIndex.of(level.geocode)
     paths = folder.level(universe, level.name).measurements
     for path in paths:
-        for rows in _measured_rows(folder, path, index, level.name):
-            place, query, of_file = rows.geounit, rows.query, rows.rows
-            of_file.refuse_where(
+        for rows, query, place in _measured_rows(folder, path, index, level.name):
+            rows.refuse_where(
                 np.full(place.size, query not in bit),
                 level.geocode[place],
                 f"has the query {query}, which budget.{universe}.queries.{level.name} does not "
@@ -335,13 +334,14 @@ def _shares_of_level(
             )
             flag = np.uint64(1 << bit[query])
             what = f"has the query {query} twice; fetch the file again"
-            of_file.refuse_repeated(place, (seen[place] & flag) > 0, level.geocode, what)
-            own = _codes_of_shares(level, rows, reader, shares)
+            rows.refuse_repeated(place, (seen[place] & flag) > 0, level.geocode, what)
+            own = _codes_of_shares(level, rows, query, place, reader, shares)
             differs = (seen[place] > 0) & (code[place] != own)
             if differs.any():
                 odd = int(np.argmax(differs))
+                variance = rows.table["variance"][odd].as_py()
                 raise InputRefused(
-                    f"{of_file.file}: the variance {rows.variance[odd]:.6g} of {query} at "
+                    f"{rows.file}: the variance {variance:.6g} of {query} at "
                     f"geounit {level.geocode[place[odd]]} is of another share of the budget than "
                     "those of its other queries; fetch the file again."
                 )
@@ -359,58 +359,42 @@ def _shares_of_level(
     return encode_shares(shares, code)
 
 
-@dataclass(frozen=True, eq=False)
-class _MeasuredRows:
-    """Rows of one query: the geounits (n,), variances (n,), and code (n,) into losses as told."""
-
-    rows: Rows
-    query: str
-    geounit: np.ndarray
-    variance: np.ndarray
-    plb: Sequence[str | None]
-    plb_code: np.ndarray
-
-
 def _measured_rows(
     folder: MeasurementFolder, path: Path, index: CodeIndex, geolevel: str
-) -> Iterator[_MeasuredRows]:
+) -> Iterator[tuple[Rows, str, np.ndarray]]:
+    """Rows of one query, the query, and the geounits (n,)."""
     needed, optional = ["geocode", "query_name", "variance"], ["plb"]
     for rows in read_rows(folder, path, needed, optional, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
-        geounit, variance = geounits_of(rows, index, geolevel), rows.table["variance"]
-        plb, plb_code = np.array([None], dtype=object), np.zeros(len(geounit), dtype=np.int64)
-        if "plb" in rows.table.column_names:
-            plb, plb_code = rows.texts("plb")
-        names, query = rows.texts("query_name")
-        for number, name in enumerate(names):
-            chosen = np.flatnonzero(query == number)
-            yield _MeasuredRows(
-                rows,
-                query_of(name),
-                geounit[chosen],
-                variance.to_numpy()[chosen],
-                plb.tolist(),
-                plb_code[chosen],
-            )
+        for name, own in rows.by_query():
+            yield own, query_of(name), geounits_of(own, index, geolevel)
 
 
 def _codes_of_shares(
-    level: LevelCodes, rows: _MeasuredRows, reader: ShareReader, shares: list[Fraction]
+    level: LevelCodes,
+    rows: Rows,
+    query: str,
+    geounit: np.ndarray,
+    reader: ShareReader,
+    shares: list[Fraction],
 ) -> np.ndarray:
     """Codes (n,) into `shares`, which grows, of the shares that rows were measured with."""
-    distinct, of_row = np.unique(rows.variance, return_inverse=True)
-    width = len(rows.plb)
-    pairs, pair = np.unique(of_row.reshape(-1) * width + rows.plb_code, return_inverse=True)
+    distinct, of_row = np.unique(rows.table["variance"].to_numpy(), return_inverse=True)
+    plb, plb_code = np.array([None], dtype=object), np.zeros(len(geounit), dtype=np.int64)
+    if "plb" in rows.table.column_names:
+        plb, plb_code = rows.texts("plb")
+    width = len(plb)
+    pairs, pair = np.unique(of_row.reshape(-1) * width + plb_code, return_inverse=True)
     codes = np.zeros(len(pairs), dtype=np.int32)
     for number, key in enumerate(pairs.tolist()):
         variance = float(distinct[key // width])
         share = None
         if np.isfinite(variance) and variance > 0:
-            share = reader.share(rows.query, variance, rows.plb[key % width])
+            share = reader.share(query, variance, plb[key % width])
         if share is None:
-            place = rows.geounit[int(np.argmax(pair.reshape(-1) == number))]
-            nominal = reader.noise(rows.query, reader.budget.geolevel_shares[level.name])
+            place = geounit[int(np.argmax(pair.reshape(-1) == number))]
+            nominal = reader.noise(query, reader.budget.geolevel_shares[level.name])
             raise InputRefused(
-                f"{rows.rows.file}: the variance {variance:.6g} of {rows.query} at geounit "
+                f"{rows.file}: the variance {variance:.6g} of {query} at geounit "
                 f"{level.geocode[place]} is none that budget.{reader.budget.universe} gives, which "
                 f"is {nominal.variance:.6g} where nothing was bypassed; name the preset or the "
                 "budget that the measurements were made with."
@@ -424,7 +408,8 @@ def _codes_of_shares(
 def geounits_of(rows: Rows, index: CodeIndex, geolevel: str) -> np.ndarray:
     """(n,) the position of each row's geounit; raises InputRefused for one without constraints."""
     codes, code = rows.texts("geocode")
-    place = index.find(codes)[code]
+    used, at = np.unique(code, return_inverse=True)
+    place = index.find(codes[used])[at]
     what = f"has no constraints at {geolevel}; fetch the files of {geolevel} again"
     rows.refuse_where(place < 0, codes[code], what)
     return place

@@ -9,7 +9,7 @@ the nation's total that of the states.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -247,30 +247,20 @@ def constraint_rows(
         widths |= dict.fromkeys(address_bounds(schema), _n_types(schema))
     for path in folder.level(schema.universe, geolevel).constraints:
         for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
-            names, query = rows.texts("query_name")
-            chosen = np.flatnonzero(names[query] != STATE_TOTAL)
-            if not chosen.size:
-                continue
-            own = replace(rows, table=rows.table.take(chosen))
-            geounit = geounits_of(own, index, geolevel)
-            lengths, flat = own.lists("value")
-            starts = np.cumsum(lengths) - lengths
-            for number, name in enumerate(names.tolist()):
-                rows_of_name = np.flatnonzero(query[chosen] == number)
-                if not rows_of_name.size:
+            for name, own in rows.by_query():
+                if name == STATE_TOTAL:
                     continue
-                place = geounit[rows_of_name]
+                place = geounits_of(own, index, geolevel)
                 geocode, whose = level.geocode[place], f"the constraint {name} of "
                 is_unknown = np.full(place.size, name not in widths)
                 what = f"has the constraint {name}, which is not known; name the preset that"
                 own.refuse_where(is_unknown, geocode, f"{what} declares it")
                 what = f"does not have {widths[name]} values; fetch the file again"
-                own.refuse_where(lengths[rows_of_name] != widths[name], geocode, what, whose)
-                values = flat[starts[rows_of_name][:, None] + np.arange(widths[name])]
+                values = own.numbers("value", widths[name], geocode, what, whose)
                 if name in zeros:
                     whose = f"the structural zero {name} of "
                     what = "is not 0; fetch the file again"
-                    own.refuse_where(values.any(axis=1), geocode, what, whose)
+                    own.refuse_where((values != 0).any(axis=1), geocode, what, whose)
                 yield own, name, place, values
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,10 +39,23 @@ class Rows:
         values = np.asarray(column.dictionary.to_pylist(), dtype=object)
         return values, column.indices.to_numpy(zero_copy_only=False)
 
-    def lists(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths of the lists of a column, and all their numbers one after the other."""
+    def by_query(self) -> Iterator[tuple[str, Rows]]:
+        """The names of queries, and the rows of each."""
+        names, code = self.texts("query_name")
+        for number, name in enumerate(names.tolist()):
+            chosen = np.flatnonzero(code == number)
+            if chosen.size:
+                yield name, replace(self, table=self.table.take(chosen))
+
+    def numbers(
+        self, name: str, width: int, geocode: np.ndarray, what: str, subject: str
+    ) -> np.ndarray:
+        """The numbers `(m, width)` of the lists of a column; refuses lists of another length as
+        `refuse_where` does."""
         column = self.table[name].combine_chunks()
-        return pc.list_value_length(column).to_numpy(), column.flatten().to_numpy()
+        lengths = pc.list_value_length(column).to_numpy()
+        self.refuse_where(lengths != width, geocode, what, subject)
+        return column.flatten().to_numpy().reshape(-1, width)
 
     def refuse_where(
         self, is_wrong: np.ndarray, geocode: np.ndarray, what: str, subject: str = ""

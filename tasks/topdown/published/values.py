@@ -32,7 +32,7 @@ from ..workload.budget import Budget
 from .codes import CodeIndex
 from .geounits import geounits_of, query_of
 from .layout import MeasurementFolder
-from .rows import Rows, read_rows
+from .rows import read_rows
 
 MOST_VALUES_ASIDE = 1 << 25
 """Answers that are kept in memory before some go to a temporary file: 256 MiB."""
@@ -171,32 +171,17 @@ def _answers(
     columns = ["geocode", "query_name", "value"]
     for path in folder.level(universe, level.name).measurements if queries else ():
         for rows in read_rows(folder, path, columns, ["query_shape"]):
-            place = geounits_of(rows, index, level.name)
-            names, code = rows.texts("query_name")
-            lengths, flat = rows.lists("value")
-            starts = np.cumsum(lengths) - lengths
-            for of_name, name in enumerate(names.tolist()):
-                chosen = np.flatnonzero(code == of_name)
-                position = number[query_of(name)]
-                query, geounit = queries[position], place[chosen]
-                geocode, whose = level.geocode[geounit], f"the answers to {query.name} of "
+            for name, own in rows.by_query():
+                position, place = number[query_of(name)], geounits_of(own, index, level.name)
+                query, geocode = queries[position], level.geocode[place]
+                whose = f"the answers to {query.name} of "
                 what = f"do not have {query.n_rows} values; {REMEDY}"
-                rows.refuse_where(lengths[chosen] != query.n_rows, geocode, what, whose)
-                if "query_shape" in rows.table.column_names:
+                values = own.numbers("value", query.n_rows, geocode, what, whose)
+                if "query_shape" in own.table.column_names:
                     what = f"do not have the shape {list(query.shape)}; {REMEDY}"
-                    rows.refuse_where(_is_other_shape(rows, chosen, query), geocode, what, whose)
-                yield position, geounit, flat[starts[chosen][:, None] + np.arange(query.n_rows)]
-
-
-def _is_other_shape(rows: Rows, chosen: np.ndarray, query: MarginalQuery) -> np.ndarray:
-    """Which of some rows (m,) tell another shape than the query's."""
-    lengths, flat = rows.lists("query_shape")
-    starts, expected = np.cumsum(lengths) - lengths, np.array(query.shape)
-    is_other = lengths[chosen] != len(expected)
-    if not is_other.any():
-        shapes = flat[starts[chosen][:, None] + np.arange(len(expected))]
-        is_other = (shapes != expected).any(axis=1)
-    return is_other
+                    shapes = own.numbers("query_shape", len(query.shape), geocode, what, whose)
+                    own.refuse_where((shapes != query.shape).any(axis=1), geocode, what, whose)
+                yield position, place, values
 
 
 def _ordered(

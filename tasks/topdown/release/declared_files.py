@@ -40,12 +40,9 @@ from ...census.table_variables import table_variables
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from ...runs.names import below
 from ...tables.columns import coded_texts
-from .text_rows import numbered_rows, text_lines
 
 TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
-NUMBERS_AS_TEXT = 1 << 18
-"""Whole numbers that are turned into text together."""
 WRITTEN_AT_ONCE = 1 << 18
 """Bytes: Parquet has several writes of each column, of which tables have hundreds."""
 ROWS_PER_BATCH = 1 << 18
@@ -217,17 +214,14 @@ def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class RowsForm:
-    """How rows are written: `keeps_types` whether Parquet has the types of Arrow beside its own,
-    `has_plain_texts` whether no text of the rows has a line feed.
-    """
+    """How rows are written; `keeps_types` whether Parquet has the types of Arrow beside its own."""
 
     delimiter: str = "|"
     quoting: Literal["needed", "none"] = "needed"
     keeps_types: bool = False
-    has_plain_texts: bool = False
 
 
-COMMA_SEPARATED = RowsForm(",", "none", keeps_types=True, has_plain_texts=True)
+COMMA_SEPARATED = RowsForm(",", "none", keeps_types=True)
 """The form of tables of summary levels."""
 
 
@@ -237,10 +231,11 @@ def write_rows(
     batches: Iterator[dict[str, pa.Array]],
     is_private: bool,
     form: RowsForm = RowsForm(),
+    **options: Any,
 ) -> WrittenFiles:
-    """Write batches as Parquet and as text; the text file appears last."""
+    """Write batches as Parquet and as text; see `rows_written`."""
     n_rows = 0
-    with rows_written(stem, kinds, is_private, form) as write:
+    with rows_written(stem, kinds, is_private, form, **options) as write:
         for batch in batches:
             n_rows += write(batch)
     return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
@@ -283,29 +278,7 @@ def rows_written(
         def write(batch: Mapping[str, pa.Array]) -> int:
             rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)
             writer.write_batch(rows)
-            n_texts = _n_before_numbers(rows) if form.has_plain_texts else rows.num_columns
-            if 0 < n_texts < rows.num_columns:
-                size = max(1, NUMBERS_AS_TEXT // rows.num_columns)
-                for start in range(0, rows.num_rows, size):
-                    text.write(_lines(rows.slice(start, size), n_texts, form))
-            else:
-                lines.write_batch(rows)
+            lines.write_batch(rows)
             return rows.num_rows
 
         yield write
-
-
-def _lines(rows: pa.RecordBatch, n_texts: int, form: RowsForm) -> memoryview:
-    """Rows as text, whose columns from `n_texts` on are whole numbers without a blank."""
-    texts = rows.select(range(n_texts))
-    of_texts = text_lines(texts.columns, texts.schema, form.delimiter, form.quoting)
-    numbers = np.array([column.to_numpy() for column in rows.columns[n_texts:]])
-    return numbered_rows(of_texts, numbers.T, form.delimiter)
-
-
-def _n_before_numbers(rows: pa.RecordBatch) -> int:
-    """How many columns stand before those that are whole numbers without a blank to the end."""
-    n, types, number = rows.num_columns, rows.schema.types, pa.int64()
-    while n and types[n - 1] == number and not rows.column(n - 1).null_count:
-        n -= 1
-    return n

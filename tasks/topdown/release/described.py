@@ -28,6 +28,7 @@ from ..settings import TopdownSettings
 from .declared_files import WrittenFiles, write_declared_microdata
 from .microdata import (
     BLOCK_GEOCODE_DIGITS,
+    BlockCounts,
     block_estimate_parts,
     coded_cells,
     write_coded,
@@ -162,13 +163,10 @@ def write_described_universe(
         of_pair = np.where(described >= 0, of_cell[described], len(codes))
         columns[column.name] = [*codes, declared.otherwise[column.name]], of_pair
     paths = areas["block_geocode"].str.replace(".", "", regex=False)
-    geocodes = paths.str[-BLOCK_GEOCODE_DIGITS:].to_numpy(dtype=object)
-    table = pa.table(
-        {
-            "block_geocode": pa.array(geocodes[records.area], pa.string()),
-            "cell": number.reshape(-1),
-            "count": records.count,
-        }
-    )
+    geocode = paths.str[-BLOCK_GEOCODE_DIGITS:].to_numpy(dtype=object)
+    where = records.area, number.reshape(-1)
+    counts = sparse.csr_array((records.count, where), shape=(len(areas), cell.size))
+    order = np.argsort(geocode)
+    ordered = BlockCounts(pa.array(geocode[order], pa.string()), counts[order])
     stem = run.unchecked_release / f"mdf_{universe.name}"
-    return write_coded(table, columns, layout, stem, is_private=settings.is_private)
+    return write_coded(ordered, columns, layout, stem, is_private=settings.is_private)

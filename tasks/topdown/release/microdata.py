@@ -16,10 +16,8 @@ skip it with `comment="#"` or `skiprows=1`). A private run's files carry neither
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +36,10 @@ from ...runs.directory import RunDirectory
 from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..spine.files import read_spine
-from .declared_files import ROWS_PER_BATCH, RowsForm, WrittenFiles, rows_written
+from .declared_files import ROWS_PER_BATCH, RowsForm, WrittenFiles, write_rows
 
 BLOCK_GEOCODE_DIGITS = 16
+_GEOCODE = f"^[0-9]{{{BLOCK_GEOCODE_DIGITS}}}$"
 SEPARATOR = "|"
 """Between the columns of the text."""
 
@@ -54,21 +53,18 @@ _Column = tuple[pa.Array, np.ndarray]
 """Texts of a column, and which of them each block or cell has."""
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Counts of a part in the order of its rows: block number, cell and number of equal rows."""
+@dataclass(frozen=True, eq=False)
+class BlockCounts:
+    """Records of some blocks: their geocodes, ascending, and counts `(n_blocks, n_cells)`."""
 
     block_geocode: pa.Array
-    block: np.ndarray
-    cell: np.ndarray
-    count: np.ndarray
+    counts: sparse.csr_array
 
 
 def block_estimate_parts(
     run: RunDirectory, universe: str, n_cells: int, *, blocks_per_part: int = BLOCKS_PER_PART
-) -> Iterator[pa.Table]:
-    """The block estimates of a run, some blocks at a time in the order of their geocodes, as tables
-    with the columns block_geocode (16 digits), cell and count.
+) -> Iterator[BlockCounts]:
+    """The block estimates of a run, some blocks at a time in the order of their geocodes.
 
     Only the files of shards with blocks of the part are read for it.
     """
@@ -77,15 +73,13 @@ def block_estimate_parts(
     codes = pc.replace_substring(pa.array(spine.block_geocode, pa.string()), ".", "")
     by_geocode = pc.sort_indices(codes).to_numpy()
     for first in range(0, len(by_geocode), blocks_per_part):
-        blocks = np.sort(by_geocode[first : first + blocks_per_part])
-        found = sparse.coo_array(released_counts(run, universe, spine, n_cells, blocks))
-        geocode = codes.take(pa.array(blocks[found.row]))
-        cell = found.col.astype(np.int64)
-        yield pa.table({"block_geocode": geocode, "cell": cell, "count": found.data})
+        blocks = by_geocode[first : first + blocks_per_part]
+        counts = released_counts(run, universe, spine, n_cells, blocks)
+        yield BlockCounts(codes.take(pa.array(blocks)), counts)
 
 
 def write_microdata(
-    block_estimates: pa.Table | Iterable[pa.Table],
+    parts: Iterable[BlockCounts],
     schema: Schema,
     directory: Path,
     invariants: pd.DataFrame | None = None,
@@ -103,20 +97,17 @@ def write_microdata(
     Where the layout has rows of further records, `invariants` must have the columns block_geocode
     and facilities_1, facilities_2, ...: their public numbers in each block.
 
-    `block_estimates` has the columns block_geocode (16 digits), cell and count, one row a
-    non-zero cell, in any order; or it is several such tables, every block in one of them and the
-    blocks of each after those of the one before. Raises ValueError for geocodes of another length,
-    cells outside the schema, counts below 1, a cell of a block given twice or tables out of order.
+    The blocks of each of the `parts` come after those of the one before. Raises ValueError for
+    geocodes of another length than 16 digits.
     """
     layout = layout_of(schema.universe, census)
     own = census.universes[schema.universe].declared.attributes
     declared = present_columns(layout, schema, own)
-    n_cells, parts = schema.n_cells, _tables(block_estimates)
+    n_further = 0
     further: Mapping[str, str] = {}
     if layout.further is not None and invariants is not None:
         further = layout.further.values
-        parts = _with_facilities(parts, _facility_counts(invariants, n_cells), schema)
-        n_cells += 1
+        parts, n_further = _with_facilities(parts, invariants), 1
     coded = {}
     for column in declared:
         codes: Sequence[str] = [column.constant or ""]
@@ -126,32 +117,29 @@ def write_microdata(
         elif column.constant is None:
             continue
         rest = further.get(column.name, column.constant or "")
-        of_rest = np.full(n_cells - schema.n_cells, len(codes), dtype=np.int64)
+        of_rest = np.full(n_further, len(codes), dtype=np.int64)
         coded[column.name] = [*codes, rest], np.concatenate([of_cell, of_rest])
     stem = directory / f"mdf_{schema.universe}"
-    ordered = _ordered_parts(parts, n_cells)
-    return _write(ordered, declared, coded, stem, is_private, rows_per_batch)
+    return _write(parts, declared, coded, stem, is_private, rows_per_batch)
 
 
 def write_coded(
-    block_estimates: pa.Table,
+    records: BlockCounts,
     columns: Coded,
     layout: MicrodataDeclaration,
     stem: Path,
     *,
     is_private: bool = True,
 ) -> WrittenFiles:
-    """Write microdata as `write_microdata` does, of records that have numbers of their own.
+    """Write microdata as `write_microdata` does, of records that have numbers in place of cells.
 
     `columns` has, by name, codes and which of them records of a number have, `(n_numbers,)`: of the
     layout's columns of attributes, and of those that follow the layout's own.
     """
-    numbers = next(iter(columns.values()))[1].size
-    nothing = np.zeros(numbers, dtype=np.int64)
+    nothing = np.zeros(records.counts.shape[1], dtype=np.int64)
     constants = {c.name: ([c.constant], nothing) for c in layout.columns if c.constant is not None}
-    ordered = _ordered_parts([block_estimates], numbers)
     coded = constants | dict(columns)
-    return _write(ordered, layout.columns, coded, stem, is_private, ROWS_PER_BATCH)
+    return _write([records], layout.columns, coded, stem, is_private, ROWS_PER_BATCH)
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
@@ -192,89 +180,15 @@ def _geography_column(digits: tuple[int, int], block_geocode: pa.Array) -> _Colu
     return part.dictionary, part.indices.to_numpy()
 
 
-def _facility_counts(invariants: pd.DataFrame, facility_cell: int) -> pa.Table:
-    """Facilities as counts in a cell of their own, in the order of the blocks' geocodes."""
-    facilities = invariants.filter(regex=r"^facilities_\d+$").sum(axis=1).to_numpy(np.int64)
-    has_facility = facilities > 0
-    table = pa.table(
-        {
-            "block_geocode": pa.array(invariants["block_geocode"][has_facility], pa.string()),
-            "cell": np.full(has_facility.sum(), facility_cell),
-            "count": facilities[has_facility],
-        }
-    )
-    return table.sort_by("block_geocode")
-
-
 def _with_facilities(
-    parts: Iterable[pa.Table], facilities: pa.Table, schema: Schema
-) -> Iterator[pa.Table]:
-    """The parts, each with the facilities of blocks up to its last block; the last has the rest."""
-    codes = facilities["block_geocode"].to_pylist()
-    following = chain(parts, [None])
-    part, done = next(following), 0
-    while part is not None:
-        if pc.any(pc.greater_equal(part["cell"], schema.n_cells)).as_py():
-            raise ValueError(f"block estimates have a cell outside the schema of {schema.universe}")
-        after = next(following)
-        last = pc.max(part["block_geocode"]).as_py() or ""
-        end = len(codes) if after is None else max(done, bisect_right(codes, last))
-        yield pa.concat_tables([_with_plain_types(part), facilities.slice(done, end - done)])
-        part, done = after, end
-
-
-def _tables(block_estimates: pa.Table | Iterable[pa.Table]) -> Iterable[pa.Table]:
-    return [block_estimates] if isinstance(block_estimates, pa.Table) else block_estimates
-
-
-def _ordered_parts(
-    block_estimates: pa.Table | Iterable[pa.Table], n_cells: int
-) -> Iterator[_Counts]:
-    """The counts of each table that has any, checked to follow those before."""
-    last = ""
-    for table in _tables(block_estimates):
-        counts = _ordered_counts(table, n_cells)
-        if not counts.count.size:
-            continue
-        if counts.block_geocode[0].as_py() <= last:
-            raise ValueError("the tables of block estimates are not in the order of their blocks")
-        last = counts.block_geocode[-1].as_py()
-        yield counts
-
-
-def _with_plain_types(block_estimates: pa.Table) -> pa.Table:
-    types = {"block_geocode": pa.string(), "cell": pa.int64(), "count": pa.int64()}
-    return block_estimates.select(list(types)).cast(pa.schema(types))
-
-
-def _ordered_counts(block_estimates: pa.Table, n_cells: int) -> _Counts:
-    """Check the estimates and put them into the order of the rows."""
-    table = _with_plain_types(block_estimates)
-    encoded = table["block_geocode"].combine_chunks().dictionary_encode()
-    digits = pc.match_substring_regex(encoded.dictionary, f"^[0-9]{{{BLOCK_GEOCODE_DIGITS}}}$")
-    cell = table["cell"].to_numpy()
-    count = table["count"].to_numpy()
-    if encoded.null_count or not pc.all(digits, min_count=0).as_py():
-        raise ValueError(f"a block geocode does not have {BLOCK_GEOCODE_DIGITS} digits")
-    if cell.size and (cell.min() < 0 or cell.max() >= n_cells):
-        raise ValueError(f"a cell is not between 0 and {n_cells - 1}")
-    if count.size and count.min() < 1:
-        raise ValueError("a count is below 1; block estimates hold the non-zero cells")
-
-    alphabetical = pc.sort_indices(encoded.dictionary)
-    rank = np.empty(len(alphabetical), dtype=np.int64)
-    rank[alphabetical.to_numpy()] = np.arange(len(alphabetical))
-    key = rank[encoded.indices.to_numpy()] * n_cells + cell
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    if (key[1:] == key[:-1]).any():
-        raise ValueError("a cell of a block is given twice")
-    return _Counts(
-        block_geocode=encoded.dictionary.take(alphabetical),
-        block=(key // n_cells).astype(np.int32),
-        cell=(key % n_cells).astype(np.int32),
-        count=count[order],
-    )
+    parts: Iterable[BlockCounts], invariants: pd.DataFrame
+) -> Iterator[BlockCounts]:
+    """The parts with a further cell, whose records are the facilities of the blocks."""
+    facilities = invariants.filter(regex=r"^facilities_\d+$").sum(axis=1).to_numpy(np.int64)
+    of_block = pd.Series(facilities, index=invariants["block_geocode"])[facilities > 0]
+    for part in parts:
+        here = of_block.reindex(part.block_geocode.to_pylist(), fill_value=0).to_numpy()
+        yield replace(part, counts=sparse.hstack([part.counts, here[:, None]], format="csr"))
 
 
 def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _Column:
@@ -293,7 +207,7 @@ def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _Colum
 
 
 def _write(
-    parts: Iterable[_Counts],
+    parts: Iterable[BlockCounts],
     declared: Sequence[MicrodataColumn],
     coded: Coded,
     stem: Path,
@@ -313,22 +227,29 @@ def _write(
         name: dictionary if name in texts else pa.int64()
         for name in dict.fromkeys([*(column.name for column in declared), *coded])
     }
-    n_rows = 0
-    form = RowsForm(SEPARATOR, "none")
-    with rows_written(
-        stem, kinds, is_private, form, compression="snappy", use_dictionary=texts
-    ) as write:
-        for counts in parts:
-            of_blocks = {
-                name: _geography_column(own, counts.block_geocode) for name, own in digits.items()
-            }
-            for rows in _batches(counts, rows_per_batch):
-                block, cell = np.repeat(rows.block, rows.count), np.repeat(rows.cell, rows.count)
+
+    def batches() -> Iterator[dict[str, pa.Array]]:
+        n_rows = 0
+        for part in parts:
+            part.counts.sort_indices()
+            entries = sparse.coo_array(part.counts)
+            # Those without records are in no dictionary.
+            seen, block_of_entry = np.unique(entries.row, return_inverse=True)
+            geocode = part.block_geocode.take(pa.array(seen))
+            if not pc.all(pc.match_substring_regex(geocode, _GEOCODE), min_count=0).as_py():
+                raise ValueError(f"a block geocode does not have {BLOCK_GEOCODE_DIGITS} digits")
+            of_blocks = {name: _geography_column(own, geocode) for name, own in digits.items()}
+            for entry in _batches(entries.data, rows_per_batch):
+                block, cell = block_of_entry[entry], entries.col[entry]
                 columns = {name: _chosen(column, block) for name, column in of_blocks.items()}
                 columns |= {name: _chosen(column, cell) for name, column in of_cells.items()}
                 numbers = pa.array(np.arange(n_rows, n_rows + len(block), dtype=np.int64))
-                n_rows += write({name: columns.get(name, numbers) for name in kinds})
-    return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
+                n_rows += len(block)
+                yield {name: columns.get(name, numbers) for name in kinds}
+
+    form = RowsForm(SEPARATOR, "none")
+    options = {"compression": "snappy", "use_dictionary": texts}
+    return write_rows(stem, kinds, batches(), is_private, form, **options)
 
 
 def _chosen(column: _Column, rows: np.ndarray) -> pa.DictionaryArray:
@@ -337,17 +258,13 @@ def _chosen(column: _Column, rows: np.ndarray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(code[rows], texts, safe=False)
 
 
-def _batches(counts: _Counts, rows_per_batch: int) -> Iterator[_Counts]:
-    """The counts of `rows_per_batch` rows of the microdata at a time."""
-    end = np.cumsum(counts.count)
+def _batches(count: np.ndarray, rows_per_batch: int) -> Iterator[np.ndarray]:
+    """The entry of each row of the microdata, `rows_per_batch` rows at a time."""
+    end = np.cumsum(count)
     n_rows = int(end[-1]) if end.size else 0
     for start in range(0, n_rows, rows_per_batch):
         stop = min(start + rows_per_batch, n_rows)
         first = np.searchsorted(end, start, side="right")
         last = np.searchsorted(end, stop, side="left") + 1
-        within = np.minimum(end[first:last], stop) - np.maximum(
-            end[first:last] - counts.count[first:last], start
-        )
-        yield _Counts(
-            counts.block_geocode, counts.block[first:last], counts.cell[first:last], within
-        )
+        within = np.diff(np.minimum(end[first:last], stop), prepend=start)
+        yield np.repeat(np.arange(first, last), within)

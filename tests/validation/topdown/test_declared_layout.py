@@ -63,10 +63,11 @@ def universe() -> DeclaredUniverse:
     )
 
 
-def counted(folder: Path, rows: list) -> tuple[list, int]:
+def counted(folder: Path, rows: list, in_text: list | None = None) -> tuple[list, int]:
     """Counts by area and cell, and how many failures there were."""
     frame = pd.DataFrame(rows, columns=list(LAYOUT.names))
     pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / "mdf_people.parquet")
+    frame = frame if in_text is None else pd.DataFrame(in_text, columns=list(LAYOUT.names))
     frame.to_csv(folder / "mdf_people.csv", sep="|", index=False)
     failures = Failures()
     counts = released_rows(folder / "mdf_people", universe(), AREAS, True, failures).counts
@@ -88,3 +89,8 @@ def test_a_row_that_breaks_the_layout_fails(tmp_path: Path, column: int, value) 
     rows = [list(row) for row in ROWS]
     rows[3][column] = value
     assert not counted(tmp_path, rows)[1]
+
+
+@pytest.mark.parametrize("in_text", [ROWS[:-1], [*ROWS, ROWS[-1]], ROWS[::-1]])
+def test_a_text_of_other_rows_fails(tmp_path: Path, in_text: list) -> None:
+    assert not counted(tmp_path, ROWS, in_text)[1]

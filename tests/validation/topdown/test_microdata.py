@@ -19,6 +19,8 @@ from spineflow.validation.topdown.microdata import Microdata, check_microdata
 from spineflow.validation.topdown.run_checks import MICRODATA, CheckedRun, check_rows
 from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
 
+from tests.block_estimates import counts_of_table
+
 BLOCKS = ["4400103010011000", "4400103010011001"]
 
 
@@ -57,7 +59,8 @@ def failures_of(folder, spine, schema, change=lambda frame: frame, blocks_per_pa
             "count": count,
         }
     )
-    files = write_microdata(table, schema, folder)
+    counts = counts_of_table(table, schema.n_cells)
+    files = write_microdata([counts], schema, folder)
     frame = change(pq.read_table(files.parquet).to_pandas())
     pq.write_table(pa.table(frame.to_dict(orient="list")), files.parquet)
     frame.to_csv(files.csv, sep="|", index=False)
@@ -72,7 +75,9 @@ def failures_of(folder, spine, schema, change=lambda frame: frame, blocks_per_pa
         )
 
     failures = Failures()
-    files = Microdata.of(folder, layout_facts(schema), cells_of(schema), is_private=True)
+    files = Microdata(
+        files.parquet.with_suffix(""), layout_facts(schema), cells_of(schema), is_private=True
+    )
     check_microdata(
         files,
         spine,

@@ -20,20 +20,16 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import write_tables
 from spineflow.validation.outcome import Outcome
+from spineflow.validation.topdown.table_rows import Tabulated
 from spineflow.validation.topdown.tabulations import (
-    TableFailures,
-    Tabulated,
     check_files,
     check_states,
+    no_failures,
+    table_outcomes,
 )
 
+from tests.block_estimates import block_counts
 from tests.tabulated import tabulate, write_legacy
-
-
-def cells(histogram: sparse.csr_array, block_geocode) -> pa.Table:
-    entries = sparse.coo_array(histogram)
-    geocode = block_geocode.to_numpy(dtype=object)[entries.row]
-    return pa.table({"block_geocode": geocode, "cell": entries.col, "count": entries.data})
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +40,9 @@ def right(tmp_path_factory) -> Tabulated:
         persons=files.persons, units=files.units, geography=files.geography
     ).accepted()
     geocode = result.geography["block_geocode"]
-    write_microdata(cells(result.histograms["persons"], geocode), PERSONS, directory)
-    units = cells(result.histograms["units"], geocode)
-    write_microdata(units, UNITS, directory, result.invariants)
+    persons, units = (block_counts(geocode, result.histograms[n]) for n in ("persons", "units"))
+    write_microdata([persons], PERSONS, directory)
+    write_microdata([units], UNITS, directory, result.invariants)
     tabulation = tabulate(directory, result.geography, ("persons", "units"))
     write_tables([tabulation], directory)
     write_legacy(tabulation, directory)
@@ -64,13 +60,12 @@ def release(right: Tabulated, tmp_path: Path) -> Tabulated:
     return replace(right, directory=directory)
 
 
-def check_tabulations(release: Tabulated, *, has_legacy: bool = True) -> tuple[Outcome, ...]:
+def check_tabulations(release: Tabulated, *, has_legacy: bool = True) -> list[Outcome]:
     """All that the pieces of the checks find of the tables together."""
-    failures = TableFailures.of(has_legacy=has_legacy)
-    check_files(release, failures)
-    of_states = TableFailures.of(has_legacy=has_legacy)
+    of_files, of_states = (no_failures(has_legacy=has_legacy) for _ in range(2))
+    check_files(release, of_files)
     check_states(release, of_states)
-    return failures.with_states([of_states]).outcomes()
+    return table_outcomes(of_files, [of_states])
 
 
 def failed(release: Tabulated) -> dict[str, str]:
@@ -215,7 +210,8 @@ def test_tables_of_a_smaller_schema(right: Tabulated, tmp_path: Path) -> None:
     schema = cef_schema("persons", ("votingage", "cenrace"))
     rng = np.random.default_rng(1)
     histogram = sparse.csr_array(rng.integers(3, size=(len(right.geography), schema.n_cells)))
-    write_microdata(cells(histogram, right.geography["block_geocode"]), schema, tmp_path)
+    counts = block_counts(right.geography["block_geocode"], histogram)
+    write_microdata([counts], schema, tmp_path)
     tabulation = tabulate(tmp_path, right.geography, ("persons",))
     write_tables([tabulation], tmp_path, is_private=False)
     facts = tabulated(

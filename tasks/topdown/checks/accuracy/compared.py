@@ -58,12 +58,9 @@ def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity
     return quantities_of(settings.schema_of(universe), settings.compiled_census, queries)
 
 
-def tallies_of_universe(
-    run: RunDirectory, settings: TopdownSettings, universe: str
-) -> list[Tallies]:
-    """Compare a universe that is in one subspine with the truth."""
-    whole = PredictedUniverse.read(run, settings, universe)
-    return list(tallies_of_subspines(run, settings, whole, [0], {}))
+def n_compared(settings: TopdownSettings, spine: Spine) -> int:
+    """In how many subspines a spine is compared: those of declared censuses in one."""
+    return n_subspines(spine) if settings.compiled_census.has_blocks else 1
 
 
 def tallies_of_subspines(
@@ -133,7 +130,7 @@ class PredictedUniverse:
 
 def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> Totals:
     """What the prediction of each subspine needs of the others; nothing of a universe in one."""
-    if n_subspines(whole.spine) == 1:
+    if n_compared(settings, whole.spine) == 1:
         return {}
     quantities = quantities_asked(settings, whole.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]
@@ -148,8 +145,8 @@ def _compared(
     totals: Totals,
 ) -> Compared:
     universe, census = whole.universe, settings.compiled_census
-    has_states = census.has_blocks
-    subspine = subspine_of(whole.spine, number) if has_states else Subspine.whole(whole.spine)
+    is_cut = n_compared(settings, whole.spine) > 1
+    subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
     schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
     truth = sum_histogram(
         run.histogram(universe),

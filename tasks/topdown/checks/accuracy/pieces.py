@@ -21,12 +21,12 @@ from ...spine.files import read_spine
 from ..kept import keep, kept, state_of
 from .compared import (
     PredictedUniverse,
+    n_compared,
     tallies_of_subspines,
-    tallies_of_universe,
     totals_of_universe,
 )
 from .queries import QuerySums, add_sums, sums_of_shards
-from .subspines import Totals, n_subspines
+from .subspines import Totals
 from .tallies import Tallies
 
 FOLDER = "accuracy"
@@ -38,9 +38,7 @@ nation."""
 
 def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
     """In how many pieces a universe is compared; one if its spine is not cut into subspines."""
-    if not settings.compiled_census.has_blocks:
-        return 1
-    return min(MOST_PIECES, n_subspines(read_spine(spine_folder(run, universe))))
+    return min(MOST_PIECES, n_compared(settings, read_spine(spine_folder(run, universe))))
 
 
 def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
@@ -68,8 +66,7 @@ def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) ->
     """Work out what the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
     totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
-    lists = {component: own.tolist() for component, own in totals.items()}
-    keep(totals_file(run, universe), state, lists)
+    keep(totals_file(run, universe), state, totals)
     return totals_file(run, universe)
 
 
@@ -85,8 +82,7 @@ def write_piece(
     state = _state(run, universe)
     sums = sums_of_shards(run, settings, universe, number, of)
     found = {
-        # By the name that subspines have in the files of unfinished runs.
-        "stretches": [own.facts() for own in _tallies(run, settings, universe, number, of)],
+        "subspines": [own.facts() for own in _tallies(run, settings, universe, number, of)],
         "sums": [[*key, *own] for key, own in sums.items()],
     }
     keep(piece_file(run, universe, number, of), state, found)
@@ -95,24 +91,18 @@ def write_piece(
 
 def tallies_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Tallies]:
     """The tallies of all subspines of a universe; what no piece has found is compared now."""
-    of = n_pieces(run, settings, universe)
-    if of == 1:
-        return tallies_of_universe(run, settings, universe)
-    tallies: list[Tallies] = []
+    of, tallies = n_pieces(run, settings, universe), list[Tallies]()
     for number, found in enumerate(_found(run, universe, of)):
         if found is None:
             tallies += _tallies(run, settings, universe, number, of)
         else:
-            tallies += map(Tallies.from_facts, found["stretches"])
+            tallies += map(Tallies.from_facts, found["subspines"])
     return tallies
 
 
 def sums_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> QuerySums:
     """The errors of a universe's queries, added up; what no piece has found is compared now."""
-    of = n_pieces(run, settings, universe)
-    if of == 1:
-        return sums_of_shards(run, settings, universe)
-    sums: QuerySums = {}
+    of, sums = n_pieces(run, settings, universe), QuerySums()
     for number, found in enumerate(_found(run, universe, of)):
         if found is None:
             add_sums(sums, sums_of_shards(run, settings, universe, number, of))
@@ -133,7 +123,7 @@ def _tallies(
 ) -> Iterator[Tallies]:
     """The tallies of a piece's subspines."""
     whole = PredictedUniverse.read(run, settings, universe)
-    n = n_subspines(whole.spine)
+    n = n_compared(settings, whole.spine)
     numbers = range(n * number // of, n * (number + 1) // of)
     known = kept(totals_file(run, universe), _state_of_spine(run, universe))
     totals: Totals = (
@@ -160,4 +150,5 @@ def _state(run: RunDirectory, universe: str) -> str:
 
 def _files_of_spine(run: RunDirectory, universe: str) -> list[Path]:
     tables = spine_folder(run, universe).glob("*.parquet")
-    return [run.settings, geography_file(run), invariants_file(run), *tables]
+    files = [run.settings, geography_file(run), invariants_file(run), *tables]
+    return [path for path in files if path.exists()]  # Replicates have no settings of their own.

@@ -22,7 +22,7 @@ from ....census.schema import Schema
 MOST_ANSWERS = 100
 """Most answers of a measured query that is reported of where no quantities are declared."""
 
-Where = Mapping[str, tuple[int, ...]]
+Where = Mapping[str, Sequence[int]]
 """Levels that each attribute may take; attributes left out may take any."""
 
 
@@ -105,7 +105,7 @@ def _of_query(schema: Schema, query: MarginalQuery) -> Quantity:
 
 def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...]:
     """The answers of a quantity: one, or one for each combination of levels."""
-    where = _frozen(schema.positions(declared.where))
+    where = schema.positions(declared.where)
     if not declared.by:
         return (Answer(declared.label, where),)
     axes = []
@@ -114,26 +114,20 @@ def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...
         axes.append([(name, level) for level in wanted])
     answers = []
     for chosen in product(*axes):
-        of_levels = _frozen(schema.positions({name: (level,) for name, level in chosen}))
+        of_levels = schema.positions({name: (level,) for name, level in chosen})
         label = ", ".join(str(level) for _, level in chosen)
         answers.append(Answer(label, _both(where, of_levels)))
     return tuple(answers)
 
 
-def _of_group(
-    group: GroupDeclaration, population: Mapping[str, Sequence[int]], schema: Schema
-) -> Iterator[Answer]:
-    where = _both(_frozen(population), _frozen(schema.positions(group.where)))
+def _of_group(group: GroupDeclaration, population: Where, schema: Schema) -> Iterator[Answer]:
+    where = _both(population, schema.positions(group.where))
     if group.each is None:
         yield Answer(group.label, where)
         return
     for level in schema.grouping(group.each).levels:
-        of_level = _frozen(schema.positions({group.each: (level,)}))
+        of_level = schema.positions({group.each: (level,)})
         yield Answer(level, _both(where, of_level))
-
-
-def _frozen(where: Mapping[str, Sequence[int]]) -> Where:
-    return {attribute: tuple(levels) for attribute, levels in where.items()}
 
 
 def _both(first: Where, second: Where) -> Where:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ....pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ....pages.figures import bar_chart, box_chart, line_chart
+from ....runs.directory import RunDirectory
 from ...estimation.full_information import algebra_of
 from ...settings import TopdownSettings
 from ...workload.costs import budget_report
@@ -24,7 +25,7 @@ from .errors import (
     SIZE_LIMITS,
     size_class_names,
 )
-from .figures import AccuracyFigures
+from .figures import AccuracyFigures, read_figures
 from .theory import MOST_CORE
 
 CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
@@ -114,6 +115,36 @@ def accuracy_table(figures: AccuracyFigures) -> Table:
     rows = errors[(errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)]
     shown = tuple((row.quantity, *_main_row(row)) for row in rows.itertuples())
     return Table(("quantity", "level", "on spine", "entities", *_MAIN), shown)
+
+
+BRIEF = {
+    "quantity": "quantity",
+    "level": "level",
+    "entities": "entities",
+    "mean |error|": "mean absolute error",
+    "implied s.d.": "implied by the noise",
+}
+"""Columns of the accuracy report that a run's page shows, and what it calls them."""
+
+
+def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | None:
+    """The mean error of the first quantity, the total, at every level, beside what is implied."""
+    table = errors_in_brief(run, settings)
+    if table is None:
+        return None
+    first = table.rows[0][0] if table.rows else None
+    return Table(table.headers, tuple(row for row in table.rows if row[0] == first))
+
+
+def errors_in_brief(run: RunDirectory, settings: TopdownSettings) -> Table | None:
+    """The columns of the accuracy report that a page shows; None for confidential input."""
+    figures = None if settings.input.confidential else read_figures(run)
+    if figures is None:
+        return None
+    table = accuracy_table(figures)
+    kept = [table.headers.index(name) for name in BRIEF]
+    rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
+    return Table(tuple(BRIEF.values()), rows)
 
 
 def _labelled(runs: Sequence[ComparedRun], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

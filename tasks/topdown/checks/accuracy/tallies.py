@@ -117,14 +117,14 @@ class Tallies:
         return cls(levels, errors, _largest_groups(compared, census))
 
     def facts(self) -> dict[str, Any]:
-        """The tallies in values that JSON has; see `from_facts`."""
+        """The tallies in values and arrays that `keep` writes; see `from_facts`."""
         return {
             "levels": {name: sorted(geolevels) for name, geolevels in self.levels.items()},
             "errors": [
-                [*key, own.entities.tolist(), [[*k, _facts(t)] for k, (t,) in own.tallies.items()]]
+                [*key, own.entities, [[*k, asdict(t)] for k, (t,) in own.tallies.items()]]
                 for key, own in self.errors.items()
             ],
-            "groups": [[*key, _facts(own)] for key, own in self.groups.items()],
+            "groups": [[*key, asdict(own)] for key, own in self.groups.items()],
         }
 
     @classmethod
@@ -256,13 +256,6 @@ def _largest_groups(compared: Compared, census: Census) -> dict[tuple[str, str],
                 level.sums(truth), level.sums(released)
             )
     return found
-
-
-def _facts(record: Tally | LargestGroups) -> dict[str, Any]:
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in asdict(record).items()
-    }
 
 
 def _tally(facts: Mapping[str, Any]) -> Tally:

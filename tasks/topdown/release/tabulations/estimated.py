@@ -97,9 +97,8 @@ class _Estimates:
     own_cell: np.ndarray
     """(n_cells,) the cell of `schema` of each cell of the estimates."""
     spine: Spine
-    state: np.ndarray
-    """(n_blocks,) the state of each block of the spine, as a number of `fips`."""
-    fips: list[str]
+    state: pa.Array
+    """(n_blocks,) FIPS code of the state of each block of the spine."""
 
     @classmethod
     def of(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> _Estimates:
@@ -107,25 +106,14 @@ class _Estimates:
         full, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
         schema = CENSUS.schema(universe, present_attributes(full))
         own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
-        geocode = pa.array(spine.block_geocode, pa.string())
-        state = pc.utf8_slice_codeunits(geocode, *_STATE).dictionary_encode()
-        return cls(
-            run,
-            universe,
-            schema,
-            own_cell,
-            spine,
-            state.indices.to_numpy(),
-            state.dictionary.to_pylist(),
-        )
+        state = pc.utf8_slice_codeunits(pa.array(spine.block_geocode, pa.string()), *_STATE)
+        return cls(run, universe, schema, own_cell, spine, state)
 
     def histogram(self, fips: str, codes: np.ndarray) -> sparse.csr_array:
         """Histograms `(n_blocks, n_cells)` of a state's blocks, whose geocodes are `codes` (n,),
         ascending."""
         shape = (len(codes), self.schema.n_cells)
-        if fips not in self.fips:
-            return sparse.csr_array(shape, dtype=np.int64)
-        blocks = np.flatnonzero(self.state == self.fips.index(fips))
+        blocks = np.flatnonzero(pc.equal(self.state, fips))
         found = sparse.coo_array(
             released_counts(self.run, self.universe, self.spine, len(self.own_cell), blocks)
         )

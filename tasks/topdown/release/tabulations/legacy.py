@@ -16,20 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 
 from ....census.cef_2020 import PERSONS, UNITS
-from ....census.states import State, state_of
+from ....census.states import state_of
 from ....runs.files import NOT_PRIVATE, replacing
-from ..text_rows import numbered_rows, text_lines
-from .header import (
-    CONSTANTS,
-    HEADER_FIELDS,
-    header_columns,
-)
+from .header import HEADER_FIELDS, header_columns
 from .levels import SUMMARY_LEVELS
 from .tables import (
     LevelTable,
@@ -48,7 +45,7 @@ SEGMENTS = {"00001": ("P1", "P2"), "00002": ("P3", "P4", "H1"), "00003": ("P5",)
 """Tables of each segment, by what its file name has for it."""
 SEGMENT_FIELDS = ("FILEID", "STUSAB", "CHARITER", "CIFSN", "LOGRECNO")
 """Fields before the variables of a segment's record."""
-DELIMITER = "|"
+_FORM = pyarrow.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="none")
 
 
 @cache
@@ -80,52 +77,41 @@ def legacy_files(
 
 def write_state(tabulation: Tabulation, fips: str, files: Sequence[Path]) -> None:
     """Write the four files of a state, header first, from the tabulation of its blocks."""
-    state = state_of(fips)
-    fields = pa.schema([(name, pa.string()) for name in HEADER_FIELDS])
-    segments = [segment_variables(segment) for segment in SEGMENTS]
-    column_of = {name: column for column, name in enumerate(tabulation.variables)}
-    columns = [np.array([column_of[name] for name in names]) for names in segments]
+    fields = [HEADER_FIELDS]
+    fields += [(*SEGMENT_FIELDS, *segment_variables(segment)) for segment in SEGMENTS]
     with ExitStack() as stack:
         streams = [
             stack.enter_context(stack.enter_context(replacing(file)).open("wb")) for file in files
         ]
         n_records = 0
         for level in SUMMARY_LEVELS.values():
-            records = _records(tabulation.level(level), tabulation.geography, n_records)
-            for header, counts, numbers in records:
-                streams[0].write(_header_lines(header, numbers, fields))
-                for number, (stream, own) in enumerate(zip(streams[1:], columns, strict=True), 1):
-                    stream.write(_segment_lines(counts[:, own], numbers, state, number))
-                n_records += len(numbers)
+            table = tabulation.level(level)
+            for columns in _records(table, tabulation.geography, n_records):
+                for number, (stream, names) in enumerate(zip(streams, fields, strict=True)):
+                    if number:
+                        columns["CIFSN"] = f"{number:02d}"
+                    _write(stream, columns, names)
+            n_records += len(table.entities)
 
 
 def _records(
     table: LevelTable, geography: pd.DataFrame, n_before: int
-) -> Iterator[tuple[dict[str, pa.Array], np.ndarray, np.ndarray]]:
-    """The records of one summary level of a state, after `n_before` others, some at a time: header
-    fields that are known, by name, variables `(n, n_variables)` and numbers of records."""
+) -> Iterator[dict[str, pa.Array | str]]:
+    """The records of one summary level of a state, after `n_before` others, some at a time: columns
+    of header fields that are known, and of variables, by name."""
     known = header_columns(table.entities, geography)
-    column_of = {name: column for column, name in enumerate(table.variables)}
     for start, rows in table.batches():
-        header = {name: column.slice(start, len(rows)) for name, column in known.items()}
-        header["POP100"] = pa.array(np.ascontiguousarray(rows[:, column_of["P0010001"]]))
-        header["HU100"] = pa.array(np.ascontiguousarray(rows[:, column_of["H0010001"]]))
-        yield header, rows, n_before + start + 1 + np.arange(len(rows))
+        columns = {name: column.slice(start, len(rows)) for name, column in known.items()}
+        values = map(pa.array, np.ascontiguousarray(rows.T))
+        columns |= dict(zip(table.variables, values, strict=True))
+        columns["POP100"], columns["HU100"] = columns["P0010001"], columns["H0010001"]
+        columns["LOGRECNO"] = pa.array(n_before + start + 1 + np.arange(len(rows)))
+        yield columns
 
 
-def _header_lines(
-    header: Mapping[str, pa.Array], record_number: np.ndarray, schema: pa.Schema
-) -> pa.Buffer:
-    empty = pa.repeat(pa.scalar(""), len(record_number))
-    columns = {**header, "LOGRECNO": pa.array(record_number)}
-    arrays = [columns.get(name, empty).cast(pa.string()) for name in schema.names]
-    return text_lines(arrays, schema, DELIMITER)
-
-
-def _segment_lines(
-    counts: np.ndarray, record_number: np.ndarray, state: State, number: int
-) -> memoryview:
-    file_id, iteration = CONSTANTS["FILEID"], CONSTANTS["CHARITER"]
-    constants = (file_id, state.abbreviation, iteration, f"{number:02d}")
-    lines = (DELIMITER.join(constants) + "\n").encode() * len(counts)
-    return numbered_rows(lines, np.column_stack([record_number, counts]), DELIMITER)
+def _write(stream: BinaryIO, columns: Mapping[str, pa.Array | str], fields: Sequence[str]) -> None:
+    """Write records; fields without a column are empty."""
+    n = len(columns["LOGRECNO"])
+    arrays = [columns.get(name, "") for name in fields]
+    arrays = [pa.repeat(pa.scalar(a), n) if isinstance(a, str) else a for a in arrays]
+    pyarrow.csv.write_csv(pa.RecordBatch.from_arrays(arrays, list(fields)), stream, _FORM)

@@ -46,15 +46,13 @@ class LevelTable:
     matrices: tuple[np.ndarray, ...]
     """What turns the histograms into variables, shape `(n_cells, n_variables)` each."""
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        """Variables of the entities from `start` to `stop`, int64 `(stop - start, n_variables)`."""
-        counts = zip(self.histograms, self.matrices, strict=True)
-        return np.hstack([histogram[start:stop] @ matrix for histogram, matrix in counts])
-
     def batches(self, rows_per_batch: int = ROWS_PER_BATCH) -> Iterator[tuple[int, np.ndarray]]:
-        """All rows in turn: the position of the first one, and the batch."""
+        """All rows in turn: the position of the first one, and variables, int64
+        `(n, n_variables)`."""
         for start in range(0, len(self.entities), rows_per_batch):
-            yield start, self.rows(start, min(start + rows_per_batch, len(self.entities)))
+            counts = zip(self.histograms, self.matrices, strict=True)
+            here = slice(start, start + rows_per_batch)
+            yield start, np.hstack([histogram[here] @ matrix for histogram, matrix in counts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,44 +147,31 @@ class _LevelWriter:
 
     def __init__(self, stack: ExitStack, stem: Path, is_private: bool) -> None:
         self._stack, self._stem, self._is_private = stack, stem, is_private
-        self._write_rows: Callable[[Mapping[str, pa.Array]], int] | None = None
-        self._held: list[tuple[list[pa.Array], np.ndarray]] = []
-        self._n_held = 0
+        self._write: Callable[[Mapping[str, pa.Array]], int] | None = None
+        self._held = pa.table({})
 
     def add(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
         """Write the rows of a table, but for the last ones, which wait for those of the next."""
-        if self._write_rows is None:
-            self._begin(table, codes)
-        start = 0
-        while start < len(table.entities):
-            stop = min(len(table.entities), start + ROWS_PER_BATCH - self._n_held)
-            columns = [column.slice(start, stop - start) for column in codes.values()]
-            self._held.append((columns, table.rows(start, stop)))
-            self._n_held += stop - start
-            start = stop
-            if self._n_held == ROWS_PER_BATCH:
-                self._write()
+        if self._write is None:
+            kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
+            # Codes need no quotes, and names may have commas.
+            form = replace(COMMA_SEPARATED, quoting="needed" if NAME in codes else "none")
+            written = rows_written(self._stem, kinds, self._is_private, form)
+            self._write = self._stack.enter_context(written)
+            self._held = pa.schema(kinds).empty_table()
+        for start, rows in table.batches():
+            columns = [column.slice(start, len(rows)) for column in codes.values()]
+            columns += map(pa.array, np.ascontiguousarray(rows.T))
+            further = pa.Table.from_arrays(columns, schema=self._held.schema)
+            self._held = pa.concat_tables([self._held, further])
+            self._write_held(ROWS_PER_BATCH)
 
     def finish(self) -> None:
         """Write what waits."""
-        if self._n_held:
-            self._write()
+        self._write_held(1)
 
-    def _begin(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
-        self._kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
-        # Codes need no quotes, and names may have commas.
-        form = replace(COMMA_SEPARATED, quoting="needed" if NAME in codes else "none")
-        self._write_rows = self._stack.enter_context(
-            rows_written(self._stem, self._kinds, self._is_private, form)
-        )
-
-    def _write(self) -> None:
-        if self._write_rows is None:
-            raise ValueError("rows are written after the columns are known")
-        columns = [
-            pa.concat_arrays(of_all) for of_all in zip(*(c for c, _ in self._held), strict=True)
-        ]
-        rows = np.concatenate([rows for _, rows in self._held])
-        columns += [pa.array(values) for values in np.ascontiguousarray(rows.T)]
-        self._held, self._n_held = [], 0
-        self._write_rows(dict(zip(self._kinds, columns, strict=True)))
+    def _write_held(self, least: int) -> None:
+        while self._write is not None and self._held.num_rows >= least:
+            rows = self._held.slice(0, ROWS_PER_BATCH)
+            self._held = self._held.slice(ROWS_PER_BATCH)
+            self._write({name: rows[name].combine_chunks() for name in rows.column_names})

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.release import microdata
-from spineflow.tasks.topdown.release.microdata import (
-    write_microdata,
-)
+from spineflow.tasks.topdown.release.microdata import BlockCounts, write_microdata
+
+from tests.block_estimates import counts_of_table
 
 BLOCKS = ["4400103010011000", "4400103010021001", "4400302010011000", "7200302010011000"]
 
 
-def estimates(*rows: tuple[str, int, int]) -> pa.Table:
-    return pa.table(
+def estimates(*rows: tuple[str, int, int], n_cells: int = PERSONS.n_cells) -> list[BlockCounts]:
+    table = pa.table(
         {
             "block_geocode": [row[0] for row in rows],
             "cell": [row[1] for row in rows],
@@ -29,6 +29,7 @@ def estimates(*rows: tuple[str, int, int]) -> pa.Table:
         },
         schema=pa.schema({"block_geocode": pa.string(), "cell": pa.int64(), "count": pa.int64()}),
     )
+    return [counts_of_table(table, n_cells, BLOCKS)]
 
 
 def invariants(**facilities: list[int]) -> pd.DataFrame:
@@ -69,7 +70,7 @@ def test_rows_of_persons(tmp_path):
 
 def test_rows_of_units(tmp_path):
     files = write_microdata(
-        estimates((BLOCKS[1], 1, 2), (BLOCKS[1], 0, 1), (BLOCKS[0], 1, 1)),
+        estimates((BLOCKS[1], 1, 2), (BLOCKS[1], 0, 1), (BLOCKS[0], 1, 1), n_cells=2),
         UNITS,
         tmp_path,
         invariants(type_1=[0, 1, 0, 0], type_7=[0, 1, 0, 1]),
@@ -169,7 +170,8 @@ def persons_of(attributes: tuple[str, ...]) -> Schema:
 def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, columns, first, last):
     schema = persons_of(attributes)
     rows = [(BLOCKS[0], 0, 1), (BLOCKS[0], schema.n_cells - 1, 1)]
-    frame = same_content(write_microdata(estimates(*rows), schema, tmp_path))
+    counts = estimates(*rows, n_cells=schema.n_cells)
+    frame = same_content(write_microdata(counts, schema, tmp_path))
     assert list(frame.columns[8:]) == columns
     assert frame.iloc[0, 8:].to_list() == first
     assert frame.iloc[1, 8:].to_list() == last
@@ -178,13 +180,14 @@ def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, column
 def test_voting_age_by_age_starts_at_eighteen(tmp_path):
     schema = cef_schema("persons", ("age",))
     rows = [(BLOCKS[0], age, 1) for age in (17, 18)]
-    frame = same_content(write_microdata(estimates(*rows), schema, tmp_path))
+    counts = estimates(*rows, n_cells=schema.n_cells)
+    frame = same_content(write_microdata(counts, schema, tmp_path))
     assert frame["VOTING_AGE"].to_list() == ["1", "2"]
 
 
 def test_units_without_occupancy_have_no_status(tmp_path):
     schema = Schema("units", ("sex",), (("male", "female"),))
-    rows = estimates((BLOCKS[0], 0, 1))
+    rows = estimates((BLOCKS[0], 0, 1), n_cells=schema.n_cells)
     frame = same_content(write_microdata(rows, schema, tmp_path, invariants()))
     assert list(frame.columns[7:]) == ["RTYPE", "SEX"]
 
@@ -192,10 +195,11 @@ def test_units_without_occupancy_have_no_status(tmp_path):
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
     def write(folder: Path, is_private: bool):
-        table = estimates((BLOCKS[0], 0, 2))
         if universe == "persons":
-            return write_microdata(table, PERSONS, folder, is_private=is_private)
-        return write_microdata(table, UNITS, folder, invariants(), is_private=is_private)
+            counts = estimates((BLOCKS[0], 0, 2))
+            return write_microdata(counts, PERSONS, folder, is_private=is_private)
+        counts = estimates((BLOCKS[0], 0, 2), n_cells=2)
+        return write_microdata(counts, UNITS, folder, invariants(), is_private=is_private)
 
     private = write(tmp_path / "private", True)
     stamped = write(tmp_path / "stamped", False)
@@ -207,32 +211,17 @@ def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
 
 def test_no_rows_give_files_with_columns(tmp_path):
     persons = write_microdata(estimates(), PERSONS, tmp_path)
-    units = write_microdata(estimates(), UNITS, tmp_path, invariants())
+    units = write_microdata(estimates(n_cells=2), UNITS, tmp_path, invariants())
     assert persons.n_rows == units.n_rows == 0
     assert same_content(persons).shape == (0, 13)
     assert same_content(units).shape == (0, 9)
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([("440010301001100", 0, 1)], "16 digits"),
-        ([("44001030100110OO", 0, 1)], "16 digits"),
-        ([(BLOCKS[0], 2016, 1)], "between 0 and 2015"),
-        ([(BLOCKS[0], -1, 1)], "between 0 and 2015"),
-        ([(BLOCKS[0], 0, 0)], "below 1"),
-        ([(BLOCKS[0], 0, 1), (BLOCKS[0], 0, 2)], "given twice"),
-    ],
-)
-def test_estimates_that_are_none_are_refused(tmp_path, rows, message):
-    with pytest.raises(ValueError, match=message):
-        write_microdata(estimates(*rows), PERSONS, tmp_path)
+@pytest.mark.parametrize("geocode", ["440010301001100", "44001030100110OO"])
+def test_geocodes_of_other_lengths_are_refused(tmp_path, geocode):
+    with pytest.raises(ValueError, match="16 digits"):
+        write_microdata(estimates((geocode, 0, 1)), PERSONS, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_cells_of_units_outside_the_schema_do_not_become_facilities(tmp_path):
-    with pytest.raises(ValueError, match="outside the schema"):
-        write_microdata(estimates((BLOCKS[0], 2, 1)), UNITS, tmp_path, invariants())
 
 
 def test_failed_writer_leaves_the_earlier_files(tmp_path, monkeypatch):

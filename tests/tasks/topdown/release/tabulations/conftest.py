@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 import pytest
-from scipy import sparse
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import Tabulation
 
+from tests.block_estimates import block_counts
 from tests.tabulated import tabulate
 
 
@@ -29,26 +28,15 @@ class Exact:
     tabulation: Tabulation
 
 
-def cells_table(histogram: sparse.csr_array, block_geocode) -> pa.Table:
-    entries = sparse.coo_array(histogram)
-    return pa.table(
-        {
-            "block_geocode": block_geocode.to_numpy(dtype=object)[entries.row],
-            "cell": entries.col,
-            "count": entries.data,
-        }
-    )
-
-
 def exact_release(inputs: Path, directory: Path) -> Exact:
     """Write the microdata of input tables as they are."""
     files = {name: inputs / f"{name}.parquet" for name in ("persons", "units")}
     result = check_inputs(**files, geography=inputs / "grfc.txt").accepted()
     geocode = result.geography["block_geocode"]
     directory.mkdir(exist_ok=True)
-    write_microdata(cells_table(result.histograms["persons"], geocode), PERSONS, directory)
-    units = cells_table(result.histograms["units"], geocode)
-    write_microdata(units, UNITS, directory, result.invariants)
+    persons, units = (block_counts(geocode, result.histograms[n]) for n in ("persons", "units"))
+    write_microdata([persons], PERSONS, directory)
+    write_microdata([units], UNITS, directory, result.invariants)
     tabulation = tabulate(directory, result.geography, ("persons", "units"))
     return Exact(inputs, directory, result.geography, tabulation)
 

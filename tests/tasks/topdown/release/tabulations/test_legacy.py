@@ -146,7 +146,7 @@ def test_segments_hold_the_tables_in_order(rhode_island) -> None:
     start = 0
     for level in SUMMARY_LEVELS.values():
         table = exact.tabulation.level(level)
-        rows = table.rows(0, len(table.entities))
+        ((_, rows),) = table.batches(len(table.entities))
         stop = start + len(rows)
         records = published.counts.iloc[start:stop]
         assert (records[list(table.variables)].to_numpy() == rows).all()

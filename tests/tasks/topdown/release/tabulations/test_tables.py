@@ -72,7 +72,7 @@ def test_run_that_is_not_private_is_stamped(exact, written, tmp_path: Path) -> N
 
 def test_batches_do_not_change_the_rows(exact) -> None:
     table = exact.tabulation.level(SUMMARY_LEVELS["150"])
-    whole = table.rows(0, len(table.entities))
+    ((_, whole),) = table.batches(len(table.entities))
     assert (np.vstack([rows for _, rows in table.batches(7)]) == whole).all()
 
 
