@@ -10,13 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.census import preset_census
+from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.release import microdata
+from spineflow.tasks.topdown.release.declared_files import WrittenFiles
 from spineflow.tasks.topdown.release.microdata import BlockCounts, write_microdata
 
 from tests.block_estimates import counts_of_table
 
+DHC = preset_census("dhc_persons_2020")
 BLOCKS = ["4400103010011000", "4400103010021001", "4400302010011000", "7200302010011000"]
 
 
@@ -247,3 +252,41 @@ def test_text_file_appears_last(tmp_path, monkeypatch):
     )
     write_microdata(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
     assert published == ["mdf_persons.parquet", "mdf_persons.csv"]
+
+
+def dhc_persons_in_microdata(folder: Path) -> tuple[WrittenFiles, sparse.csr_array]:
+    """Two thousand persons of all levels in the layout of the DHC, and their counts by block."""
+    schema, rng = DHC.universes["persons"].schema, np.random.default_rng(7)
+    where = rng.integers(0, len(BLOCKS), 2000), rng.integers(0, schema.n_cells, 2000)
+    drawn = sparse.coo_array((np.ones(2000, dtype=np.int64), where), (len(BLOCKS), schema.n_cells))
+    counts = sparse.csr_array(drawn)
+    parts = [BlockCounts(pa.array(BLOCKS), counts)]
+    return write_microdata(parts, schema, folder, census=DHC), counts
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_levels_that_several_columns_tell_together_are_counted_back(kind, tmp_path) -> None:
+    """Of relationship and type of group quarters, no column alone tells the level."""
+    files, counts = dhc_persons_in_microdata(tmp_path)
+    found, schema = count_microdata(getattr(files, kind), np.array(BLOCKS), "persons", DHC)
+    assert schema == DHC.universes["persons"].schema
+    assert (found != counts).nnz == 0
+
+
+def test_columns_that_do_not_tell_levels_apart_are_refused(tmp_path) -> None:
+    files, _ = dhc_persons_in_microdata(tmp_path)
+    table = pq.read_table(files.parquet).drop_columns("LIVE_ALONE")
+    pq.write_table(table, tmp_path / "fewer.parquet")
+    with pytest.raises(ValueError, match="relgq by RTYPE, GQTYPE, RELSHIP, of which some have"):
+        count_microdata(tmp_path / "fewer.parquet", np.array(BLOCKS), "persons", DHC)
+
+
+def test_codes_that_do_not_go_together_are_refused(tmp_path) -> None:
+    """A spouse in a nursing home."""
+    files, _ = dhc_persons_in_microdata(tmp_path)
+    table = pq.read_table(files.parquet)
+    place = table.schema.get_field_index("RELSHIP")
+    mixed = pa.array(["21"] * len(table)).cast(table.schema.types[place])
+    pq.write_table(table.set_column(place, "RELSHIP", mixed), tmp_path / "mixed.parquet")
+    with pytest.raises(ValueError, match="RTYPE with GQTYPE with RELSHIP with LIVE_ALONE"):
+        count_microdata(tmp_path / "mixed.parquet", np.array(BLOCKS), "persons", DHC)
