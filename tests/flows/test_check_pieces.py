@@ -189,7 +189,7 @@ def test_planted_defects_fail_in_the_same_words(made: Unchecked, unchecked: Unch
 def test_the_last_check_waits_for_all_pieces(unchecked: Unchecked) -> None:
     run, settings = unchecked
     estimated = dict.fromkeys(settings.run.universes, ())
-    waves = list(release_of(run, settings, estimated))
+    waves = list(release_of(run, settings, estimated, {}, {}, {}, {}))
     *calls, last = next(wave["checks"] for wave in waves if "checks" in wave)
     assert len(calls) == len(pieces_apart(run, settings))
     assert set(calls) <= set(last.after)
