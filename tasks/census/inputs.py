@@ -18,7 +18,8 @@ from ..ledger.recognition import people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.mapped import zeros
 from ..tables.sources import InputFile, input_files
-from .cef_2020 import IDENTITY_COLUMNS, PERSONS, UNITS
+from .cef_2020 import CENSUS, IDENTITY_COLUMNS, PERSONS, UNITS
+from .census import Census
 from .counting import Counted, count_files
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
@@ -140,6 +141,11 @@ class CefTables:
     person_schema: Schema | None
     unit_schema: Schema | None
     ahead: Callable[[IngestResult], object] | None = None
+
+    @property
+    def census(self) -> Census:
+        """The census that declares them."""
+        return CENSUS
 
     @property
     def records(self) -> Mapping[str, tuple[InputFile, ...]]:

@@ -18,6 +18,7 @@ from ..runs.settings import (
     Section,
     refuse_idle,
     refuse_loss,
+    refusing,
     table_of,
 )
 from .workload.margins import CONFIDENCE, rho_for_margin
@@ -179,7 +180,5 @@ def _entries(nested: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[
 
 def _refuse_margin(own: MechanismSettings, key: Key, margin: int, refuse: Refuse) -> None:
     measure, level, iterations = key
-    try:
+    with refusing(f'mechanism.margins.{measure}.{level}."{iterations}"', refuse):
         rho_for_margin(own.stability(measure), margin, own.coverage)
-    except ValueError as error:
-        refuse(f'mechanism.margins.{measure}.{level}."{iterations}": {error}')

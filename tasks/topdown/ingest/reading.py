@@ -60,8 +60,6 @@ def completed(
     Completed tables are written to the confidential `folder`; see `census.members`. Without such
     tables, or persons among the input, nothing is read.
     """
-    if not isinstance(reading, DeclaredTables):
-        return reading, ()
     findings = list[Finding]()
     for table, members in reading.census.members.items():
         if members.table not in reading.files:
@@ -76,8 +74,6 @@ def completed(
 
 def as_completed(reading: CefTables | DeclaredTables, folder: Path) -> CefTables | DeclaredTables:
     """The tables, those in place of the settings' that `completed` has written to a folder."""
-    if not isinstance(reading, DeclaredTables):
-        return reading
     made = {
         table: completed_files(files, folder / _completed(table))
         for table, files in reading.files.items()
