@@ -129,6 +129,13 @@ def answered(command: Callable[[], int]) -> int:
             raised.append(WORDS[signal.Signals(number)])
             raise Ended(raised[0])
 
+    def unraisable(lost: sys.UnraisableHookArgs) -> None:
+        # In a callback, of the garbage collection for example, the exception reaches no command:
+        # the process ends after a moment all the same.
+        if not isinstance(lost.exc_value, Ended):
+            tell(lost)
+
+    tell, sys.unraisablehook = sys.unraisablehook, unraisable
     before = {number: signal.signal(number, handle) for number in WORDS}
     wakeup = signal.set_wakeup_fd(watch.writing, warn_on_full_buffer=False)
     word = None
@@ -142,6 +149,7 @@ def answered(command: Callable[[], int]) -> int:
         return EXIT_CODE
     finally:
         if word is None:
+            sys.unraisablehook = tell
             signal.set_wakeup_fd(wakeup)
             for number, handler in before.items():
                 signal.signal(number, handler)

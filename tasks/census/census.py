@@ -54,7 +54,6 @@ from .schema import Schema
 from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
 
 PRESETS = Path(__file__).parent / "presets"
-DECLARED = "declared"
 BLOCKS = "blocks"
 """Rules of areas that are blocks of 2020; see `CensusGeography.rules`."""
 
@@ -333,7 +332,7 @@ def preset_census(name: str) -> Census:
 def compiled(declared: CensusDeclaration) -> Census:
     """The census that a declaration declares; raises ValueError with what is wrong in it."""
     recodes = {
-        name: compiled_recode(name, attribute, rounds_down=declared.layout == DECLARED)
+        name: compiled_recode(name, attribute, rounds_down=declared.rounds_down)
         for name, attribute in declared.attributes.items()
     }
     coarsenings = tuple(
@@ -405,8 +404,6 @@ def _universe(
     schema = full.of(declared.attributes)
     where = f"universe {name!r}"
     geolevels = census.geography.geolevels
-    if census.layout == DECLARED and declared.area is None:
-        raise ValueError(f"{where} needs area, the column with the code of a record's area")
     for attribute in declared.identity:
         if attribute not in full.attributes:
             raise ValueError(
@@ -444,11 +441,9 @@ def _universe(
     for number, one in enumerate(held):
         if any(one == other.model_copy(update={"name": one.name}) for other in held[:number]):
             raise ValueError(f"{where} is held to the same answers twice as {one.name!r}")
-    if held and census.layout != DECLARED:
-        raise ValueError(f"{where} has held_to, which needs the layout {DECLARED!r}")
     exact = (zeros, invariants, relations, held)
     names = [entry.name for entries in exact for entry in entries]
-    if len(set(names)) < len(names) and census.layout == DECLARED:
+    if len(set(names)) < len(names):
         twice = next(entry for entry in names if names.count(entry) > 1)
         raise ValueError(f"{where} declares {twice!r} twice; give one of them another name")
     return Universe(
@@ -593,5 +588,3 @@ def _check_charges(declared: CensusDeclaration) -> None:
     idle = sorted(declared.contributions.keys() - read)
     if idle:
         raise ValueError(f"contributions names {idle[0]!r}, which no universe reads; remove it")
-    if declared.contributions and declared.layout != DECLARED:
-        raise ValueError(f"contributions need the layout {DECLARED!r}")

@@ -572,12 +572,27 @@ class CensusDeclaration(Part):
     certificate: tuple[SentenceDeclaration, ...] = ()
     """Words of the certificate; what is exact is named in any case."""
 
+    @property
+    def rounds_down(self) -> bool:
+        """Whether numbers may have fractions, which are left out: not in the Census Edited File."""
+        return self.layout == "declared"
+
     @model_validator(mode="after")
     def _says_where(self) -> CensusDeclaration:
-        if (self.layout == "cef") != (self.geography.rules == "blocks"):
+        is_of_cef = self.layout == "cef"
+        if is_of_cef != (self.geography.rules == "blocks"):
             raise ValueError(
                 "has geography.rules = 'blocks', which need the layout 'cef', as that needs them"
             )
-        if self.layout != "declared" and self.files is not None:
-            raise ValueError("has files, which need the layout 'declared'")
+        universes = self.universes.items()
+        held = [name for name, universe in universes if universe.held_to]
+        unread = {"files": self.files, "contributions": self.contributions, "held_to": held}
+        nowhere = [name for name, universe in universes if universe.area is None]
+        if is_of_cef and (idle := [key for key, declared in unread.items() if declared]):
+            raise ValueError(f"has {idle[0]}, which the layout 'cef' does not read; remove it")
+        if nowhere and not is_of_cef:
+            raise ValueError(
+                f"has the universe {nowhere[0]!r} without area, the column with the code of a "
+                "record's area; add it"
+            )
         return self

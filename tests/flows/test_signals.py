@@ -23,7 +23,7 @@ SECONDS = 2.0
 """Within which a command answers, and ends."""
 
 BUSY = """
-import hashlib, sys, time
+import gc, hashlib, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from spineflow.flows import cli
 
@@ -40,6 +40,16 @@ def in_the_main_thread(options):
     print("begun", flush=True)
     solve()
 
+def collected(phase, info):
+    gc.callbacks.clear()
+    print("begun", flush=True)
+    time.sleep(60)
+
+def in_a_callback(options):
+    gc.callbacks.append(collected)
+    gc.collect()
+    time.sleep(60)
+
 cli.COMMANDS["compile"] = globals()[sys.argv[1]]
 sys.exit(cli.main(["compile"]))
 """
@@ -55,7 +65,7 @@ def busy(place: str) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.parametrize("place", ["in_a_thread", "in_the_main_thread"])
+@pytest.mark.parametrize("place", ["in_a_thread", "in_the_main_thread", "in_a_callback"])
 @pytest.mark.parametrize(
     ("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 )

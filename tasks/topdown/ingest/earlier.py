@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -56,16 +57,17 @@ def held_answers(settings: TopdownSettings, result: IngestedInput) -> HeldAnswer
     that is not private beside a run that is, and for answers that contradict a declaration.
     """
     found: dict[tuple[str, str], sparse.csr_array] = {}
-    census = settings.compiled_census
-    if not isinstance(result, DeclaredInput):
-        return found  # Only what is declared is held to anything.
+    universes = settings.compiled_census.universes
+    # Only the reader of tables that are declared whole takes `held_to`: a census says so.
+    declared = cast(DeclaredInput, result)
     for name in settings.run.universes:
-        universe = census.universes[name]
-        schema = settings.schema_of(name)
+        universe, schema = universes[name], settings.schema_of(name)
+        if not universe.held_earlier:
+            continue
         for held in universe.held_earlier:
-            counts, other_schema = _counted(settings, held, result.areas)
+            counts, other_schema = _counted(settings, held, declared.areas)
             found[name, held.name] = _answers(held, schema, counts, other_schema)
-        _refuse_contradictions(settings, universe, result, found)
+        _refuse_contradictions(settings, universe, declared, found)
         implied = implying(universe, schema) if settings.interleaves(name) else None
         if implied is not None:
             held, bounds = implied
@@ -75,9 +77,9 @@ def held_answers(settings: TopdownSettings, result: IngestedInput) -> HeldAnswer
                 held,
                 bounds,
                 found[name, held.name],
-                [result.multiples[name, number] for number in numbers],
+                [declared.multiples[name, number] for number in numbers],
                 structural_zeros(settings, name),
-                result.areas.frame["block_geocode"],
+                declared.areas.frame["block_geocode"],
             )
     return found
 
