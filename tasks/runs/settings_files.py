@@ -18,6 +18,7 @@ from unicodedata import normalize
 import tomli_w
 from pydantic import ValidationError
 
+from .directory import RunDirectory
 from .errors import InputRefused
 from .files import NOT_PRIVATE
 from .names import spelt_as
@@ -103,6 +104,31 @@ def frozen_settings(model: type[Settings], path: Path) -> Settings:
     Every step reads them, and they are validated once.
     """
     return _frozen(model, _read(path), path)
+
+
+def settings_of_finished(
+    model: type[Settings], run: RunDirectory, where: str, file: str = ""
+) -> Settings:
+    """The settings of the finished run that another run's setting `where` names.
+
+    Raises InputRefused for what is no run, one of another product, one whose release, or the `file`
+    of it that is needed, is not there yet, and one whose settings somebody has edited.
+    """
+    if not run.manifest.exists():
+        raise InputRefused(
+            f"{where}: {run.root} is no directory of a run; name that of a finished run of "
+            f"{model.PRODUCT}."
+        )
+    product = run.read_manifest()["product"]
+    if product != model.PRODUCT:
+        raise InputRefused(f"{where} is a run of {product}; name one of {model.PRODUCT}.")
+    if not (run.release / file).exists():
+        raise InputRefused(
+            f"{where}: the run {run.root.name} has no release yet; finish it with 'spineflow "
+            "resume'."
+        )
+    run.refuse_edited_settings()
+    return frozen_settings(model, run.settings)
 
 
 @lru_cache(maxsize=32)

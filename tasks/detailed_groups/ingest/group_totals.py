@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import while_unchanged
-from ...runs.settings_files import frozen_settings
+from ...runs.settings_files import settings_of_finished
 from ...runs.stamps import write_parquet
 from ..paths import Shard, group_totals_file, parameters_folder
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
@@ -40,25 +40,8 @@ def read_group_totals(
     Raises InputRefused for what is no finished detailed-groups run, one of other people or of
     another specification, and one that is not private beside a run that is.
     """
-    path = Path(settings.input.groups)
-    run = RunDirectory(path)
-    if not run.manifest.exists():
-        raise InputRefused(
-            f"input.groups: {path} is no directory of a run; name that of a finished "
-            "detailed-groups run."
-        )
-    product = run.read_manifest()["product"]
-    if product != DetailedGroupsSettings.PRODUCT:
-        raise InputRefused(
-            f"input.groups is a run of {product}; name one of {DetailedGroupsSettings.PRODUCT}."
-        )
-    if not (run.release / T1).exists():
-        raise InputRefused(
-            f"input.groups: the run {path.name} has no release yet; finish it with 'spineflow "
-            "resume'."
-        )
-    run.refuse_edited_settings()
-    earlier = frozen_settings(DetailedGroupsSettings, run.settings)
+    run = RunDirectory(Path(settings.input.groups))
+    earlier = settings_of_finished(DetailedGroupsSettings, run, "input.groups", T1)
     if earlier.privacy.dataset != settings.privacy.dataset:
         raise InputRefused(
             f"input.groups is of the dataset {earlier.privacy.dataset}; name a run of "

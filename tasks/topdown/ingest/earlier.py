@@ -35,7 +35,7 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import sha256_of_file
-from ...runs.settings_files import frozen_settings
+from ...runs.settings_files import settings_of_finished
 from ...runs.stamps import write_parquet
 from ..paths import geography_file, held_file
 from ..settings import TopdownSettings
@@ -147,7 +147,12 @@ def _counted(
                 f"{where}: the layout {held.layout!r} of held_to {held.name!r} does nothing beside "
                 "the directory of a run, which tells its own; remove it."
             )
-        of_run = _finished_settings(run, held, where)
+        of_run = settings_of_finished(TopdownSettings, run, where)
+        if held.universe not in of_run.run.universes:
+            raise InputRefused(
+                f"{where}: the earlier release has no universe {held.universe}; it has "
+                f"{', '.join(of_run.run.universes)}."
+            )
         earlier = of_run.compiled_census
         _refuse_other_areas(run, earlier, areas, where)
     try:
@@ -181,29 +186,6 @@ def _census_of_layout(held: Held, where: str) -> Census:
     if held.universe not in census.universes:
         raise InputRefused(f"{where}: the layout {held.layout} has no universe {held.universe}.")
     return census
-
-
-def _finished_settings(run: RunDirectory, held: Held, where: str) -> TopdownSettings:
-    """The settings of an earlier run; raises InputRefused for one that has released nothing."""
-    manifest = run.read_manifest()
-    if not run.release.exists():
-        raise InputRefused(
-            f"{where}: the run {run.root.name} has no release yet; finish it with 'spineflow "
-            "resume'."
-        )
-    if manifest["product"] != TopdownSettings.PRODUCT:
-        raise InputRefused(
-            f"{where} is a run of {manifest['product']}; only those of {TopdownSettings.PRODUCT} "
-            "release microdata that answers can be held to."
-        )
-    run.refuse_edited_settings()
-    settings = frozen_settings(TopdownSettings, run.settings)
-    if held.universe not in settings.run.universes:
-        raise InputRefused(
-            f"{where}: the earlier release has no universe {held.universe}; it has "
-            f"{', '.join(settings.run.universes)}."
-        )
-    return settings
 
 
 def _refuse_other_areas(run: RunDirectory, earlier: Census, areas: Areas, where: str) -> None:
