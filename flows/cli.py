@@ -167,7 +167,8 @@ def _run(options: argparse.Namespace) -> None:
 def _resume(options: argparse.Namespace) -> None:
     from ..tasks.products.product import refuse_missing_runner
     from ..tasks.runs.settings_files import with_runner_overrides
-    from .foreground import existing_run, run_and_report
+    from .existing import existing_run
+    from .foreground import run_and_report
     from .servers import server_for_runs
 
     run, asked, frozen = existing_run(options.run_directory)
@@ -178,7 +179,7 @@ def _resume(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from .foreground import existing_run
+    from .existing import existing_run
     from .reports import write_comparison, write_expected_errors, write_report
 
     existing = [existing_run(folder) for folder in options.run_directories]
@@ -196,7 +197,7 @@ def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, 
     """
     from ..tasks.runs.charged_files import refuse_altered
     from ..tasks.topdown.settings import TopdownSettings
-    from .foreground import existing_run
+    from .existing import existing_run
 
     run, _, settings = existing_run(options.run_directory)
     if not isinstance(settings, TopdownSettings):

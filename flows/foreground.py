@@ -1,4 +1,4 @@
-"""Runs that a command starts, finds or continues, and waits for."""
+"""Runs that a command starts or continues, and waits for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 import httpx
 
 from ..tasks.products.product import Product
-from ..tasks.products.registry import import_ahead, product_of
-from ..tasks.runs.directory import RunDirectory, refuse_odd_name
+from ..tasks.products.registry import import_ahead
+from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.runs.settings_files import frozen_settings
 from ..validation import judge
 from ..validation.expectations import import_alone, import_great_expectations, judged
 from . import STARTED, running
@@ -25,18 +24,6 @@ from .registry import stages_of
 from .runners import begin_forking
 from .running import is_done, prepare
 from .servers import Server
-
-
-def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
-    """A run that has been started: its directory, its product and its frozen settings.
-
-    Raises InputRefused where there is none, or its settings were edited.
-    """
-    run = RunDirectory(Path(folder).resolve())
-    refuse_odd_name(run)
-    asked = product_of(run)
-    run.refuse_edited_settings()
-    return run, asked, frozen_settings(asked.settings, run.settings)
 
 
 def run_and_report(

@@ -47,6 +47,7 @@ from .cancelling import (
 )
 from .endings import Interrupted, explained
 from .events import tell_failed_check, tell_published
+from .existing import parts_of
 from .interruption import going_on
 from .kernels import compile_beside
 from .log_lines import say
@@ -94,16 +95,6 @@ def default_run_directory(settings: ProductSettings, settings_file: str | Path) 
         if not place.exists() and _holds_run_of(RunDirectory(earlier), settings):
             return earlier
     return place
-
-
-def parts_of(
-    run: RunDirectory, settings: ProductSettings
-) -> Iterator[tuple[RunDirectory, ProductSettings]]:
-    """A run, and the runs of the products that it is made of, if it is one of several."""
-    yield run, settings
-    chosen = getattr(settings, "products", None)
-    for name, own in chosen.chosen().items() if chosen is not None else ():
-        yield RunDirectory(run.root / name), own
 
 
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:

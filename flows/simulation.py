@@ -12,7 +12,7 @@ from rich.table import Table
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.replay import Replay, Simulated, recorded
 from .console import page
-from .foreground import existing_run
+from .existing import existing_run
 
 MEGABYTE = 1e6
 

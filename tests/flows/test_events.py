@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from spineflow.flows import events, running
 from spineflow.flows.cli import main
-from spineflow.flows.foreground import existing_run
+from spineflow.flows.existing import existing_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger.caps import Caps, set_caps, spent_and_caps
 from spineflow.tasks.ledger.store import open_ledger

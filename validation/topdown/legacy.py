@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from ..outcome import Failures
 from ..run_files import UnusableRunFile
@@ -21,7 +20,6 @@ from .table_rows import (
     Tabulated,
     gathered,
     pairs_of_rows,
-    state_ranges,
 )
 
 _N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
@@ -57,27 +55,22 @@ def check_legacy(release: Tabulated, states: Sequence[str], failures: Failures) 
 
     Raises UnusableRunFile for missing files, and Arrow's exceptions for files of other fields.
     """
-    needed = {name for segment in _SEGMENTS for name in _segment_variables(segment)}
     files = {}
     for place in _folders(release):
         of_place = _legacy_files(place, release.is_private)
         files[_state_of(of_place)] = of_place
-    tables = [release.table(stem) for stem in release.place.levels]
-    for path in tables:
-        if not needed.issubset(pq.read_schema(path).names):
-            raise UnusableRunFile("the tables do not have every variable of the segments")
     columns = {_HEADER: ["GEOID", *_TOTALS.values()]}
     columns |= {segment: _segment_variables(segment) for segment in _SEGMENTS}
+    needed = list(dict.fromkeys(chain.from_iterable(columns.values())))
     with ExitStack() as stack:
-        ranges = {path: state_ranges(path) for path in tables}
-        rows = {
-            part: [stack.enter_context(TableRows(path, names, ranges[path])) for path in tables]
-            for part, names in columns.items()
-        }
+        levels = [
+            stack.enter_context(TableRows(release.table(stem), needed))
+            for stem in release.place.levels
+        ]
         for state in sorted(set(states) & set(files)):
             of_state = {
-                part: gathered(chain.from_iterable(one.of_state(state) for one in levels))
-                for part, levels in rows.items()
+                part: gathered(chain.from_iterable([one.of_state(state, names) for one in levels]))
+                for part, names in columns.items()
             }
             _check_state(files[state], of_state, failures)
 

@@ -73,41 +73,32 @@ class Tabulated:
         return [variable.name for variable in self.variables]
 
 
-def state_ranges(path: Path) -> dict[str, range]:
-    """Rows of each state in a table, in the table's order.
-
-    Raises UnusableRunFile for a table without states, or if the rows of one do not stand together.
-    """
-    ranges: dict[str, range] = {}
-    n_rows = 0
-    with opened(path, [STATE], [STATE]) as file:
-        for batch in file.iter_batches(columns=[STATE], use_threads=False):
-            column = encoded(batch.column(STATE)).to_pandas()
-            starts = column.ne(column.shift()).to_numpy().nonzero()[0].tolist()
-            for start, stop in zip(starts, [*starts[1:], len(column)], strict=True):
-                state, first = column.iloc[start], n_rows + start
-                before = ranges.get(state, range(first, first))
-                if before.stop != first:
-                    raise UnusableRunFile(f"the states of {path.name} do not stand together")
-                ranges[state] = range(before.start, n_rows + stop)
-            n_rows += len(column)
-    return ranges
-
-
 class TableRows:
-    """Columns of a table, of which rows are taken state by state."""
+    """Columns of a table, of which rows are taken state by state.
 
-    def __init__(
-        self, path: Path, columns: Sequence[str], ranges: Mapping[str, range] | None = None
-    ) -> None:
-        self._ranges = state_ranges(path) if ranges is None else ranges
-        self._columns = list(columns)
-        self._file = opened(path, columns)
+    ranges : rows of each state, in the table's order. Raises UnusableRunFile for a table without
+    states or one of the columns, or if the rows of a state do not stand together.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str] = ()) -> None:
+        self._file = opened(path, [STATE, *columns], [STATE])
         fields = self._file.schema_arrow.remove_metadata()
         self.schema = pa.schema([fields.field(name) for name in columns])
         metadata = self._file.metadata
         sizes = (metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
         self._starts = list(accumulate(sizes, initial=0))
+        self.ranges: dict[str, range] = {}
+        n_rows = 0
+        for batch in self._batches(0, [STATE]):
+            column = encoded(batch.column(STATE)).to_pandas()
+            starts = column.ne(column.shift()).to_numpy().nonzero()[0].tolist()
+            for start, stop in zip(starts, [*starts[1:], len(column)], strict=True):
+                state, first = column.iloc[start], n_rows + start
+                before = self.ranges.get(state, range(first, first))
+                if before.stop != first:
+                    raise UnusableRunFile(f"the states of {path.name} do not stand together")
+                self.ranges[state] = range(before.start, n_rows + stop)
+            n_rows += len(column)
 
     def __enter__(self) -> TableRows:
         return self
@@ -115,18 +106,27 @@ class TableRows:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def of_state(self, state: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a state, some thousand at a time; none if the table does not have it."""
-        rows = self._ranges.get(state, range(0))
+    def _batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows from a row group on."""
+        groups = list(range(group, self._file.num_row_groups))
+        # Hundreds of columns of few rows each: threads would take longer to be handed them.
+        return self._file.iter_batches(ROWS_PER_BATCH, groups, list(columns), use_threads=False)
+
+    def of_state(
+        self, state: str, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a state, some thousand at a time, with some of the columns or all; none if
+        the table does not have it."""
+        rows = self.ranges.get(state, range(0))
         if not rows:
             return
+        names = self.schema.names if columns is None else list(columns)
         group = bisect_right(self._starts, rows.start) - 1
         at = self._starts[group]
-        groups = list(range(group, self._file.num_row_groups))
-        for batch in self._file.iter_batches(ROWS_PER_BATCH, groups, self._columns):
+        for batch in self._batches(group, names):
             first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
             if first < stop:
-                yield batch.slice(first, stop - first).select(self._columns)
+                yield batch.slice(first, stop - first).select(names)
             at += batch.num_rows
             if at >= rows.stop:
                 return

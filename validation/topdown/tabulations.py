@@ -29,7 +29,6 @@ from .table_rows import (
     Tabulated,
     gathered,
     have_same_rows,
-    state_ranges,
 )
 
 RELEASE = "release"
@@ -75,8 +74,8 @@ def check_files(release: Tabulated, failures: TableFailures) -> None:
         for stem in release.place.levels:
             _compare_text(release, stem, failures[COUNT])
         for stem in release.place.levels:
-            _check_variables(release, stem)
-            shown = list(state_ranges(release.table(stem)))
+            with TableRows(release.table(stem)) as rows:
+                shown = list(rows.ranges)
             if shown != [state for state in release.states if state in shown]:
                 failures[COUNT].add(_other_entities(release, stem))
     if REPEAT in failures:
@@ -99,13 +98,6 @@ def check_states(release: Tabulated, failures: TableFailures) -> None:
 def _other_entities(release: Tabulated, stem: str) -> str:
     what = "blocks" if stem == release.place.finest else "entities"
     return f"{stem}.parquet does not have the {what} of the geography"
-
-
-def _check_variables(release: Tabulated, stem: str) -> None:
-    schema = pq.read_schema(release.table(stem))
-    integers = [name for name in schema.names if pa.types.is_integer(schema.field(name).type)]
-    if integers != release.names:
-        raise UnusableRunFile(f"{stem}.parquet does not have the variables of the microdata")
 
 
 def _check_counts(release: Tabulated, states: Sequence[str], failures: Failures) -> None:
@@ -205,7 +197,9 @@ def _check_blocks(
 
 
 def _compare_text(release: Tabulated, stem: str, failures: Failures) -> None:
-    """Compare a table's text with its Parquet file; raises UnusableRunFile if they differ."""
+    """Compare a table's text with its Parquet file; raises UnusableRunFile if they differ, or for
+    other variables than the release has.
+    """
     parquet = release.table(stem)
     text = parquet.with_suffix(".csv")
     if not (parquet.is_file() and text.is_file()):
@@ -214,6 +208,8 @@ def _compare_text(release: Tabulated, stem: str, failures: Failures) -> None:
         schema = file.schema_arrow
         if not {"STATE", "GEOID", "GEOCODE"} <= set(schema.names):
             raise UnusableRunFile(f"{parquet.name} does not have its columns of geography")
+        if [field.name for field in schema if pa.types.is_integer(field.type)] != release.names:
+            raise UnusableRunFile(f"{parquet.name} does not have the variables of the microdata")
         for path in (parquet, text):
             check_stamp(path, is_private=release.is_private, failures=failures)
         repeated = pyarrow.csv.open_csv(

@@ -16,7 +16,6 @@ from spineflow.validation.topdown.table_rows import (
     TableRows,
     gathered,
     have_same_rows,
-    state_ranges,
 )
 
 PLACE = {"ST": (0, 2), "COU": (2, 5), "BLK": (5, 16)}
@@ -34,7 +33,7 @@ def test_every_state_has_its_rows_whatever_is_skipped(tmp_path, monkeypatch, row
     monkeypatch.setattr(table_rows, "ROWS_PER_BATCH", 3)
     states = ["01"] * 5 + ["02"] + ["04"] * 11 + ["05"] * 2
     path = table_file(tmp_path, states, row_group_size)
-    assert state_ranges(path) == {
+    assert TableRows(path).ranges == {
         "01": range(5),
         "02": range(5, 6),
         "04": range(6, 17),
@@ -49,7 +48,7 @@ def test_every_state_has_its_rows_whatever_is_skipped(tmp_path, monkeypatch, row
 
 def test_states_that_do_not_stand_together_are_refused(tmp_path):
     with pytest.raises(UnusableRunFile, match="do not stand together"):
-        state_ranges(table_file(tmp_path, ["01", "02", "01"], 2))
+        TableRows(table_file(tmp_path, ["01", "02", "01"], 2))
 
 
 def test_batches_are_gathered_and_compared_wherever_they_are_cut():

@@ -1,0 +1,34 @@
+"""Runs that were started before, as commands find them that need no Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..tasks.products.product import Product
+from ..tasks.products.registry import product_of
+from ..tasks.runs.directory import RunDirectory, refuse_odd_name
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.settings_files import frozen_settings
+
+
+def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
+    """A run that has been started: its directory, its product and its frozen settings.
+
+    Raises InputRefused where there is none, or its settings were edited.
+    """
+    run = RunDirectory(Path(folder).resolve())
+    refuse_odd_name(run)
+    asked = product_of(run)
+    run.refuse_edited_settings()
+    return run, asked, frozen_settings(asked.settings, run.settings)
+
+
+def parts_of(
+    run: RunDirectory, settings: ProductSettings
+) -> Iterator[tuple[RunDirectory, ProductSettings]]:
+    """A run, and the runs of the products that it is made of, if it is one of several."""
+    yield run, settings
+    chosen = getattr(settings, "products", None)
+    for name, own in chosen.chosen().items() if chosen is not None else ():
+        yield RunDirectory(run.root / name), own
