@@ -6,10 +6,14 @@ temporary, and releases byte for byte what its measurements imply.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import shutil
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,9 +23,9 @@ from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 
-from tests.flows.commands import NO_CAP
+from tests.flows.commands import NO_CAP, STAGE_LINE, Command
 from tests.flows.conformance.cases import CASES, contents, measurements
-from tests.flows.in_process import stages_in_process
+from tests.flows.in_process import stages_in_process, uncompared
 from tests.flows.published_noise import read_ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
@@ -138,6 +142,9 @@ MOMENTS: dict[str, list[Moment]] = {
 }
 """A command dies before or after a call with words among its arguments; see `DEADLY`."""
 
+RELEASED = MOMENTS["topdown"].index(("before", "os:replace", "mdf_persons.csv"))
+"""Where the moments begin at which topdown may have begun margins and tables: half of its time."""
+
 
 def told_of_nothing(errors: str) -> None:
     """Nothing was said but that nothing caps the run, and what is made again."""
@@ -164,6 +171,22 @@ def assert_whole(run: RunDirectory, folder: Path, product: str) -> None:
     assert not left
 
 
+def ended_here(*arguments: str, folder: Path) -> tuple[int, str, str]:
+    """How a command ends in this process, as `Command.ended` tells it.
+
+    Prefect keeps nothing that a continued run would find, so that a run without it continues one
+    that had it.
+    """
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        stages_in_process(judged_twice=False),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
+        code = main(arguments)
+    return code, output.getvalue(), STAGE_LINE.sub("", errors.getvalue())
+
+
 @pytest.mark.parametrize(
     ("case", "moment"),
     [(case, moment) for case, moments in MOMENTS.items() for moment in moments],
@@ -172,17 +195,26 @@ def assert_whole(run: RunDirectory, folder: Path, product: str) -> None:
 def test_a_killed_run_is_continued_with_the_noise_that_it_drew(
     case: str, moment: Moment, spineflow, real_server, tmp_path: Path
 ) -> None:
-    kill_and_resume(case, moment, spineflow, spineflow, tmp_path, real_server.environment)
+    killing = partial(spineflow, **real_server.environment)
+    kill_and_resume(case, moment, killing, ended_here, tmp_path)
 
 
 def test_killed_with_its_server_during_estimation(new_spineflow, tmp_path: Path) -> None:
     """On the embedded server, which dies with the run."""
     moment = ("after", "os:replace", "estimates/persons/Tract")
-    kill_and_resume("topdown", moment, new_spineflow, new_spineflow, tmp_path, {})
+
+    def resumed(*arguments: str, folder: Path) -> tuple[int, str, str]:
+        return new_spineflow(*arguments, folder=folder).ended()
+
+    kill_and_resume("topdown", moment, new_spineflow, resumed, tmp_path)
 
 
 def kill_and_resume(
-    name: str, moment: Moment, killing, resuming, folder: Path, environment: dict[str, str]
+    name: str,
+    moment: Moment,
+    killing: Callable[..., Command],
+    resumed: Callable[..., tuple[int, str, str]],
+    folder: Path,
 ) -> None:
     """Kill a run at a moment; the continued run, and one from its measurements, release the same.
 
@@ -190,20 +222,23 @@ def kill_and_resume(
     """
     case = CASES[name]
     settings = case.write(folder)
+    release = '\n[release]\npublish_to = "published"\n'
+    if case.product == "topdown" and moment not in MOMENTS["topdown"][RELEASED:]:
+        release += "margins = false\ntables = false\n"
     with settings.open("a", encoding="utf-8") as file:
-        file.write('\n[release]\npublish_to = "published"\n')
+        file.write(release)
     if moment[2] != "ledger.db":
         set_caps(open_ledger(folder / "ledger.db"), None, Caps(Fraction(100)))
     run = RunDirectory(folder / "run")
     command = ("run", case.product, str(settings), "--run-dir", str(run.root))
-    code, _, errors = killing(*command, folder=folder, killed=moment, **environment).ended()
+    code, _, errors = killing(*command, folder=folder, killed=moment).ended()
     assert code == -9, f"the run was not killed: {errors}"
     before = measurements(run) if run.root.exists() else {}
     drawn = {own: kept for own, kept in before.items() if not own.endswith(".unpublished")}
 
     # Where there is no run yet to resume, the same command begins it.
     again = ("resume", str(run.root)) if run.manifest.exists() else command
-    code, output, errors = resuming(*again, folder=folder, **environment).ended()
+    code, output, errors = resumed(*again, folder=folder)
     assert code == 0, errors
     told_of_nothing(errors)
     assert "checks passed" in output
@@ -214,7 +249,7 @@ def kill_and_resume(
     released = contents(run.release, but="certificate")
     remove_derived(run)
     shutil.rmtree(folder / "published")
-    with stages_in_process(judged_twice=False):
+    with stages_in_process(judged_twice=False), uncompared():
         assert main(["resume", str(run.root)]) == 0
     assert contents(run.release, but="certificate") == released
     assert measurements(run) == after
