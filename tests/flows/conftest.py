@@ -99,6 +99,15 @@ def uncompared() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def smallest_county(made_once) -> Path:
+    """Folder with the tables of a county of the fewest persons, which has nineteen blocks, with
+    facilities of all types, an AIAN area and geounits to bypass; not to be changed."""
+    return made_once(
+        "smallest-county", lambda folder: generate_county(folder, persons=FEWEST_PERSONS, seed=3)
+    )
+
+
+@pytest.fixture(scope="session")
 def settings_text(county: Path) -> str:
     """Settings of a private topdown run of the generated county, with its ledger beside them.
 

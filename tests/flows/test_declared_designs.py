@@ -13,7 +13,7 @@ from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest import generate_country as generated
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -29,12 +29,16 @@ ages = { query = "sex * age", level = "region" }
 
 
 @pytest.fixture
-def country(tmp_path: Path) -> Path:
+def country(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Forty-eight sections of a few dwellings in twelve municipalities."""
+    for name, number in (("MUNICIPALITIES", 3), ("SECTIONS", 4), ("DWELLINGS", 8)):
+        monkeypatch.setattr(generated, name, number)
     (tmp_path / "input").mkdir()
-    generate_country(tmp_path / "input")
+    generated.generate_country(tmp_path / "input")
     return tmp_path
 
 
+@pytest.mark.usefixtures("uncompared")
 def test_a_file_with_a_design_is_designed_checked_and_run(
     country: Path, tmp_path: Path, capsys
 ) -> None:

@@ -112,15 +112,15 @@ PURE = "".join(
     ids=["conventional", "aian", "pure", "puerto rico"],
 )
 def test_a_generated_county_is_released_again_from_its_export(
-    county: Path, tmp_path: Path, preset: str, spine: str, estimator: str, further: str
+    smallest_county: Path, tmp_path: Path, preset: str, spine: str, estimator: str, further: str
 ) -> None:
     """Other spines and budgets; pure differential privacy also splits geounits by bypassing.
 
     Margins of pure differential privacy are made again as well. Other margins and tables, half of
     a run's time, are made again by the commands of the page and in `published.test_reading`.
     """
-    tables = {name: county / f"{name}.parquet" for name in ("persons", "units")}
-    tables["geography"] = county / "grfc.txt"
+    tables = {name: smallest_county / f"{name}.parquet" for name in ("persons", "units")}
+    tables["geography"] = smallest_county / "grfc.txt"
     choices = {"preset": preset, "spine": spine, "estimator": estimator}
     release = "[release]\ntables = false\n" if further else BARE
     run = measured(tmp_path / "people", tables, further, release, **choices)
@@ -176,11 +176,14 @@ def assert_released_again(
 
 @pytest.mark.usefixtures("in_process")
 def test_the_commands_of_the_page_run(
-    county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+    smallest_county: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture,
 ) -> None:
     """What the page tells researchers to do, on the export of a private run."""
-    tables = {name: county / f"{name}.parquet" for name in ("persons", "units")}
-    tables["geography"] = county / "grfc.txt"
+    tables = {name: smallest_county / f"{name}.parquet" for name in ("persons", "units")}
+    tables["geography"] = smallest_county / "grfc.txt"
     choices = {"preset": "pl94_2020_us", "spine": "optimized", "estimator": "full_information"}
     run = measured(tmp_path / "people", tables, **choices)
     text = PAGE.read_text(encoding="utf-8")
@@ -196,7 +199,7 @@ def test_the_commands_of_the_page_run(
     assert main(shlex.split(exporting.replace("DIR", "2020-pl94-nmf-parquets"))[1:]) == 0
     (place / "2020-pl94-nmf-parquets" / "measured.toml").unlink()
     shutil.move(place / "2020-pl94-nmf-parquets" / "state_totals.csv", place / "states.csv")
-    shutil.copy(county / "grfc.txt", place)
+    shutil.copy(smallest_county / "grfc.txt", place)
     (place / "settings.toml").write_text(settings, encoding="utf-8")
     lines = [line.partition("#")[0] for line in commands.splitlines()]
     assert len(lines) == 4
@@ -215,7 +218,7 @@ def test_the_commands_of_the_page_run(
 
 
 def test_a_refused_run_is_one_sentence(
-    county: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     path = tmp_path / "settings.toml"
     for text, words in (

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import tomli_w
 from spineflow.flows import tune
 from spineflow.flows.cli import main
 from spineflow.flows.tune_settings import AnyTuneSettings
@@ -19,6 +20,8 @@ from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 from spineflow.tasks.tune.grid import loss_grid
 from spineflow.tasks.tune.trials import Trial, TrialOutcome, settings_of
+
+from tests.flows.gallery import DECLARATIONS, write_schools
 
 LOWEST, HIGHEST, STEP = Fraction(1, 10), Fraction(20), Fraction(3, 2)
 
@@ -120,22 +123,36 @@ def test_an_interrupted_search_keeps_its_replicates(searched, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_geolevels_get_losses_of_their_own(prefect_server, small_county, tmp_path: Path) -> None:
-    settings = write_settings(
-        tmp_path,
-        small_county,
-        method='"geolevels"',
-        at_most="2",
-        replicates="1",
-        step='"8"',
-        lowest='"1"',
-        highest='"8"',
-    )
+def test_geolevels_get_losses_of_their_own(prefect_server, tmp_path: Path) -> None:
+    """Of a declared census with three geolevels: each costs several trials."""
+    write_schools(tmp_path)
+    declared = next(tomllib.loads(text) for text in DECLARATIONS if "pupils" in text)
+    rest = {name: declared.pop(name) for name in ("census", "geography", "run", "budget")}
+    declared["input"]["confidential"] = False
+    declared["topdown"] = rest
+    declared["criterion"] = {
+        "universe": "pupils",
+        "kind": "error",
+        "quantity": "total",
+        "level": "school district",
+        "statistic": "predicted_standard_deviation",
+        "at_most": 2.0,
+    }
+    declared["search"] = {
+        "method": "geolevels",
+        "replicates": 1,
+        "lowest": "1",
+        "highest": "8",
+        "step": "8",
+    }
+    settings = tmp_path / "tune.toml"
+    settings.write_text(tomli_w.dumps(declared), encoding="utf-8")
     assert main(["run", "tune", str(settings), "--run-dir", str(tmp_path / "run")]) == 0
     found = tomllib.loads((tmp_path / "run/release/settings.toml").read_text(encoding="utf-8"))
-    shares = found["budget"]["persons"]["geolevels"].values()
-    assert sum(map(Fraction, shares)) == 1
-    assert len(set(shares)) > 1
+    shares = found["budget"]["pupils"]["geolevels"]
+    assert list(shares) == rest["census"]["geography"]["geolevels"]
+    assert sum(map(Fraction, shares.values())) == 1
+    assert len(set(shares.values())) > 1
 
 
 @pytest.mark.slow
