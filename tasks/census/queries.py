@@ -25,6 +25,7 @@ TOTAL = "total"
 DETAILED = "detailed"
 
 
+@lru_cache(maxsize=4096)
 def normalize_query_name(name: str) -> str:
     """The name as files spell it: factors in the given order, joined by ' * '.
 

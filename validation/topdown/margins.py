@@ -62,12 +62,16 @@ def _check(table: Path, margins: Path, failures: Failures) -> None:
             if not shown.cast(plain).equals(interval.select(codes).cast(plain)):
                 failures.add(f"{margins.name} does not have the rows of {table.name}")
                 return
+            # Whole numbers as they are where none is missing.
+            is_missing = any(column.null_count for column in interval.columns)
             lower, upper = (
-                np.stack([_numbers(interval[pair[end]]) for pair in pairs.values()])
+                interval.select([pair[end] for pair in pairs.values()])
+                .to_tensor(null_to_nan=is_missing, row_major=False)
+                .to_numpy()
                 for end in (0, 1)
             )
             wrong = (lower > upper) | (lower < 0) | (np.isnan(lower) != np.isnan(upper))
-            for name, n_wrong in zip(pairs, wrong.sum(axis=1).tolist(), strict=True):
+            for name, n_wrong in zip(pairs, wrong.sum(axis=0).tolist(), strict=True):
                 if n_wrong:
                     failures.add(
                         f"{name} has an interval in {margins.name} that ends before it begins or "
@@ -78,11 +82,3 @@ def _check(table: Path, margins: Path, failures: Failures) -> None:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_dictionary(kind) else kind
-
-
-def _numbers(column: pa.Array) -> np.ndarray:
-    """Whole numbers as they are where none is missing, and else as floats, not a number where there
-    is none."""
-    if pa.types.is_integer(column.type) and not column.null_count:
-        return column.to_numpy()
-    return column.cast(pa.float64()).to_numpy(zero_copy_only=False)

@@ -164,9 +164,14 @@ def write_margin_summary(run: RunDirectory, universe: str, summary: MarginSummar
         write_parquet(_file(run, universe, name), table)
 
 
+def has_margin_summary(run: RunDirectory, universe: str) -> bool:
+    """Whether the figures are stored."""
+    return all(_file(run, universe, name).exists() for name in _FRAMES)
+
+
 def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | None:
     """The stored figures; None where there are none."""
-    if not all(_file(run, universe, name).exists() for name in _FRAMES):
+    if not has_margin_summary(run, universe):
         return None
     return MarginSummary(*(pd.read_parquet(_file(run, universe, name)) for name in _FRAMES))
 
