@@ -107,7 +107,9 @@ def _table_batches(
 def _joined(batches: Iterator[dict[str, pa.Array]]) -> Iterator[dict[str, pa.Array]]:
     """Batches of columns, `RUNS_WRITTEN` at a time as one."""
     while some := list(islice(batches, RUNS_WRITTEN)):
-        yield {name: pa.concat_arrays([batch[name] for batch in some]) for name in some[0]}
+        if len(some) > 1:
+            some = [{name: pa.concat_arrays([each[name] for each in some]) for name in some[0]}]
+        yield some[0]
 
 
 def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict[str, pa.Array]:
