@@ -66,7 +66,7 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
         area_covariances,
         area_estimates,
     )
-    from spineflow.tasks.topdown.intervals.cells import cell_answers
+    from spineflow.tasks.topdown.intervals.cells import PublishedCells
     from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
     from spineflow.tasks.topdown.paths import geography_file
     from spineflow.tasks.topdown.product import TOPDOWN
@@ -105,7 +105,7 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
             for name, posterior in found.items():
                 of_block = entities.block_entity[index.get_indexer(posterior.spine.block_geocode)]
                 areas = BlockAreas.of_pairs(len(entities), np.arange(len(of_block)), of_block)
-                for _, answers in cell_answers(posterior, counted[name], areas):
+                for _, answers in PublishedCells(posterior, counted[name]).of_areas(areas):
                     answers.intervals(0.9)
 
     def districts(*, arbitrary: bool) -> None:

@@ -25,6 +25,7 @@ TOTAL = "total"
 DETAILED = "detailed"
 
 
+@lru_cache(maxsize=4096)
 def normalize_query_name(name: str) -> str:
     """The name as files spell it: factors in the given order, joined by ' * '.
 
@@ -75,7 +76,7 @@ class MarginalQuery:
         """Size of each factor's range; 1 where the attribute is summed over."""
         return tuple(max(factor) + 1 for factor in self.factors)
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         """Number of answers."""
         return math.prod(self.shape)

@@ -139,7 +139,8 @@ class Schema:
         for attribute, size in zip(self.attributes, self.shape, strict=True):
             inside = np.ones(size, dtype=bool)
             if attribute in chosen:
-                inside = np.isin(np.arange(size), chosen[attribute])
+                inside[:] = False
+                inside[chosen[attribute]] = True
             mask = (mask[:, None] & inside).ravel()
         return mask
 

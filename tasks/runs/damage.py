@@ -9,10 +9,11 @@ measured is held against the ledger.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .charged_files import CHARGED, digests_if_there, digests_of, refuse_altered
@@ -147,9 +148,9 @@ def _files(run: RunDirectory) -> Iterator[str]:
     # What else is in `intervals` people have asked for.
     recorded = [run.root / folder for folder in RECORDED]
     for folder in [*recorded, *run.root.glob("intervals/*/summary")]:
-        for path in folder.rglob("*"):
-            if path.is_file() and path.suffix != TEMPORARY_SUFFIX:
-                yield path.relative_to(run.root).as_posix()
+        for place, _, names in os.walk(folder):
+            within = Path(place).relative_to(run.root).as_posix()
+            yield from (f"{within}/{name}" for name in names if not name.endswith(TEMPORARY_SUFFIX))
 
 
 def _is_noise(damage: Damage) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from ..estimation.query_algebra import QueryAlgebra
 from .answers import (
     ProductAnswers,
     covariances_of,
@@ -41,44 +41,51 @@ class CellAnswers:
         return intervals_of(self.estimate, self.variance, level, *bounds, self.mechanism)
 
 
-def cell_answers(
-    found: RunPosterior, counted: sparse.csr_array, areas: BlockAreas
-) -> Iterator[tuple[int, CellAnswers]]:
-    """Answers of runs of areas: the number of the first, and what is known of them.
+@dataclass(frozen=True, eq=False)
+class PublishedCells:
+    """Answers that are published of many areas.
 
     counted : (a, n_cells) 0/1 matrix, the cells of each answer, each a product of sets of levels.
-
-    Raises ValueError for an answer that counts no product of sets.
     """
-    kinds = list(_kinds(found.posterior.algebra, counted))
-    for first in range(0, areas.n_areas, AREAS_AT_ONCE * RUNS_ALIKE):
-        alike = areas.part(first, min(first + AREAS_AT_ONCE * RUNS_ALIKE, areas.n_areas))
-        are_blocks = np.bincount(alike.area, minlength=alike.n_areas).max(initial=0) <= 1
-        for start in range(0, alike.n_areas, AREAS_AT_ONCE):
-            part = alike.part(start, min(start + AREAS_AT_ONCE, alike.n_areas))
-            shape = part.n_areas, counted.shape[0]
-            estimate, variance = np.zeros(shape), np.zeros(shape)
-            is_known = np.ones(shape, dtype=bool)
-            for numbers, answers in kinds:
-                of_kind = _of_areas(found, answers, part, are_blocks)
-                estimate[:, numbers], variance[:, numbers], is_known[:, numbers] = of_kind
-            bounds = found.bounds_of(found.bounds[-1].summed(part), counted)
-            mechanism = found.of_run.mechanism
-            yield first + start, CellAnswers(estimate, variance, is_known, *bounds, mechanism)
 
+    found: RunPosterior
+    counted: sparse.csr_array
 
-def _kinds(
-    algebra: QueryAlgebra, counted: sparse.csr_array
-) -> Iterator[tuple[np.ndarray, ProductAnswers]]:
-    """The answers that sum over all free attributes, and the others, with their numbers: the first
-    see one component, whatever they count of the core."""
-    answers = ProductAnswers.of_matrix(algebra, counted)
-    sums = np.ones(answers.n_answers, dtype=bool)
-    for sets, numbers in zip(answers.free, answers.free_of_answer, strict=True):
-        sums &= np.asarray(sets.all(axis=1))[numbers]
-    for chosen in (sums, ~sums):
-        if chosen.any():
-            yield np.flatnonzero(chosen), ProductAnswers.of_matrix(algebra, counted[chosen])
+    def of_areas(self, areas: BlockAreas) -> Iterator[tuple[int, CellAnswers]]:
+        """Answers of runs of areas: the number of the first, and what is known of them.
+
+        Raises ValueError for an answer that counts no product of sets.
+        """
+        found = self.found
+        for first in range(0, areas.n_areas, AREAS_AT_ONCE * RUNS_ALIKE):
+            alike = areas.part(first, min(first + AREAS_AT_ONCE * RUNS_ALIKE, areas.n_areas))
+            are_blocks = np.bincount(alike.area, minlength=alike.n_areas).max(initial=0) <= 1
+            for start in range(0, alike.n_areas, AREAS_AT_ONCE):
+                part = alike.part(start, min(start + AREAS_AT_ONCE, alike.n_areas))
+                shape = part.n_areas, self.counted.shape[0]
+                estimate, variance = np.zeros(shape), np.zeros(shape)
+                is_known = np.ones(shape, dtype=bool)
+                for numbers, answers in self._kinds:
+                    of_kind = _of_areas(found, answers, part, are_blocks)
+                    estimate[:, numbers], variance[:, numbers], is_known[:, numbers] = of_kind
+                bounds = found.bounds_of(found.bounds[-1].summed(part), self.counted)
+                mechanism = found.of_run.mechanism
+                yield first + start, CellAnswers(estimate, variance, is_known, *bounds, mechanism)
+
+    @cached_property
+    def _kinds(self) -> list[tuple[np.ndarray, ProductAnswers]]:
+        """The answers that sum over all free attributes, and the others, with their numbers: the
+        first see one component, whatever they count of the core."""
+        algebra = self.found.posterior.algebra
+        answers = ProductAnswers.of_matrix(algebra, self.counted)
+        sums = np.ones(answers.n_answers, dtype=bool)
+        for sets, numbers in zip(answers.free, answers.free_of_answer, strict=True):
+            sums &= np.asarray(sets.all(axis=1))[numbers]
+        return [
+            (np.flatnonzero(chosen), ProductAnswers.of_matrix(algebra, self.counted[chosen]))
+            for chosen in (sums, ~sums)
+            if chosen.any()
+        ]
 
 
 def _of_areas(

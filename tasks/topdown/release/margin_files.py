@@ -27,7 +27,7 @@ from ...census.schema import Schema
 from ..intervals.areas import BlockAreas
 from ..intervals.cells import (
     CellAnswers,
-    cell_answers,
+    PublishedCells,
 )
 from ..intervals.run_posterior import RunPosterior
 from .declared_files import (
@@ -62,8 +62,9 @@ def write_table_margins(
 
     `found` has the posterior and the schema of each universe, in the order of the tables.
     """
-    counted = {
-        name: sparse.csr_array(variable_matrix(schema).T) for name, (_, schema) in found.items()
+    cells = {
+        name: PublishedCells(posterior, sparse.csr_array(variable_matrix(schema).T))
+        for name, (posterior, schema) in found.items()
     }
     variables = [name for _, schema in found.values() for name in variables_of(schema)]
     # Blocks that cannot hold anybody are on no spine.
@@ -80,9 +81,9 @@ def write_table_margins(
         kinds = {name: column.type for name, column in columns.items()}
         kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
         answers = []
-        for name, (posterior, _) in found.items():
+        for name, own in cells.items():
             areas = _areas(of_level.block_entity[row_of[name]], len(of_level))
-            answers.append(cell_answers(posterior, counted[name], areas))
+            answers.append(own.of_areas(areas))
         batches = _joined(_table_batches(columns, variables, answers))
         stem = directory / TABLES / f"{level.stem}{SUFFIX}"
         written = write_rows(stem, kinds, batches, is_private, COMMA_SEPARATED)
@@ -106,7 +107,9 @@ def _table_batches(
 def _joined(batches: Iterator[dict[str, pa.Array]]) -> Iterator[dict[str, pa.Array]]:
     """Batches of columns, `RUNS_WRITTEN` at a time as one."""
     while some := list(islice(batches, RUNS_WRITTEN)):
-        yield {name: pa.concat_arrays([batch[name] for batch in some]) for name in some[0]}
+        if len(some) > 1:
+            some = [{name: pa.concat_arrays([each[name] for each in some]) for name in some[0]}]
+        yield some[0]
 
 
 def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict[str, pa.Array]:
@@ -140,17 +143,17 @@ def write_declared_margins(
     """Write the margins of one declared table."""
     asked = TableAnswers.of(schema, table, described_columns(declared, table.levels))
     kinds = asked.kinds | {LOWER: pa.int64(), UPPER: pa.int64()}
+    cells = PublishedCells(found, asked.counted)
 
     def batches() -> Iterator[dict[str, pa.Array]]:
         for level in table.levels:
             number, code = entities(areas, declared.geolevels, level)
             described = descriptions(areas, declared, level)
             of_level = _areas(np.asarray(number)[found.spine.block_row], len(code))
-            answers = cell_answers(found, asked.counted, of_level)
             yield from _joined(
                 asked.columns(level, code, np.arange(start, start + len(part.estimate)), described)
                 | _ends(part)
-                for start, part in answers
+                for start, part in cells.of_areas(of_level)
             )
 
     return write_rows(directory / TABLES / f"{table.name}{SUFFIX}", kinds, batches(), is_private)

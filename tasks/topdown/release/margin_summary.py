@@ -30,7 +30,7 @@ from ..intervals.answers import (
     estimates_of,
 )
 from ..intervals.areas import BlockAreas
-from ..intervals.cells import cell_answers
+from ..intervals.cells import PublishedCells
 from ..intervals.intervals import intervals_of
 from ..intervals.run_posterior import RunPosterior
 from ..paths import spine_folder
@@ -135,7 +135,7 @@ def _classes(
             masks.append(~np.isin(levels, shown))
     counted = sparse.csr_array(np.array(masks, dtype=np.int64))
     released = areas.sums((counts @ counted.T).toarray())
-    ((_, answers),) = cell_answers(found, counted, areas)
+    ((_, answers),) = PublishedCells(found, counted).of_areas(areas)
     ends, sd = answers.intervals(MARGIN_LEVEL), np.sqrt(answers.variance)
     n_areas = np.bincount(areas.area, minlength=areas.n_areas)
     for place, first in enumerate((0, *CLASSES)):
@@ -164,9 +164,14 @@ def write_margin_summary(run: RunDirectory, universe: str, summary: MarginSummar
         write_parquet(_file(run, universe, name), table)
 
 
+def has_margin_summary(run: RunDirectory, universe: str) -> bool:
+    """Whether the figures are stored."""
+    return all(_file(run, universe, name).exists() for name in _FRAMES)
+
+
 def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | None:
     """The stored figures; None where there are none."""
-    if not all(_file(run, universe, name).exists() for name in _FRAMES):
+    if not has_margin_summary(run, universe):
         return None
     return MarginSummary(*(pd.read_parquet(_file(run, universe, name)) for name in _FRAMES))
 

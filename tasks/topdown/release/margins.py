@@ -20,7 +20,7 @@ from ..intervals.sizes import why_no_margins
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from .margin_summary import (
-    read_margin_summary,
+    has_margin_summary,
     read_why_none,
     summarise_margins,
     write_margin_summary,
@@ -162,7 +162,7 @@ def has_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
 def is_written(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece) -> bool:
     """Whether a piece of the margins stands."""
     if piece.kind == FIGURES:
-        return read_margin_summary(run, piece.subject) is not None
+        return has_margin_summary(run, piece.subject)
     files = tables_of_run(run, settings).margin_files(piece.subject)
     return all(path.exists() for path in files)
 

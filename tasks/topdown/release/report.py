@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ...answers.estimates import read_estimates
@@ -139,8 +138,8 @@ def solves_table(run: RunDirectory) -> Table:
     files = sorted((run.root / "solves").glob("*/*/*.parquet"))
     solves = pd.concat(
         [
-            ds.dataset(path)
-            .to_table()
+            pq.ParquetFile(path)
+            .read()
             .to_pandas()
             .assign(universe=path.parts[-3], geolevel=path.parts[-2])
             for path in files

@@ -203,18 +203,12 @@ def _quantiles(
 ) -> Mapping[str, float]:
     """Quantiles, between the values where they fall between two, of ascending values that stand
     `counts` times each."""
+    names = [f"{name}_q{round(100 * quantile):02d}" for quantile in quantiles]
+    if not len(values):
+        return dict.fromkeys(names, np.nan)
     ends = np.cumsum(counts)
-    found = {}
-    for quantile in quantiles:
-        key = f"{name}_q{round(100 * quantile):02d}"
-        if not len(values):
-            found[key] = np.nan
-            continue
-        place = quantile * (int(ends[-1]) - 1)
-        below = int(np.floor(place))
-        low, high = (
-            float(values[np.searchsorted(ends, min(at, int(ends[-1]) - 1), side="right")])
-            for at in (below, below + 1)
-        )
-        found[key] = low + (high - low) * (place - below)
-    return found
+    place = np.array(quantiles) * (ends[-1] - 1)
+    below = np.floor(place).astype(np.int64)
+    at = np.minimum([below, below + 1], ends[-1] - 1)
+    low, high = values[np.searchsorted(ends, at, side="right")].astype(np.float64)
+    return dict(zip(names, (low + (high - low) * (place - below)).tolist(), strict=True))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from .....geography.levels import Spine
 from ....census.cef_2020 import CENSUS
@@ -39,7 +41,11 @@ class EntityLevel:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """(n_entities, n) sums of the blocks' `values` (n_blocks, n)."""
-        return incidence(self.entity, self.n_entities) @ values
+        return self._incidence @ values
+
+    @cached_property
+    def _incidence(self) -> sparse.csr_array:
+        return incidence(self.entity, self.n_entities)
 
 
 def own_level(geolevel: str) -> str:

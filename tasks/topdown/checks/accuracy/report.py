@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -338,7 +339,10 @@ def _table(
         ranks = pd.DataFrame({key: frame[key].map(order[key].index) for key in keys})
         frame = frame.loc[ranks.sort_values(keys, kind="stable").index]
     rows = []
-    for row in frame.itertuples():
+    of_frame = namedtuple("of_frame", frame.columns)
+    for row in map(
+        of_frame._make, frame.to_numpy().tolist()
+    ):  # `itertuples` takes five times that.
         shown = cells(row)
         rows.append((shown[0], row.run, *shown[1:]) if several else tuple(shown))
     headers = (headers[0], "run", *headers[1:]) if several else headers

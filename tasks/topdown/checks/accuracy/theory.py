@@ -15,6 +15,7 @@ component and k^2 / d for each that is not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -199,13 +200,9 @@ class Prediction:
             name = self.schema.attributes[axis]
             sizes.append((len(answer.where.get(name, range(n_levels))), n_levels))
         return [
-            float(
-                np.prod(
-                    [
-                        k * (d - k) / d if component >> bit & 1 else k * k / d
-                        for bit, (k, d) in enumerate(sizes)
-                    ]
-                )
+            math.prod(
+                (k * (d - k) / d if component >> bit & 1 else k * k / d)
+                for bit, (k, d) in enumerate(sizes)
             )
             for component in range(1 << len(sizes))
         ]

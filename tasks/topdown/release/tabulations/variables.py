@@ -31,6 +31,7 @@ def tables_of(schema: Schema) -> tuple[str, ...]:
     return tuple(table.name for table in _tables(schema))
 
 
+@lru_cache(maxsize=4)
 def variables_of(schema: Schema) -> tuple[str, ...]:
     """Names of all variables that can be counted from a schema, in the order of the tables."""
     return tuple(
