@@ -213,13 +213,13 @@ class Covariances:
                 own = _by_owner(outer @ part.p.swapaxes(-1, -2), owner, len(unit))
                 own += rung.after @ of_units @ rung.after
                 np.add.at(found, unit.information[measured], -own[measured])
-            of_units = _summed(sparse.csr_array(unit.children.T), below_units)
-            of_parts = _summed(sparse.csr_array(classes.parts.T), below_parts)
+            of_units = _summed(unit.children.T, below_units)
+            of_parts = _summed(classes.parts.T, below_parts)
         found[NOT_MEASURED] = 0.0
         return found
 
 
-def _summed(counts: sparse.csr_array, values: np.ndarray) -> np.ndarray:
+def _summed(counts: sparse.csr_array | sparse.csc_array, values: np.ndarray) -> np.ndarray:
     """Sums of the values (C, ...) of the classes below, by how often each is there."""
     flat = counts @ values.reshape(len(values), math.prod(values.shape[1:]))
     return np.asarray(flat).reshape(counts.shape[0], *values.shape[1:])
@@ -227,8 +227,8 @@ def _summed(counts: sparse.csr_array, values: np.ndarray) -> np.ndarray:
 
 def _by_owner(values: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
     """Sums (n, ...) of the parts' values over the parts of each class of geounits."""
-    where = owner, np.arange(len(owner))
-    return _summed(sparse.csr_array((np.ones(len(owner)), where), (n, len(owner))), values)
+    parts = np.ones(len(owner)), owner, np.arange(len(owner) + 1)
+    return _summed(sparse.csc_array(parts, (n, len(owner))), values)
 
 
 def _blocks(information: np.ndarray, cells: np.ndarray, prior: float) -> _Rung:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +16,22 @@ from spineflow.validation.topdown.run_checks import (
     check_top,
     universe_outcomes,
 )
-from spineflow.validation.topdown.run_files import ExpectedUniverse
+from spineflow.validation.topdown.run_files import ExpectedUniverse, RunSpine
 from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
+
+
+@dataclass(frozen=True)
+class OnceRead(CheckedRun):
+    """A run whose spine is read once for all pieces, each of which reads it where runs are checked:
+    that takes a third of their time."""
+
+    spines: dict[str, RunSpine] = field(default_factory=dict)
+
+    def spine(self, universe: str) -> RunSpine:
+        """The spine of a universe."""
+        if universe not in self.spines:
+            self.spines[universe] = super().spine(universe)
+        return self.spines[universe]
 
 
 def check_spine_files(run: CheckedRun, universe: str) -> Findings:
@@ -37,7 +52,7 @@ def run_checks(
 ) -> tuple[Outcome, ...]:
     """The outcome of each check of every universe."""
     release = release_directory or run_directory / "release"
-    run = CheckedRun(run_directory, expected, release, facilities, is_private, blocks_per_part)
+    run = OnceRead(run_directory, expected, release, facilities, is_private, blocks_per_part)
     outcomes: list[Outcome] = []
     for universe in expected:
         findings = check_spine_files(run, universe)

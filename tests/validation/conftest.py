@@ -28,7 +28,6 @@ from spineflow.tasks.topdown.release.microdata import (
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.run_checks import (
     CHECKS,
-    CheckedRun,
     check_below,
     check_rows,
     check_top,
@@ -37,7 +36,7 @@ from spineflow.validation.topdown.run_checks import (
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 
 from tests.block_estimates import counts_of_table, read_block_estimates
-from tests.whole_checks import run_checks
+from tests.whole_checks import OnceRead, run_checks
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 SHARES = dict(
@@ -269,7 +268,7 @@ class FinishedRun:
         outcomes: list[Outcome] = []
         release = keywords.get("release_directory", self.path / "release")
         facilities = keywords.get("facilities", self.facilities)
-        run = CheckedRun(self.path, self.expected, release, facilities, self.is_private, 2)
+        run = OnceRead(self.path, self.expected, release, facilities, self.is_private, 2)
         for universe in self.expected:
             found = [check_top(run, universe)]
             numbers = range(n_pieces)

@@ -20,7 +20,7 @@ from spineflow.tasks.census.declared_rules import declared_rules
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.records import count_universe
-from spineflow.tasks.tables.sources import input_files
+from spineflow.tasks.tables.sources import InputFile, input_files
 from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
@@ -81,11 +81,17 @@ class Reader:
         self.census = self.case.settings(GAUSSIAN).compiled_census
         self.known: dict[tuple, np.ndarray | None] = {}
         self.write("areas", ("area",), [(area,) for area in AREAS])
+        # The areas are those of all neighbours.
+        self.told = EvidenceTally()
+        self.areas = load_areas(self.files("areas"), self.census.geography, self.told, ())
 
     def write(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         with (self.folder / f"{table}.csv").open("w", newline="", encoding="utf-8") as file:
             # A column more, since a text file of one column has no separator.
             csv.writer(file).writerows([(*columns, ""), *((*row, "") for row in rows)])
+
+    def files(self, table: str) -> tuple[InputFile, ...]:
+        return input_files(table, str(self.folder / f"{table}.csv"))
 
     def histogram(self, tables: Tables) -> np.ndarray | None:
         """Records by area and cell; None for tables that a rule refuses."""
@@ -99,10 +105,8 @@ class Reader:
             return None  # A file without rows is refused.
         for name, rows in tables.items():
             self.write(name, tuple(self.case.columns[name]), rows)
-        names = ("areas", *tables)
-        files = {name: input_files(name, str(self.folder / f"{name}.csv")) for name in names}
-        evidence = EvidenceTally()
-        areas = load_areas(files["areas"], self.census.geography, evidence, ())
+        files = {name: self.files(name) for name in ("areas", *tables)}
+        evidence, areas = deepcopy(self.told), self.areas
         universe = self.census.universes["u"]
         found = count_universe(files, universe, universe.schema, areas, evidence)
         rules = declared_rules(self.census, ["u"], areas.columns, evidence.suites)

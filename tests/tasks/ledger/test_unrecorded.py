@@ -126,7 +126,10 @@ def assert_continues(run: RunDirectory, settings: GroupSizesSettings, level: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("are_unnamed", [True, False], ids=["unnamed", "named"])
+@pytest.mark.parametrize(
+    "are_unnamed",
+    [pytest.param(True, id="unnamed"), pytest.param(False, id="named", marks=pytest.mark.soak)],
+)
 def test_a_kill_at_any_moment_leaves_nothing_unrecorded_to_others(
     tmp_path: Path, settings: GroupSizesSettings, monkeypatch, are_unnamed: bool
 ) -> None:

@@ -14,6 +14,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
 from spineflow.tasks.topdown.measurement.public_answers import area_counts
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -79,8 +80,11 @@ def test_an_unknown_choice_is_refused(tmp_path: Path, county: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_choice_is_judged_on_the_same_entities(tmp_path: Path, county: Path) -> None:
+def test_every_choice_is_judged_on_the_same_entities(tmp_path: Path) -> None:
     """All estimators, bypass on and off, and two spines; block by block among them."""
+    county = tmp_path / "county"
+    county.mkdir()
+    generate_county(county, persons=2000, seed=3)
     text = "[variants.optimized]\n[variants.conventional]\ngeography = { spine = 'conventional' }\n"
     text += f"[search]\nestimators = {list(ESTIMATORS)}\nbypass = [true, false]\n"
     settings = settings_of(tmp_path, county, text)

@@ -53,7 +53,7 @@ def sum_of(census: Census, members: Members) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_swaps_keep_persons_and_sizes_and_make_the_sum_smaller(seed: int) -> None:
     census = noisy_census(np.random.default_rng(seed), 4, 6)
