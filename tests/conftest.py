@@ -237,13 +237,19 @@ NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"
 
 
 SERVER = """
-from prefect.cli import app
+import gc, sys
+gc.disable()
+import uvicorn
+from prefect.server.api.server import create_app
 from spineflow.flows.own_server import begin_writing_at_once, collect_garbage_aside
+gc.freeze()
 collect_garbage_aside()
 begin_writing_at_once()
-app()
+host, port = sys.argv[1:]
+uvicorn.run(create_app(final=True), host=host, port=int(port), log_level="warning")
 """
-"""The command `prefect`, which serves as a server of our own does: without minutes of silence."""
+"""What `prefect server start` serves, without the command's own imports and its pages, and as a
+server of our own does: without minutes of silence."""
 
 
 class PrefectServer:
@@ -293,12 +299,11 @@ class PrefectServer:
         # It imports Prefect, which must find its home in the environment.
         from spineflow.flows.servers import WITHOUT_EVENTS
 
-        environment = {"PREFECT_HOME": str(self.folder)} | NO_TELEMETRY | WITHOUT_EVENTS
+        environment = {"PREFECT_HOME": str(self.folder), "PREFECT_UI_ENABLED": "0"}
         with (self.folder / "server.log").open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", SERVER, "--no-prompt", "server", "start"]
-                + ["--port", str(self.port), "--host", self.host],
-                env=os.environ | environment,
+                [sys.executable, "-c", SERVER, self.host, str(self.port)],
+                env=os.environ | NO_TELEMETRY | WITHOUT_EVENTS | environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

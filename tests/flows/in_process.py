@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 
 import pytest
 from prefect.context import SettingsContext, get_settings_context
@@ -11,6 +12,8 @@ from prefect.settings import PREFECT_API_URL, Settings
 from spineflow.flows import running, servers
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, Value
+
+ServerForRuns = Callable[[], AbstractContextManager[servers.Server]]
 
 JUDGED_IN = (
     "spineflow.tasks.census.evidence",
@@ -23,6 +26,19 @@ JUDGED_IN = (
 def start_no_server(patched: pytest.MonkeyPatch) -> None:
     """Have commands that are called as functions use the server that is set, or none."""
     patched.setattr(servers, "server_for_runs", lambda: nullcontext(servers.Server("")))
+    patched.setattr(running, "server_for_runs", partial(seen_by_threads, running.server_for_runs))
+
+
+@contextmanager
+def seen_by_threads(server_for_runs: ServerForRuns) -> Iterator[servers.Server]:
+    """The server for runs, if one is set here, set for threads without settings as well.
+
+    Prefect has one that forwards what worker processes say, which would start a server of its own.
+    """
+    with pytest.MonkeyPatch.context() as patched, server_for_runs() as server:
+        if PREFECT_API_URL.value() is not None:
+            patched.setattr("prefect.context.GLOBAL_SETTINGS_CONTEXT", get_settings_context())
+        yield server
 
 
 def second_opinion(
@@ -51,6 +67,15 @@ def uncompared() -> Iterator[None]:
             "spineflow.tasks.topdown.checks.accuracy.steps.write_run_accuracy", lambda *_: None
         )
         yield
+
+
+_FOR_GOOD = ExitStack()
+"""What a process does for as long as it lives."""
+
+
+def judge_once_for_good() -> None:
+    """`judged_once` for the rest of a process, as a worker of a cluster is."""
+    _FOR_GOOD.enter_context(judged_once())
 
 
 _WITHOUT_SERVER: dict[int, tuple[Settings, Settings]] = {}

@@ -46,7 +46,7 @@ CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,19
 FAILING_IN_TURN = """
 import importlib, json, sys, traceback
 import prefect
-from spineflow.flows import entry, running
+from spineflow.flows import entry, order as flows, running
 from spineflow.flows.cli import main
 from spineflow.tasks.runs import steps as frame
 from spineflow.tasks.topdown.checks import pieces
@@ -60,8 +60,9 @@ tables = [named for named in vars(order).values() if isinstance(named, dict)]
 further = [step for table in tables for step in table.values()]
 named = [*vars(order).values(), *further, running.copy_checked_release]
 unfailed = {task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)}
+published = running.copy_checked_release.fn.__wrapped__
 outcomes = dict.fromkeys((step.__name__ for step in unfailed), "not called")
-original, show_outcome = frame.opened, entry.show_outcome
+original, show_outcome, found_here = frame.opened, entry.show_outcome, flows.found_here
 
 def ended(*arguments):
     try:
@@ -71,11 +72,23 @@ def ended(*arguments):
         return "raised"
 
 def opened(*arguments):
-    step = sys._getframe(1).f_locals.get("function")
+    called = sys._getframe(1).f_locals
+    step = called.get("function")
     if step in unfailed:
         failing.add(step)
         raise ValueError(quoted)
+    if step is not None:
+        run_now.add((step, called["keys"]))
     return original(*arguments)
+
+def found_without_tasks(run, calls):
+    if published not in unfailed:
+        return found_here(run, calls)
+    keys = {one: (one.step.fn.__wrapped__, one.keys) for one in calls}
+    known = {one: key for one, key in keys.items() if key in run_before}
+    for one, key in known.items():
+        made[key] = made.get(key) or flows.call_here(run, one)
+    return {one: made[key] for one, key in known.items()}
 
 def failing_flow(*arguments):
     raise ValueError(quoted)
@@ -86,12 +99,14 @@ pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES, margins.LEAST_APART = 16, 2, 1
 if hasattr(order, "universes_in_pieces"):
     order.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 frame.opened, entry.show_outcome = opened, failing_flow
-failing, rounds = set(), 0
+flows.found_here = found_without_tasks
+failing, run_now, run_before, made, rounds = set(), set(), set(), {}, 0
 
 def outcome_of_last_round():
     global rounds, unfailed
     while True:
         failing.clear()
+        run_before.update(run_now)
         outcome, rounds = ended(*run), rounds + 1
         outcomes.update({step.__name__: outcome for step in failing})
         unfailed -= failing
@@ -104,7 +119,9 @@ outcomes["nothing"] = outcome_of_last_round()
 print(json.dumps([rounds, outcomes]))
 """
 """Runs a product again and again; in each round all steps fail that come to be called and have not
-failed before, and after the last of them the flow itself."""
+failed before, and after the last of them the flow itself.
+
+What a task has made in an earlier round, none is started to find, but in the last round."""
 
 
 def write_census(folder: Path, *, is_broken: bool) -> Path:

@@ -18,7 +18,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.work import read, tasks_of
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
-from tests.flows.in_process import stages_in_process
+from tests.flows.in_process import judge_once_for_good, stages_in_process, uncompared
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
@@ -69,13 +69,16 @@ def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
+        with distributed.Client(cluster) as client:
+            client.run(judge_once_for_good)
         options = (f"run.dask_address={cluster.scheduler_address}", "run.workers=2")
-        on_cluster = run_of("topdown", settings, "cluster", "run.runner=dask", *options)
+        with uncompared():  # Tasks take it with them.
+            on_cluster = run_of("topdown", settings, "cluster", "run.runner=dask", *options)
         processes = {nanny.pid for nanny in cluster.workers.values()}
     # Which of the two does what is the scheduler's to decide.
     workers = workers_of(on_cluster)
     assert len(processes) == 2 and workers and workers <= processes
-    with stages_in_process(judged_twice=False):
+    with stages_in_process(judged_twice=False), uncompared():
         here = run_of("topdown", settings, "here")
     assert made(on_cluster) == made(here)
     assert len([name for name in made(here) if "release/mdf_" in name]) == 4
