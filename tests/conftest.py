@@ -209,13 +209,14 @@ def public_settings() -> str:
 
 @pytest.fixture(scope="session", params=["counties", pytest.param("state", marks=pytest.mark.soak)])
 def real_tables(request: pytest.FixtureRequest, shared: Path, made_once) -> Path:
-    """Folder with the tables of two counties of the real state, and of the whole of it."""
+    """Folder with the tables of a third of two counties of the real state, with all their tribal
+    land, and of the whole of it."""
     from tests.real_state import write_counties
 
     state = shared / "data" / "ri2010"
     if request.param == "state":
         return state
-    return made_once("counties", lambda folder: write_counties(state, folder))
+    return made_once("counties", lambda folder: write_counties(state, folder, every=4))
 
 
 @pytest.fixture(scope="session")
