@@ -209,13 +209,14 @@ def public_settings() -> str:
 
 @pytest.fixture(scope="session", params=["counties", pytest.param("state", marks=pytest.mark.soak)])
 def real_tables(request: pytest.FixtureRequest, shared: Path, made_once) -> Path:
-    """Folder with the tables of two counties of the real state, and of the whole of it."""
+    """Folder with the tables of a third of two counties of the real state, with all their tribal
+    land, and of the whole of it."""
     from tests.real_state import write_counties
 
     state = shared / "data" / "ri2010"
     if request.param == "state":
         return state
-    return made_once("counties", lambda folder: write_counties(state, folder))
+    return made_once("counties", lambda folder: write_counties(state, folder, every=4))
 
 
 @pytest.fixture(scope="session")
@@ -239,17 +240,25 @@ NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"
 SERVER = """
 import gc, sys
 gc.disable()
+from datetime import timedelta
+from functools import partialmethod
+import docket
 import uvicorn
 from prefect.server.api.server import create_app
 from spineflow.flows.own_server import begin_writing_at_once, collect_garbage_aside
 gc.freeze()
 collect_garbage_aside()
 begin_writing_at_once()
+seldom = timedelta(seconds=2)
+docket.Worker.__init__ = partialmethod(
+    docket.Worker.__init__, minimum_check_interval=seldom, scheduling_resolution=seldom
+)
 host, port = sys.argv[1:]
 uvicorn.run(create_app(final=True), host=host, port=int(port), log_level="warning")
 """
 """What `prefect server start` serves, without the command's own imports and its pages, and as a
-server of our own does: without minutes of silence."""
+server of our own does: without minutes of silence. That of a session serves for a quarter of an
+hour, and asks itself eight times less often what is due."""
 
 
 class PrefectServer:

@@ -13,13 +13,23 @@ from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 COUNTIES = ("001", "009")
 """The smallest county, of fifty thousand people, and the one with the state's tribal area."""
 
+NO_TRIBAL_LAND = "9999"
+"""What AIANNHCE says of a block elsewhere."""
+
 
 def write_counties(
-    state: Path, folder: Path, counties: Sequence[str] = COUNTIES, **columns: str
+    state: Path, folder: Path, counties: Sequence[str] = COUNTIES, *, every: int = 1, **columns: str
 ) -> None:
-    """Write the tables of some counties; the geography gets other values in some columns."""
+    """Write the tables of some counties; the geography gets other values in some columns.
+
+    Of the tracts without tribal land only one in so many is written.
+    """
     geography = pd.read_csv(state / "grfc.txt", sep="|", dtype=str)
     geography = geography[geography["TABBLKCOU"].isin(counties)]
+    tract = geography["TABBLKCOU"] + geography["TABTRACTCE"]
+    tribal = set(tract[geography["AIANNHCE"] != NO_TRIBAL_LAND])
+    others = sorted(set(tract) - tribal)
+    geography = geography[tract.isin(tribal.union(others[::every]))]
     units, persons = (pd.read_parquet(state / f"{name}.parquet") for name in ("units", "persons"))
     units = units[units["OIDTB"].astype(str).isin(geography["OIDTABBLK"])]
     persons = persons[persons["MAFID"].isin(units["MAFID"])]

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
+from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.conftest import PrefectServer
@@ -169,6 +172,69 @@ def population_run(made_once, prefect_server) -> RunDirectory:
             assert main(["run", "products", str(file), "--run-dir", str(folder / "run")]) == 0
 
     return RunDirectory(made_once("population", make) / "run")
+
+
+REDISTRICTING = """
+preset = "pl94_2020_us"
+[input]
+persons = "persons.parquet"
+units = "untold.parquet"
+geography = "grfc.txt"
+confidential = false
+[privacy]
+dataset = "county"
+infinite = true
+[release]
+margins = false
+tables = false
+"""
+
+
+@pytest.fixture(scope="session")
+def redistricting_without_noise(made_once) -> RunDirectory:
+    """A finished redistricting run of a small county without noise, of microdata alone, in a folder
+    with its tables; not to be changed. `untold` are its units without the columns that their
+    members tell."""
+
+    def make(folder: Path) -> None:
+        generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=3)
+        rehouse(folder / "raw", folder, seed=4)
+        units = pd.read_parquet(folder / "units.parquet")
+        units.drop(columns=["HHT", "PAOC", "P65", "HHLDRAGE"]).to_parquet(folder / "untold.parquet")
+        file = folder / "settings.toml"
+        file.write_text(REDISTRICTING, encoding="utf-8")
+        settings = TOPDOWN.load(file)
+        with here.judged_once(), here.uncompared():
+            run_stages_here(TOPDOWN, prepare(settings, folder / "pl94_2020_us"), settings)
+
+    return RunDirectory(made_once("redistricting-without-noise", make) / "pl94_2020_us")
+
+
+@pytest.fixture(scope="session")
+def held_without_noise(
+    redistricting_without_noise: RunDirectory, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., tuple[RunDirectory, RunDirectory, TopdownSettings]]:
+    """Function from a preset, and tables other than those of persons, to that run, and one of the
+    preset that is held to it, with its settings; it has no margins."""
+
+    def made(preset: str, **tables: str) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
+        source, folder = redistricting_without_noise.root.parent, tmp_path_factory.mktemp("held")
+        own = {"persons": "persons.parquet", "geography": "grfc.txt"} | tables
+        named = "".join(f'{table} = "{source / name}"\n' for table, name in own.items())
+        file = folder / f"{preset}.toml"
+        file.write_text(
+            f'preset = "{preset}"\n[input]\n{named}confidential = false\n'
+            f'redistricting = "{redistricting_without_noise.root}"\n'
+            '[privacy]\ndataset = "county"\ninfinite = true\n',
+            encoding="utf-8",
+        )
+        settings = TOPDOWN.load(file)
+        run = prepare(settings, folder / "run")
+        with here.judged_once():
+            run_stages_here(TOPDOWN, run, settings)
+        return redistricting_without_noise, run, settings
+
+    return made
 
 
 @pytest.fixture(scope="session")

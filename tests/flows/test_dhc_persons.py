@@ -2,67 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 
-from tests.flows.in_process import judged_once, uncompared
-from tests.tasks.topdown.dhc_input import write_edited
-
 pytestmark = pytest.mark.slow
-
-SETTINGS = """
-preset = "{preset}"
-[input]
-persons = "persons.parquet"
-units = "units.parquet"
-geography = "grfc.txt"
-confidential = false
-{redistricting}
-[privacy]
-dataset = "county"
-infinite = true
-{release}
-"""
 
 
 @pytest.fixture(scope="module", params=["private", "infinite"])
-def finished(request, tmp_path_factory) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
+def finished(request) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
     """A redistricting run, and a DHC run held to it, with its settings: with noise, which takes
     the time, for Puerto Rico, and without for the United States."""
     if request.param == "private":
         return request.getfixturevalue("held_run")("dhc-persons")
-    folder = tmp_path_factory.mktemp("infinite")
-    generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=3)
-    write_edited(folder / "raw", folder)
-    runs = []
-    for preset, held in (
-        ("pl94_2020_us", ""),
-        ("dhc_persons_2020_us", 'redistricting = "pl94_2020_us"'),
-    ):
-        file = folder / f"{preset}.toml"
-        # Margins and tables of the earlier run are tested elsewhere; the later one has no margins.
-        release = "" if held else "[release]\nmargins = false\ntables = false"
-        file.write_text(SETTINGS.format(preset=preset, redistricting=held, release=release))
-        settings = TOPDOWN.load(file)
-        run = prepare(settings, folder / preset)
-        with judged_once(), uncompared() if "pl94" in preset else nullcontext():
-            run_stages_here(TOPDOWN, run, settings)
-        runs.append(run)
-    return *runs, settings
+    return request.getfixturevalue("held_without_noise")(
+        "dhc_persons_2020_us", units="units.parquet"
+    )
 
 
 def released(run: RunDirectory) -> pd.DataFrame:

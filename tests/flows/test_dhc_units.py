@@ -3,69 +3,34 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 
-from tests.flows.in_process import judged_once, uncompared
-
 pytestmark = pytest.mark.slow
 
-SETTINGS = """
-preset = "{preset}"
-[input]
-units = "untold.parquet"
-geography = "grfc.txt"
-confidential = false
-{tables}
-[privacy]
-dataset = "county"
-infinite = true
-{release}
-"""
 CODES = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
 
 
 @pytest.fixture(scope="module", params=["private", "infinite"])
-def finished(request, tmp_path_factory) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
+def finished(request) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
     """A redistricting run, and a run of units held to it, with its settings: with noise for Puerto
     Rico, and without for the United States, on units without the columns that their members tell.
     """
     if request.param == "private":
         return request.getfixturevalue("held_run")("dhc-units")
-    folder = tmp_path_factory.mktemp("infinite")
-    generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=3)
-    rehouse(folder / "raw", folder, seed=4)
-    units = pd.read_parquet(folder / "units.parquet")
-    units.drop(columns=["HHT", "PAOC", "P65", "HHLDRAGE"]).to_parquet(folder / "untold.parquet")
-    persons = 'persons = "persons.parquet"'
-    held = f'{persons}\nredistricting = "pl94_2020_us"'
-    runs = []
-    for preset, tables in (("pl94_2020_us", persons), ("dhc_units_2020_us", held)):
-        file = folder / f"{preset}.toml"
-        # Margins and tables of the earlier run are tested elsewhere; the later one has no margins.
-        release = "" if "dhc" in preset else "[release]\nmargins = false\ntables = false"
-        file.write_text(SETTINGS.format(preset=preset, tables=tables, release=release))
-        settings = TOPDOWN.load(file)
-        run = prepare(settings, folder / preset)
-        with judged_once(), uncompared() if "pl94" in preset else nullcontext():
-            run_stages_here(TOPDOWN, run, settings)
-        runs.append(run)
-    return *runs, settings
+    return request.getfixturevalue("held_without_noise")(
+        "dhc_units_2020_us", units="untold.parquet"
+    )
 
 
 def counts_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> pd.DataFrame:

@@ -40,16 +40,13 @@ def surrounded(request: pytest.FixtureRequest) -> Callable:
 
 @pytest.fixture(scope="module")
 def office_of(surrounded, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Office]:
-    """Function from a product's name to an office with its runs: there are two of several each."""
+    """Function from a product's name to an office with its runs."""
 
     @cache
-    def made(products: tuple[str, ...]) -> Office:
-        with surrounded(products[0]):
-            # Tables are made again as the rest of a release is; `faults` has them too.
-            return Office(tmp_path_factory.mktemp("office"), products, tables=False)
-
     def of(name: str) -> Office:
-        return made(tuple(own for own in PRODUCTS if (own in CUT_SHORT) == (name in CUT_SHORT)))
+        with surrounded(name):
+            # Tables are made again as the rest of a release is; `faults` has them too.
+            return Office(tmp_path_factory.mktemp("office"), [name], tables=False)
 
     return of
 
@@ -62,7 +59,10 @@ def a_few(faults: Iterator[Fault], seed: str) -> list[Fault]:
     return chance.sample(chance.choice(moments), FEW)
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(own, marks=[] if own == "topdown" else pytest.mark.soak) for own in PRODUCTS],
+)
 def test_damage_is_mended_or_named(
     name: str, surrounded, office_of, request: pytest.FixtureRequest
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import spineflow
 from spineflow.flows.cli import main
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -17,9 +18,10 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import sha256_of_file
 
 from tests.flows.household_input import write_households
-from tests.flows.in_process import uncompared
+from tests.flows.in_process import judged_once, uncompared
 
 PRODUCTS = ("topdown", "detailed-groups", "detailed-households", "group-sizes", "supplemental-dhc")
+SUPPLEMENTAL_RHO = Fraction("1.257281")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ preset = "supplemental_dhc_2020_us"
 @pytest.fixture(scope="module")
 def run(prefect_server, settings: Path) -> RunDirectory:
     folder = settings.parent / "run"
-    with uncompared():
+    with judged_once(), uncompared():
         assert main(["run", "products", str(settings), "--run-dir", str(folder)]) == 0
     return RunDirectory(folder)
 
@@ -80,6 +82,47 @@ def test_every_product_is_released_and_charged_once(run: RunDirectory, settings:
         assert runs == {part.read_manifest()["run_id"]} == {index[name]["run_id"]}
     total = sum(Fraction(draw["bounded_rho"]) for part in drawn.values() for draw in part["draws"])
     assert Fraction(spent["county"]["rho"]) == total
+    (draw,) = drawn["supplemental-dhc"]["draws"]
+    assert Fraction(draw["parameter"]) == SUPPLEMENTAL_RHO
+    assert Fraction(draw["bounded_rho"]) == 4 * SUPPLEMENTAL_RHO
+    assert str(SUPPLEMENTAL_RHO) in (run.release / "certificate.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_frames_tell_what_is_measured_and_released_of_the_supplemental_tables(
+    run: RunDirectory,
+) -> None:
+    own = spineflow.open_run(run.root / "supplemental-dhc")
+    rows = own.table("supplemental_dhc")
+    noisy = own.measurements("State")
+    tenures = noisy[(noisy["measure"] == "PH7") & (noisy["iteration"] == "B")]
+    assert tenures["cell"].tolist() == [0, 1, 2]
+    row = rows[(rows["table"] == "PH7") & (rows["level"] == "State") & (rows["iteration"] == "B")]
+    assert row["noisy"].tolist() == [tenures["value"].sum(), *tenures["value"]]
+    estimates = own.estimates("State")
+    pd.testing.assert_series_equal(
+        estimates["estimate"].reset_index(drop=True),
+        rows.loc[rows["level"] == "State", "estimate"].reset_index(drop=True),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
+def test_the_same_people_under_another_name_are_refused(
+    run: RunDirectory, settings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As those of any product that reads persons."""
+    folder = settings.parent
+    own = tmp_path / "settings.toml"
+    own.write_text(
+        'preset = "supplemental_dhc_2020_us"\n[input]\n'
+        f'persons = "{folder}/persons.parquet"\nunits = "{folder}/units.parquet"\n'
+        f'geography = "{folder}/grfc.txt"\n'
+        f'[privacy]\ndataset = "others"\nledger = "{folder}/ledger.db"\n'
+    )
+    command = ["run", "supplemental-dhc", str(own), "--run-dir", str(tmp_path / "run")]
+    assert main(command) != 0
+    assert "'county'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -140,7 +183,8 @@ def test_a_run_that_was_interrupted_keeps_finished_products(run: RunDirectory, s
     made = first.stat().st_mtime_ns
     for folder in (run.release, last.release, run.report.parent):
         shutil.rmtree(folder)
-    assert main(["resume", str(run.root)]) == 0
+    with judged_once(), uncompared():
+        assert main(["resume", str(run.root)]) == 0
     assert first.stat().st_mtime_ns == made
     assert (last.release / "supplemental_dhc.csv").read_bytes() == rows
     assert run.report.exists()

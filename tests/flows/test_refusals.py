@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.validation.expectations import by_the_rules_alone
 
 pytestmark = pytest.mark.slow
 
@@ -251,7 +253,9 @@ def assert_rows_are_refused(
 def test_broken_rows(
     case: str, confidential: bool, counties: dict[str, Path], tmp_path: Path, capfd
 ) -> None:
-    assert_rows_are_refused(case, counties, tmp_path, capfd, confidential=confidential)
+    # Great Expectations is given values, which are the same however they are stored.
+    with nullcontext() if confidential else by_the_rules_alone():
+        assert_rows_are_refused(case, counties, tmp_path, capfd, confidential=confidential)
 
 
 @pytest.mark.usefixtures("prefect_server")

@@ -103,28 +103,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def office(folder: Path) -> Iterator[Office]:
-    """Runs of all products up to their charge; what they need is imported and compiled."""
+    """Runs of all products up to their charge, and one after the other to their end; what they
+    need is imported and compiled."""
     files = settings_files(folder, tables=False)
     with stages_in_process(judged_twice=False), uncompared():
         (folder / "world").mkdir()
         template(folder / "world", files)
         shutil.copytree(folder / "world", folder / "template")
-        for name in files:
-            # Here and not in a fork, so that forks find the kernels compiled.
-            assert main(["resume", str(folder / "world" / name)]) == 0
-            assert main(["report", str(folder / "world" / name)]) == 0
-        shutil.copytree(folder / "world", folder / "finished")
-        unmeasured = Office(folder, files, {}, {}, {})
+        # Here and not in a fork, so that forks find the kernels compiled.
+        assert main(["resume", str(folder / "world" / "topdown")]) == 0
+        world = Office(folder, files, {}, {}, {}).world("")
         lengths, costs, samples = {}, {}, {}
         for name in files:
-            world = unmeasured.world("", [name])
-            root = world.directories[0].root
+            before, root = read_ledger(world.ledger).spent(PEOPLE), world.folder / name
             command = begun(["resume", str(root)], world.folder, world.logs)
             assert command.ended() == 0, command.told()
             lengths[name] = command.changes()
-            costs[name] = read_ledger(world.ledger).spent(PEOPLE)
+            costs[name] = read_ledger(world.ledger).spent(PEOPLE) - before
             files_of_run = measurement_names(root).items()
             samples[name] = {own: path.read_bytes() for own, path in files_of_run}
+            assert main(["report", str(root)]) == 0
+        shutil.copytree(world.folder, folder / "finished")
         yield Office(folder, files, lengths, costs, samples)
 
 

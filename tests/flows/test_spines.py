@@ -42,7 +42,7 @@ BARE = ("release.margins=false", "release.tables=false")
 @pytest.fixture(scope="module")
 def strong_mcd_county(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("strong-mcd")
-    generate_county(folder, persons=2000, seed=11, state=STRONG_MCD_STATE)
+    generate_county(folder, persons=1000, seed=11, state=STRONG_MCD_STATE)
     return folder
 
 
@@ -130,8 +130,8 @@ def test_dhc_runs_without_school_districts(small_county: Path, tmp_path: Path, c
     columns.drop(columns="SDUNI").to_csv(geography, sep="|", index=False)
     settings = write_settings(tmp_path, small_county, preset="dhc_equal", geography=geography)
     run = ["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]
-    categories = 'geography.categories=["block_group"]'
-    options = [part for option in (categories, *BARE) for part in ("--set", option)]
+    changes = ('geography.categories=["block_group"]', 'run.universes=["units"]', *BARE)
+    options = [part for option in changes for part in ("--set", option)]
     assert main([*run, *options]) == 0, capsys.readouterr().err
 
 

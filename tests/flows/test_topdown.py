@@ -20,13 +20,23 @@ from spineflow.flows.running import prepare
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
 pytestmark = pytest.mark.slow
 
+FEW = 1000
+"""Persons of a county of thirty blocks, in several block groups."""
 BARE = {"margins": False, "tables": False}
 """A release of microdata alone."""
+
+
+@pytest.fixture(scope="module")
+def small_county(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    generate_county(folder, persons=FEW, seed=3)
+    return folder
 
 
 def write_settings(folder: Path, county: Path, *, preset: str = "pl94_2020_us", **sections) -> Path:
@@ -76,10 +86,10 @@ def block_histogram(path: Path, **columns: str) -> pd.Series:
 
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_finished_release_outlives_new_code_and_new_input(
-    county: Path, tmp_path: Path, monkeypatch, capsys
+    small_county: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     tables = tmp_path / "tables"
-    shutil.copytree(county, tables)
+    shutil.copytree(small_county, tables)
     settings = write_settings(
         tmp_path,
         tables,
@@ -149,10 +159,12 @@ def test_much_that_was_made_before_is_found_without_tasks(
 
 @pytest.mark.parametrize("spine", ["optimized", "conventional"])
 @pytest.mark.usefixtures("in_process")
-def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spine: str) -> None:
+def test_infinite_budget_reproduces_the_input(
+    small_county: Path, tmp_path: Path, spine: str
+) -> None:
     settings = write_settings(
         tmp_path,
-        county,
+        small_county,
         input={"confidential": False},
         privacy={"infinite": True},
         geography={"spine": spine},
@@ -196,8 +208,6 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
 
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
-    from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-
     generate_county(tmp_path, persons=FEWEST_PERSONS, state="72", seed=5)
     settings = write_settings(tmp_path, tmp_path, preset="pl94_2020_pr", release=BARE)
     run = run_settings(settings, tmp_path / "run")
@@ -213,10 +223,10 @@ def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_process", "uncompared")
-def test_pure_differential_privacy_runs(county: Path, tmp_path: Path) -> None:
+def test_pure_differential_privacy_runs(small_county: Path, tmp_path: Path) -> None:
     settings = write_settings(
         tmp_path,
-        county,
+        small_county,
         **{
             "budget.persons": {"mechanism": "discrete_laplace", "epsilon": "8"},
             "budget.units": {"mechanism": "discrete_laplace", "epsilon": "2"},
@@ -230,13 +240,13 @@ def test_pure_differential_privacy_runs(county: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_process", "uncompared")
-def test_schema_without_group_quarters(county: Path, tmp_path: Path) -> None:
+def test_schema_without_group_quarters(small_county: Path, tmp_path: Path) -> None:
     shares = {"total": "1/4", "votingage": "1/4", "votingage * hispanic": "1/2"}
     geolevels = ("US", "State", "County", "Tract", "Block_Group", "Block")
     passes = {"least_squares": [["all"]], "rounder": [["total", "votingage", "detailed"]]}
     settings = write_settings(
         tmp_path,
-        county,
+        small_county,
         run={"universes": ["persons"]},
         **{f"budget.persons.queries.{name}": shares for name in geolevels},
         **{
@@ -246,5 +256,5 @@ def test_schema_without_group_quarters(county: Path, tmp_path: Path) -> None:
     )
     run = run_settings(settings, tmp_path / "run")
     released = pq.read_table(run.release / "mdf_persons.parquet")
-    assert released.num_rows == len(pd.read_parquet(county / "persons.parquet"))
+    assert released.num_rows == len(pd.read_parquet(small_county / "persons.parquet"))
     assert "GQTYPE_PL" not in released.column_names

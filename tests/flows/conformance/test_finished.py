@@ -150,7 +150,7 @@ def test_runs_are_compared_in_confidence(
     }
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_release_that_fails_a_check_is_withheld(
     finished: Finished, copied: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:

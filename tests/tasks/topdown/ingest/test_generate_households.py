@@ -221,7 +221,7 @@ def test_columns_of_the_census_edited_file_are_all_there(county) -> None:
     assert (units.loc[is_facility, "HHT"] == 0).all()
 
 
-HOUSEHOLDS = {"counties": (70_395, 168_051), "ri2010": (419_788, 1_005_756)}
+HOUSEHOLDS = {"counties": (21_772, 51_887), "ri2010": (419_788, 1_005_756)}
 """Households and their members in real tables."""
 
 
