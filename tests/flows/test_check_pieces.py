@@ -35,12 +35,17 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchecked:
+def made(
+    settings_text: str,
+    county: Path,
+    smallest_county: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Unchecked:
     """A run up to its checks, and its settings; not to be changed."""
     folder = tmp_path_factory.mktemp("unchecked")
-    (folder / "settings.toml").write_text(
-        settings_text.replace("margins = false\ntables = false\n", "")
-    )
+    text = settings_text.replace(str(county), str(smallest_county))
+    text = text.replace("margins = false\ntables = false\n", "")
+    (folder / "settings.toml").write_text(text)
     settings = TOPDOWN.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
     order = TOPDOWN.order(run, settings)
@@ -50,7 +55,7 @@ def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchec
 
 def cut_small(patched: pytest.MonkeyPatch) -> None:
     """Pieces and parts of a few blocks, so that a county has several."""
-    patched.setattr(pieces, "BLOCKS_PER_PIECE", 30)
+    patched.setattr(pieces, "BLOCKS_PER_PIECE", 6)
     patched.setattr(pieces, "MOST_PIECES", 3)
     patched.setattr(pieces, "LEAST_APART", 0)
 

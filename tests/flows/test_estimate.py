@@ -217,9 +217,7 @@ def test_the_commands_of_the_page_run(
     assert released == {path: path.stat().st_mtime_ns for path in again.release.rglob("*")}
 
 
-def test_a_refused_run_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_refused_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path = tmp_path / "settings.toml"
     for text, words in (
         ('[input]\nmeasurements = "nothing"\ngeography = "g.txt"\n', "nothing is no folder"),
