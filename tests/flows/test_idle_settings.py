@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from spineflow.tasks.group_sizes.ingest import read
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.trips.ingest import ingest
 from spineflow.tasks.trips.product import TRIPS
-from spineflow.tasks.trips.settings import TripsSettings
 
 from tests.flows.idle_settings import (
     ABSENT,
@@ -265,12 +265,12 @@ def write_groups(folder: Path) -> None:
     generate_county(folder / "county", persons=2_000)
 
 
-def known_by_input(function: Callable[[TripsSettings], Any]) -> Callable[[TripsSettings], Any]:
-    """The same function of the input and the order of a tree, called once for each."""
+def known_by(key_of: Callable[[Any], Any], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same function of some of the settings, called once for each."""
     known: dict[str, Any] = {}
 
-    def found(settings: TripsSettings) -> Any:
-        key = repr((settings.input, settings.mechanism.tree))
+    def found(settings: Any) -> Any:
+        key = repr(key_of(settings))
         if key not in known:
             known[key] = function(settings)
         return known[key]
@@ -295,7 +295,13 @@ def test_no_setting_does_nothing(name: str, tmp_path: Path, monkeypatch) -> None
     search, bases, write = SEARCHES[name]
     write(tmp_path)
     # The areas of a run, which few settings change, are read anew for its costs, plan and charge.
-    monkeypatch.setattr(ingest, "public_shape", known_by_input(ingest.public_shape))
+    shape, hierarchy = ingest.public_shape, read.public_hierarchy
+    monkeypatch.setattr(
+        ingest, "public_shape", known_by(lambda own: (own.input, own.mechanism.tree), shape)
+    )
+    monkeypatch.setattr(
+        read, "public_hierarchy", known_by(lambda own: (own.input, own.geography), hierarchy)
+    )
     refuse_idle(search, bases, tmp_path, monkeypatch, NEVER_EFFECTIVE)
 
 
