@@ -95,6 +95,8 @@ dataset = "country"
 spine = "{spine}"
 [run]
 coherent = {coherent}
+[release]
+margins = {margins}
 [budget.persons]
 rho = "{rho}"
 delta = "1e-10"
@@ -138,6 +140,7 @@ def write_tables(folder: Path, seed: int = 2, most: int = 7) -> None:
 def settings_of(folder: Path, name: str, census: str, **changes: str) -> TopdownSettings:
     """Settings of a run on the tables of a folder."""
     asked = {"privacy": "seed = 3", "coherent": "true", "rho": "1/5", "spine": "conventional"}
+    asked["margins"] = "false"
     file = folder / f"{name}.toml"
     file.write_text(census + RUN.format(**(asked | changes)), encoding="utf-8")
     return TOPDOWN.load(file)
@@ -215,7 +218,7 @@ of = { role = ["householder"] }
 
 @pytest.fixture(scope="module")
 def both(folder) -> RunDirectory:
-    return run_of(folder, "both", BOTH)
+    return run_of(folder, "both", BOTH, margins="true")
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +321,8 @@ def test_intervals_speak_of_the_truth_and_know_nothing_of_it(folder, both, apart
     """What follows from the noise of dwellings is no fact of people."""
     levels = []
     for name, run in (("both", both), ("apart", apart)):
-        asked = settings_of(folder, name, BOTH, coherent=str(name == "both").lower())
+        of_run = {"coherent": str(name == "both").lower(), "margins": str(name == "both").lower()}
+        asked = settings_of(folder, name, BOTH, **of_run)
         levels.append(RunLevels.read(run, asked, "persons"))
     for one, other in zip(levels[0].bounds, levels[1].bounds, strict=True):
         assert np.array_equal(one.lower, other.lower)

@@ -53,7 +53,7 @@ RUNS = {
 def finished(tmp_path_factory) -> dict[str, RunDirectory]:
     """Runs of the same tables."""
     folder = tmp_path_factory.mktemp("county")
-    generate_county(folder, persons=1500, seed=3, state="35")
+    generate_county(folder, persons=500, seed=3, state="35")
     runs = {}
     for name, (privacy, run) in RUNS.items():
         (folder / "settings.toml").write_text(SETTINGS.format(privacy=privacy, run=run))

@@ -45,11 +45,11 @@ def run_county(folder: Path, county: Path, name: str, *overrides: str) -> RunDir
 
 
 @pytest.fixture(scope="module", params=["block_by_block", "full_information"])
-def run(request, county: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def run(request, smallest_county: Path, tmp_path_factory) -> RunDirectory:
     """A private run by another estimator."""
     folder = tmp_path_factory.mktemp(request.param)
     overrides = (f"run.estimator={request.param}", *BARE)
-    return run_county(folder, county, request.param, *overrides)
+    return run_county(folder, smallest_county, request.param, *overrides)
 
 
 def test_a_run_passes_all_checks_under_the_whole_budget(run: RunDirectory) -> None:
@@ -84,7 +84,7 @@ def test_estimates_are_made_again_without_the_confidential_folder(
 
 
 @pytest.fixture(scope="module")
-def by_one_worker(county: Path, tmp_path_factory: pytest.TempPathFactory):
+def by_one_worker(smallest_county: Path, tmp_path_factory: pytest.TempPathFactory):
     """Function from an estimator to a run without Prefect, cut into many shards, and its settings.
 
     Margins and tables are of no estimator; `test_runners` has them by several runners.
@@ -97,9 +97,9 @@ def by_one_worker(county: Path, tmp_path_factory: pytest.TempPathFactory):
             *("input.confidential=false", "privacy.seed=11"),
         )
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 80_000)
+            patched.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 8_000)
             folder = tmp_path_factory.mktemp(estimator)
-            one = run_county(folder, county, "one", *overrides)
+            one = run_county(folder, smallest_county, "one", *overrides)
         assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6
         return one, overrides
 
@@ -121,7 +121,12 @@ further = partial(pytest.param, marks=pytest.mark.soak)
     ],
 )
 def test_workers_and_runners_change_nothing(
-    prefect_server, by_one_worker, estimator: str, runner: str, county: Path, tmp_path: Path
+    prefect_server,
+    by_one_worker,
+    estimator: str,
+    runner: str,
+    smallest_county: Path,
+    tmp_path: Path,
 ) -> None:
     """One process, two threads or two processes, which `test_runners` has of a product that takes
     less time: the same seed gives the same bytes.
@@ -130,7 +135,7 @@ def test_workers_and_runners_change_nothing(
     """
     one, overrides = by_one_worker(estimator)
     settings = county_settings(
-        tmp_path, county, *overrides, f"run.runner={runner}", "run.workers=2"
+        tmp_path, smallest_county, *overrides, f"run.runner={runner}", "run.workers=2"
     )
     run = prepare(settings, tmp_path / runner)
     for folder in ("confidential", "spine"):

@@ -24,11 +24,11 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_rho_of_an_epsilon_is_frozen_charged_and_certified(
-    county: Path, tmp_path: Path
+    smallest_county: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "settings.toml"
     tables = {"persons": "persons.parquet", "units": "units.parquet", "geography": "grfc.txt"}
-    lines = [f'{name} = "{county / table}"' for name, table in tables.items()]
+    lines = [f'{name} = "{smallest_county / table}"' for name, table in tables.items()]
     file.write_text(
         'preset = "pl94_2020_us"\n[input]\n' + "\n".join(lines) + '\n[privacy]\ndataset = "d"\n'
         'ledger = "ledger.db"\n[release]\nmargins = false\ntables = false\n'

@@ -31,14 +31,14 @@ CENSUS = (
 
 @pytest.fixture(scope="module", params=["group-sizes", "trips"])
 def finished(
-    request, county: Path, tmp_path_factory: pytest.TempPathFactory
+    request, smallest_county: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Product, RunDirectory, Any]:
     """A product, a private run of it, which is not to be changed, and its settings."""
     folder = tmp_path_factory.mktemp("finished")
     file = folder / "settings.toml"
     if request.param == "group-sizes":
         product = GROUP_SIZES
-        file.write_text(CENSUS.format(county))
+        file.write_text(CENSUS.format(smallest_county))
     else:
         product = TRIPS
         file = generate_country(folder, SMALL, seed=5)

@@ -15,19 +15,35 @@ from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
+from tests.flows.in_process import stages_in_process, uncompared
+
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Path:
-    generate_county(tmp_path, persons=500, seed=8)
-    path = tmp_path / "settings.toml"
-    path.write_text(
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The folder of a finished run, `first`, with its input and ledger, and a copy of all that."""
+    place, kept = (tmp_path_factory.mktemp(name) for name in ("place", "kept"))
+    generate_county(place, persons=500, seed=8)
+    (place / "settings.toml").write_text(
         'preset = "pl94_2020_us"\n[input]\npersons = "persons.parquet"\nunits = "units.parquet"\n'
         'geography = "grfc.txt"\n[privacy]\ndataset = "county"\n[run]\nuniverses = ["units"]\n'
         "[release]\nmargins = false\ntables = false\n"
     )
-    return path
+    with stages_in_process(judged_twice=False), uncompared():
+        assert run(place / "settings.toml", "first")[0] == 0
+    shutil.copytree(place, kept, dirs_exist_ok=True)
+    return place, kept
+
+
+@pytest.fixture
+def settings(finished: tuple[Path, Path]) -> Path:
+    """Settings of a run that has finished beside them and is not resumed: it is a copy, put back
+    where it was made, since a run remembers where its ledger is."""
+    place, kept = finished
+    shutil.rmtree(place)
+    shutil.copytree(kept, place)
+    return place / "settings.toml"
 
 
 def run(settings: Path, name: str, *overrides: str) -> tuple[int, RunDirectory]:
@@ -44,7 +60,6 @@ def is_unmeasured(directory: RunDirectory) -> bool:
 
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
-    assert run(settings, "first")[0] == 0
     ledger = open_ledger(settings.parent / "ledger.db", must_exist=True)
     spent = summary(ledger)["datasets"]["county"]["rho"]
     assert spent == "11417641/152349649"
@@ -66,7 +81,6 @@ def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
 
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_cap_below_what_is_spent_is_refused(settings: Path, capsys) -> None:
-    assert run(settings, "first")[0] == 0
     file = str(settings.parent / "ledger.db")
     assert main(["ledger", "set-cap", "county", "1/100", "--ledger", file]) == 3
     assert "set it higher" in capsys.readouterr().err
@@ -76,7 +90,6 @@ def test_cap_below_what_is_spent_is_refused(settings: Path, capsys) -> None:
 
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_the_same_people_in_another_order_keep_their_account(settings: Path, capsys) -> None:
-    assert run(settings, "first")[0] == 0
     persons = pd.read_parquet(settings.parent / "persons.parquet")
     persons.sample(frac=1.0, random_state=1).to_parquet(settings.parent / "persons.parquet")
     code, second = run(settings, "second", "privacy.dataset=elsewhere")
@@ -88,7 +101,6 @@ def test_the_same_people_in_another_order_keep_their_account(settings: Path, cap
 @pytest.mark.parametrize("damage", ["corrupt", "missing", "unwritable"])
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: str, capsys) -> None:
-    assert run(settings, "first")[0] == 0
     file = settings.parent / "ledger.db"
     if damage == "corrupt":
         file.write_bytes(b"no ledger" * 500)
@@ -104,11 +116,11 @@ def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: s
 
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_published_measurement_is_never_drawn_again(settings: Path, capsys) -> None:
-    code, first = run(settings, "first")
+    code, own = run(settings, "own")
     assert code == 0
     copied = RunDirectory(settings.parent / "copied")
-    shutil.copytree(first.root, copied.root)
-    for directory in (first, copied):
+    shutil.copytree(own.root, copied.root)
+    for directory in (own, copied):
         shutil.rmtree(directory.release)
         lost = directory.dpqueries("units", "Block", "00000")
         lost.unlink()
@@ -121,16 +133,16 @@ def test_a_published_measurement_is_never_drawn_again(settings: Path, capsys) ->
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_charge_survives_the_run_that_made_it(settings: Path) -> None:
     """Charged, then lost before any measurement was published: resuming charges nothing."""
-    code, first = run(settings, "first")
+    code, own = run(settings, "own")
     assert code == 0
     with sqlite3.connect(settings.parent / "ledger.db") as connection:
         connection.execute("DELETE FROM published")
     connection.close()
     for name in ("measurements", *DERIVED):
-        shutil.rmtree(first.root / name, ignore_errors=True)
-    manifest = first.read_manifest()
+        shutil.rmtree(own.root / name, ignore_errors=True)
+    manifest = own.read_manifest()
     del manifest["stages"]["ledger"]
-    first.write_manifest(manifest)
-    assert main(["resume", str(first.root)]) == 0
+    own.write_manifest(manifest)
+    assert main(["resume", str(own.root)]) == 0
     ledger = open_ledger(settings.parent / "ledger.db", must_exist=True)
-    assert len(summary(ledger)["datasets"]["county"]["products"]["topdown"]["draws"]) == 1
+    assert len(summary(ledger)["datasets"]["county"]["products"]["topdown"]["draws"]) == 2

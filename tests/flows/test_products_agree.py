@@ -25,6 +25,7 @@ geography = "{folder}/GRFC.txt"
 dataset = "bristol"
 [products.topdown]
 preset = "pl94_2020_us"
+run = {{ universes = ["units"] }}
 release = {{ margins = false, tables = false }}
 [products.group-sizes]
 privacy = {{ epsilon = "1" }}
@@ -49,7 +50,7 @@ def disagreements(run: Path) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.usefixtures("prefect_server", "uncompared")
 def test_bristol_has_the_same_units_in_both_releases(shared: Path, tmp_path: Path) -> None:
     folder = shared / "data" / "ri2010_bristol_fixed_width"
     file = tmp_path / "products.toml"

@@ -73,9 +73,9 @@ def upload(store: s3fs.S3FileSystem, county: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
-def test_a_run_from_store_to_store(s3, county: Path, tmp_path: Path, capsys) -> None:
-    upload(s3, county)
+@pytest.mark.usefixtures("in_process", "uncompared")
+def test_a_run_from_store_to_store(s3, smallest_county: Path, tmp_path: Path, capsys) -> None:
+    upload(s3, smallest_county)
     more = '[release]\nmargins = false\ntables = false\npublish_to = "s3://bucket/out"\n'
     settings = write_settings(tmp_path, more=more)
     run = RunDirectory(tmp_path / "run")
@@ -110,10 +110,12 @@ def test_a_run_from_store_to_store(s3, county: Path, tmp_path: Path, capsys) -> 
 
 @pytest.mark.slow
 def test_a_bucket_that_is_not_there_is_told_before_anything_is_spent(
-    s3, county: Path, tmp_path: Path, capsys
+    s3, smallest_county: Path, tmp_path: Path, capsys
 ) -> None:
     settings = write_settings(
-        tmp_path, tables=str(county), more='[release]\npublish_to = "s3://to-be-made/out"\n'
+        tmp_path,
+        tables=str(smallest_county),
+        more='[release]\npublish_to = "s3://to-be-made/out"\n',
     )
     run = ["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]
     assert main(run) == 2
@@ -124,13 +126,14 @@ def test_a_bucket_that_is_not_there_is_told_before_anything_is_spent(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_release_whose_bucket_vanished_waits_in_the_run_directory(
-    s3, county: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+    s3, smallest_county: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Prefix, "try_writing", lambda place, name: None)
-    more = '[run]\nuniverses = ["units"]\n[release]\npublish_to = "s3://to-be-made/out"\n'
-    settings = write_settings(tmp_path, tables=str(county), more=more)
+    more = '[run]\nuniverses = ["units"]\n[release]\nmargins = false\ntables = false\n'
+    more += 'publish_to = "s3://to-be-made/out"\n'
+    settings = write_settings(tmp_path, tables=str(smallest_county), more=more)
     run = RunDirectory(tmp_path / "run")
     assert main(["run", "topdown", str(settings), "--run-dir", str(run.root)]) == 1
     error = capsys.readouterr().err
@@ -172,16 +175,18 @@ def test_of_two_markers_the_first_stands(s3) -> None:
         ("s3://nobody/in/persons.parquet", "persons.parquet: the file does not exist"),
     ],
 )
-def test_tables_that_are_not_there(s3, path: str, words: str, county, tmp_path, capsys) -> None:
-    settings = write_settings(tmp_path, tables=str(county))
+def test_tables_that_are_not_there(
+    s3, path: str, words: str, smallest_county, tmp_path, capsys
+) -> None:
+    settings = write_settings(tmp_path, tables=str(smallest_county))
     assert main(["check", "topdown", str(settings), "--set", f"input.persons={path}"]) == 2
     assert words in capsys.readouterr().err
 
 
 def test_without_credentials_the_remedy_is_to_give_some(
-    s3, county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    s3, smallest_county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    upload(s3, county)
+    upload(s3, smallest_county)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     s3fs.S3FileSystem.clear_instance_cache()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,17 +23,16 @@ from spineflow.tasks.tune.grid import loss_grid
 from spineflow.tasks.tune.trials import Trial, TrialOutcome, settings_of
 
 from tests.flows.gallery import DECLARATIONS, write_schools
+from tests.flows.in_process import judged_once
 
 LOWEST, HIGHEST, STEP = Fraction(1, 10), Fraction(20), Fraction(3, 2)
 
 
-@pytest.fixture(scope="module")
-def small_county(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-
-    folder = tmp_path_factory.mktemp("small")
-    generate_county(folder, persons=FEWEST_PERSONS, seed=5)
-    return folder
+@pytest.fixture(autouse=True, scope="module")
+def one_opinion() -> Iterator[None]:
+    """Our own code alone judges the input, which is sound where a run goes on."""
+    with judged_once():
+        yield
 
 
 def write_settings(folder: Path, county: Path, **replaced: str) -> Path:
@@ -74,9 +74,9 @@ def total_of(run: Path) -> Fraction:
 
 
 @pytest.fixture(scope="module")
-def searched(prefect_server, small_county: Path, tmp_path_factory) -> tuple[Path, Path]:
+def searched(prefect_server, smallest_county: Path, tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("search")
-    settings = write_settings(folder, small_county)
+    settings = write_settings(folder, smallest_county)
     assert main(["run", "tune", str(settings), "--run-dir", str(folder / "run")]) == 0
     return settings, folder / "run"
 
@@ -157,9 +157,9 @@ def test_geolevels_get_losses_of_their_own(prefect_server, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_criterion_out_of_reach_withholds_settings(
-    prefect_server, small_county, tmp_path, capsys
+    prefect_server, smallest_county, tmp_path, capsys
 ):
-    settings = write_settings(tmp_path, small_county, at_most="1e-9", replicates="1")
+    settings = write_settings(tmp_path, smallest_county, at_most="1e-9", replicates="1")
     run = tmp_path / "run"
     assert main(["run", "tune", str(settings), "--run-dir", str(run)]) == 5
     assert "raise search.highest" in capsys.readouterr().err
@@ -178,9 +178,9 @@ def test_a_criterion_out_of_reach_withholds_settings(
     ],
 )
 def test_searches_that_make_no_sense_are_refused(
-    tmp_path: Path, county: Path, replaced: dict, said: str, capsys
+    tmp_path: Path, smallest_county: Path, replaced: dict, said: str, capsys
 ) -> None:
-    settings = write_settings(tmp_path, county, **replaced)
+    settings = write_settings(tmp_path, smallest_county, **replaced)
     assert main(["run", "tune", str(settings), "--run-dir", str(tmp_path / "run")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -225,26 +225,28 @@ def exact_epsilon_of(budget: Budget) -> float:
 
 @pytest.mark.slow
 def test_a_fixed_search_compares_splits_of_the_same_exact_epsilon(
-    small_county: Path, tmp_path: Path, monkeypatch
+    smallest_county: Path, tmp_path: Path, monkeypatch
 ) -> None:
     search = {
         "method": '"fixed"\nestimators = ["topdown", "block_by_block"]',
         **dict.fromkeys(("lowest", "highest", "step"), ""),
     }
-    tried = candidates(tmp_path, small_county, monkeypatch, lambda trial: True, **search)
+    tried = candidates(tmp_path, smallest_county, monkeypatch, lambda trial: True, **search)
     assert len({budget.total for budget in tried}) == 2
     assert all(1.9999 < exact_epsilon_of(budget) <= 2 for budget in tried)
 
 
 @pytest.mark.slow
 def test_a_search_of_totals_ends_at_the_guarantee(
-    small_county: Path, tmp_path: Path, monkeypatch
+    smallest_county: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    tried = candidates(tmp_path, small_county, monkeypatch, lambda trial: False, lowest='"1/1000"')
+    tried = candidates(
+        tmp_path, smallest_county, monkeypatch, lambda trial: False, lowest='"1/1000"'
+    )
     assert [1.9999 < exact_epsilon_of(budget) <= 2 for budget in tried] == [True]
     tried = candidates(
         tmp_path,
-        small_county,
+        smallest_county,
         monkeypatch,
         lambda trial: trial.total > Fraction(1, 30),
         lowest='"1/1000"',
@@ -255,7 +257,7 @@ def test_a_search_of_totals_ends_at_the_guarantee(
 
 @pytest.mark.slow
 def test_losses_of_geolevels_that_exceed_the_guarantee_are_not_found(
-    small_county: Path, tmp_path: Path, monkeypatch
+    smallest_county: Path, tmp_path: Path, monkeypatch
 ) -> None:
     """The search takes all other geolevels as exact; what it comes to is held to the epsilon."""
     search = {"method": '"geolevels"', "lowest": '"1/1000"'}
@@ -263,7 +265,7 @@ def test_losses_of_geolevels_that_exceed_the_guarantee_are_not_found(
     for size, own in least.items():
         tried = candidates(
             tmp_path,
-            small_county,
+            smallest_county,
             monkeypatch,
             lambda trial, own=own: min(trial.losses.values()) >= own,
             **search,

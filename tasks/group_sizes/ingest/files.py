@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
-from ...runs.files import read_values
+from ...runs.files import read_values, while_unchanged
 from ...runs.stamps import write_parquet
 from ..paths import (
     UNIVERSE,
@@ -21,8 +21,9 @@ from ..workload.regions import RegionHierarchy
 from .hierarchy import stored_hierarchy
 
 
+@while_unchanged(regions_file, at_most=1)
 def read_regions(run: RunDirectory) -> RegionHierarchy:
-    """The hierarchy of a run."""
+    """The hierarchy of a run, which is not to be changed."""
     return stored_hierarchy(regions_file(run))
 
 
