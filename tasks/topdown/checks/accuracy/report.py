@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -339,10 +339,9 @@ def _table(
         ranks = pd.DataFrame({key: frame[key].map(order[key].index) for key in keys})
         frame = frame.loc[ranks.sort_values(keys, kind="stable").index]
     rows = []
-    of_frame = namedtuple("of_frame", frame.columns)
-    for row in map(
-        of_frame._make, frame.to_numpy().tolist()
-    ):  # `itertuples` takes five times that.
+    names = frame.columns.tolist()
+    for values in frame.to_numpy().tolist():  # In a fifth of the time of `itertuples`.
+        row = SimpleNamespace(**dict(zip(names, values, strict=True)))
         shown = cells(row)
         rows.append((shown[0], row.run, *shown[1:]) if several else tuple(shown))
     headers = (headers[0], "run", *headers[1:]) if several else headers
