@@ -42,8 +42,9 @@ def check_margins(directory: Path) -> Outcome:
 
 def _check(table: Path, margins: Path, failures: Failures) -> None:
     with pq.ParquetFile(table) as cells, pq.ParquetFile(margins) as ends:
-        counted = [f.name for f in cells.schema_arrow if pa.types.is_integer(f.type)]
-        codes = [name for name in cells.schema_arrow.names if name not in counted]
+        schema = cells.schema_arrow
+        counted = [field.name for field in schema if pa.types.is_integer(field.type)]
+        codes = [name for name in schema.names if name not in counted]
         pairs = {name: (f"{name}_LOWER", f"{name}_UPPER") for name in counted}
         if counted == [_COUNT]:
             pairs = {_COUNT: ("lower", "upper")}

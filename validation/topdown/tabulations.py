@@ -220,7 +220,7 @@ def _compare_text(release: Tabulated, stem: str, failures: Failures) -> None:
             convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
         )
         with repeated:
-            if not have_same_rows(file.iter_batches(ROWS_PER_BATCH), repeated):
+            if not have_same_rows(file.iter_batches(ROWS_PER_BATCH, use_threads=False), repeated):
                 raise UnusableRunFile(f"{stem}.csv and {stem}.parquet differ")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,9 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     stamps += dict.fromkeys(stamp for stamp in of_runs if stamp is not None)
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
     errors = _labelled(runs, [run.figures.errors for run in runs])
-    quantities = list(dict.fromkeys(zip(errors["universe"], errors["quantity"], strict=True)))
+    of_quantity: dict[tuple[str, str], list[Row]] = {}
+    for row in errors:
+        of_quantity.setdefault((row.universe, row.quantity), []).append(row)
     settings = runs[0].settings
     areas = f"{settings.area_word}s".capitalize()
     exact = f"totals, what no {settings.area_word} can have, and structural zeros"
@@ -83,24 +85,21 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
             _runs(runs),
             *_criterion(settings, _labelled(runs, [run.figures.criterion for run in runs])),
             *(
-                _quantity(
-                    errors[(errors["universe"] == universe) & (errors["quantity"] == quantity)],
-                    _title(universe, quantity, quantities),
-                    meanings.get(quantity, ""),
-                )
-                for universe, quantity in quantities
+                _quantity(own, _title(*quantity, list(of_quantity)), meanings.get(quantity[1], ""))
+                for quantity, own in of_quantity.items()
             ),
         ),
         "; ".join(stamps) or None,
     )
 
 
-def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[str]:
+def _not_implied(settings: TopdownSettings, errors: Sequence[Row]) -> Iterator[str]:
     """For every universe none of whose standard deviations is worked out, why that is."""
-    for universe, own in errors.groupby("universe", sort=False):
-        if own["predicted_standard_deviation"].isna().all():
-            algebra = algebra_of(settings, str(universe), with_zeros=False)
-            names = [settings.schema_of(str(universe)).attributes[a] for a in algebra.core]
+    implied = {row.universe for row in errors if not np.isnan(row.predicted_standard_deviation)}
+    for universe in dict.fromkeys(row.universe for row in errors):
+        if universe not in implied:
+            algebra = algebra_of(settings, universe, with_zeros=False)
+            names = [settings.schema_of(universe).attributes[a] for a in algebra.core]
             named = f", here {len(algebra.cell_type):,} of {', '.join(names)}"
             yield (
                 f"There is no implied standard deviation of {universe}: it is worked out for at "
@@ -112,9 +111,8 @@ def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[st
 
 def accuracy_table(figures: AccuracyFigures) -> Table:
     """The errors of every quantity at every level, of all its answers together."""
-    errors = figures.errors
-    rows = errors[(errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)]
-    shown = tuple((row.quantity, *_main_row(row)) for row in rows.itertuples())
+    rows = _whole(_together(_rows(figures.errors)))
+    shown = tuple((row.quantity, *_main_row(row)) for row in rows)
     return Table(("quantity", "level", "on spine", "entities", *_MAIN), shown)
 
 
@@ -148,10 +146,30 @@ def errors_in_brief(run: RunDirectory, settings: TopdownSettings) -> Table | Non
     return Table(tuple(BRIEF.values()), rows)
 
 
-def _labelled(runs: Sequence[ComparedRun], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all runs with the column `run`, levels of the first run first."""
-    frame = pd.concat([f.assign(run=run.label) for run, f in zip(runs, frames, strict=True)])
-    return frame.reset_index(drop=True)
+Row = Any
+"""A row of a frame, with the frame's columns."""
+
+
+def _rows(frame: pd.DataFrame) -> list[Row]:
+    names = frame.columns.tolist()
+    values = frame.to_numpy().tolist()  # In a fifth of the time of `itertuples`.
+    return [SimpleNamespace(**dict(zip(names, own, strict=True))) for own in values]
+
+
+def _labelled(runs: Sequence[ComparedRun], frames: Sequence[pd.DataFrame]) -> list[Row]:
+    """The rows of all runs with the column `run`, those of the first run first."""
+    labelled = zip(runs, frames, strict=True)
+    return [row for run, frame in labelled for row in _rows(frame.assign(run=run.label))]
+
+
+def _together(errors: Sequence[Row]) -> list[Row]:
+    """Those of all answers together."""
+    return [row for row in errors if row.answer == ALL_ANSWERS]
+
+
+def _whole(errors: Sequence[Row]) -> list[Row]:
+    """Those of entities of all sizes."""
+    return [row for row in errors if row.size_class == ALL_SIZES]
 
 
 def _runs(runs: Sequence[ComparedRun]) -> Section:
@@ -180,8 +198,8 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
     return Section("What is compared", tuple(blocks))
 
 
-def _criterion(settings: TopdownSettings, frame: pd.DataFrame) -> list[Section]:
-    if frame.empty:
+def _criterion(settings: TopdownSettings, shares: Sequence[Row]) -> list[Section]:
+    if not shares:
         return []
     criterion = settings.compiled_census.redistricting
     if criterion is None:
@@ -191,8 +209,10 @@ def _criterion(settings: TopdownSettings, frame: pd.DataFrame) -> list[Section]:
         f"The share of the {group} must be within 5 percentage points of its true share "
         "for 95% of the entities with a population of 500 or more."
     ]
-    frame = frame[frame["entities"] > 0]
-    for population, rows in frame.groupby("population", sort=False):
+    shares = [row for row in shares if row.entities > 0]
+    populations = list(dict.fromkeys(row.population for row in shares))
+    for population in populations:
+        rows = [row for row in shares if row.population == population]
         headers = ("level", "on spine", "entities", "% within 5 points", "95%: points", "criterion")
         blocks += [
             f"{population.capitalize()}:",
@@ -209,10 +229,10 @@ def _criterion(settings: TopdownSettings, frame: pd.DataFrame) -> list[Section]:
                 ),
             ),
         ]
-        if population == frame["population"].iloc[0]:
+        if population == populations[0]:
             blocks += _bars(
-                rows.assign(points=rows["difference_q95"]),
-                {"points": ""},
+                rows,
+                {"difference_q95": ""},
                 "percentage points, 95% of entities are closer",
                 "Difference of the largest group's share: 95% quantile by level",
             )
@@ -229,14 +249,13 @@ def _title(universe: str, quantity: str, quantities: Sequence[tuple[str, str]]) 
     return quantity if alike == 1 else f"{universe}: {quantity}"
 
 
-def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
+def _quantity(errors: Sequence[Row], quantity: str, meaning: str) -> Section:
     """Tables and charts of one quantity."""
-    together = errors[errors["answer"] == ALL_ANSWERS]
-    whole = together[together["size_class"] == ALL_SIZES]
-    unit = _UNITS.get(errors["universe"].iloc[0], errors["universe"].iloc[0])
-    only = len(set(errors["run"])) == 1
+    together = _together(errors)
+    whole = _whole(together)
+    unit = _UNITS.get(errors[0].universe, errors[0].universe)
     series = {"root_mean_square_error": ""}
-    if only:
+    if len(_labels(errors)) == 1:
         series = {
             "root_mean_square_error": "released",
             "predicted_standard_deviation": "implied by the budget",
@@ -263,11 +282,11 @@ def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
         ),
         *_lines(together, unit, quantity),
     ]
-    blocks += _details(errors, together[together["size_class"] != ALL_SIZES], unit)
+    blocks += _details(errors, [row for row in together if row.size_class != ALL_SIZES], unit)
     return Section(quantity[0].upper() + quantity[1:], tuple(blocks))
 
 
-def _details(errors: pd.DataFrame, sized: pd.DataFrame, unit: str) -> Iterator[Details]:
+def _details(errors: Sequence[Row], sized: Sequence[Row], unit: str) -> Iterator[Details]:
     """Folded tables: the rows by size class, and where there are several answers, each of them."""
     by_size = _table(
         sized,
@@ -275,8 +294,8 @@ def _details(errors: pd.DataFrame, sized: pd.DataFrame, unit: str) -> Iterator[D
         lambda row: (row.level, row.size_class, int(row.entities), *_main(row)),
     )
     yield Details(f"By size class: entities of so many {unit}", (by_size,))
-    by_answer = errors[errors["answer"] != ALL_ANSWERS]
-    if not by_answer.empty:
+    by_answer = [row for row in errors if row.answer != ALL_ANSWERS]
+    if by_answer:
         counts = _table(
             by_answer,
             ("level", "count", "entities", *_MAIN),
@@ -297,8 +316,6 @@ _SPREAD = (
 _DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
 """The column of each kind of table that a reader looks for first."""
 
-Row = Any
-"""A row of a frame, with the frame's columns."""
 Cells = tuple[float | str, ...]
 
 
@@ -328,30 +345,28 @@ def _spread_row(row: Row) -> Cells:
     )
 
 
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """Labels of the runs that some rows are of."""
+    return list(dict.fromkeys(row.run for row in rows))
+
+
 def _table(
-    frame: pd.DataFrame, headers: tuple[str, ...], cells: Callable[[Row], Sequence[float | str]]
+    rows: Sequence[Row], headers: tuple[str, ...], cells: Callable[[Row], Sequence[float | str]]
 ) -> Table:
-    """A row for each of the frame's; with several runs their labels, rows of one kind together."""
-    several = frame["run"].nunique() > 1
-    if several:
-        keys = [key for key in ("level", "answer", "size_class") if key in frame]
-        order = {key: list(dict.fromkeys(frame[key])) for key in keys}
-        ranks = pd.DataFrame({key: frame[key].map(order[key].index) for key in keys})
-        frame = frame.loc[ranks.sort_values(keys, kind="stable").index]
-    rows = []
-    of_frame = namedtuple("of_frame", frame.columns)
-    for row in map(
-        of_frame._make, frame.to_numpy().tolist()
-    ):  # `itertuples` takes five times that.
-        shown = cells(row)
-        rows.append((shown[0], row.run, *shown[1:]) if several else tuple(shown))
-    headers = (headers[0], "run", *headers[1:]) if several else headers
-    return Table(headers, tuple(rows), next((h for h in headers if h in _DECIDING), None))
+    """A row for each; with several runs their labels, rows of one kind together."""
+    deciding = next((h for h in headers if h in _DECIDING), None)
+    if len(_labels(rows)) <= 1:
+        return Table(headers, tuple(tuple(cells(row)) for row in rows), deciding)
+    keys = [key for key in ("level", "answer", "size_class") if hasattr(rows[0], key)]
+    order = {key: list(dict.fromkeys(getattr(row, key) for row in rows)) for key in keys}
+    ordered = sorted(rows, key=lambda row: [order[key].index(getattr(row, key)) for key in keys])
+    shown = tuple((first, row.run, *rest) for row in ordered for first, *rest in [cells(row)])
+    return Table((headers[0], "run", *headers[1:]), shown, deciding)
 
 
-def _bars(frame: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
+def _bars(rows: Sequence[Row], columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
     """Bars by level: for one run those of `columns` by their names, for several the first's."""
-    groups, series = _by_level(frame, columns)
+    groups, series = _by_level(rows, columns)
     if not groups:
         return []
     svg = bar_chart([_SHORT.get(g, g) for g in groups], series, title=title, value_label=label)
@@ -359,33 +374,35 @@ def _bars(frame: pd.DataFrame, columns: Mapping[str, str], label: str, title: st
 
 
 def _by_level(
-    frame: pd.DataFrame, columns: Mapping[str, str]
+    rows: Sequence[Row], columns: Mapping[str, str]
 ) -> tuple[list[str], dict[str, list[float]]]:
     """Levels at which every series has a finite value, and the values."""
     column, *_ = columns
-    if frame["run"].nunique() == 1:
-        wide = frame.set_index("level")[list(columns)].rename(columns=columns)
-    else:
-        wide = frame.pivot(index="level", columns="run", values=column)
-        wide = wide.loc[frame["level"].unique(), frame["run"].unique()]
-    wide = wide[np.isfinite(wide).all(axis=1)]
-    return list(wide.index), {name: wide[name].tolist() for name in wide}
-
-
-def _boxes(whole: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
-    names = [f"error_q{round(100 * q):02d}" for q in ERROR_QUANTILES]
-    runs = list(dict.fromkeys(whole["run"]))
-    common = [
+    runs = _labels(rows)
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        own = {name: getattr(row, column) for column, name in columns.items()}
+        found.setdefault(row.level, {}).update(
+            own if len(runs) == 1 else {row.run: getattr(row, column)}
+        )
+    names = list(columns.values()) if len(runs) == 1 else runs
+    levels = [
         level
-        for level in dict.fromkeys(whole["level"])
-        if (whole["level"] == level).sum() == len(runs)
+        for level, values in found.items()
+        if all(np.isfinite(values.get(name, np.nan)) for name in names)
     ]
+    return levels, {name: [found[level][name] for level in levels] for name in names}
+
+
+def _boxes(whole: Sequence[Row], unit: str, quantity: str) -> list[Figure]:
+    names = [f"error_q{round(100 * q):02d}" for q in ERROR_QUANTILES]
+    runs = _labels(whole)
+    at = {(row.level, row.run): [getattr(row, name) for name in names] for row in whole}
+    levels = dict.fromkeys(row.level for row in whole)
+    common = [level for level in levels if all((level, run) in at for run in runs)]
     if not common:
         return []
-    series = {}
-    for run in runs:
-        rows = whole[whole["run"] == run].set_index("level")
-        series[run] = rows.loc[common, names].to_numpy().tolist()
+    series = {run: [at[level, run] for level in common] for run in runs}
     title = f"Errors by level: {quantity}"
     svg = box_chart(
         [_SHORT.get(level, level) for level in common],
@@ -403,24 +420,27 @@ def _boxes(whole: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
 _LINES = ("block", "block group", "tract", "place", "county subdivision")
 
 
-def _lines(together: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
+def _lines(together: Sequence[Row], unit: str, quantity: str) -> list[Figure]:
     """Root mean square error against size class, one line a level; of several runs, blocks only."""
-    several = together["run"].nunique() > 1
+    several = len(_labels(together)) > 1
     start = dict(zip(size_class_names()[1:], SIZE_LIMITS, strict=True))
-    rows = together[together["size_class"].isin(start)]
+    rows = [row for row in together if row.size_class in start]
     shown = _LINES
-    if not rows["level"].isin(shown).any():
-        shown = tuple(dict.fromkeys(rows["level"]))[::-1]
-    rows = rows[rows["level"].isin(shown[:1] if several else shown)]
+    if not any(row.level in shown for row in rows):
+        shown = tuple(dict.fromkeys(row.level for row in rows))[::-1]
+    rows = [row for row in rows if row.level in (shown[:1] if several else shown)]
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        lines.setdefault(row.run if several else row.level, []).append(row)
     series = {}
-    for name, line in rows.groupby("run" if several else "level", sort=False):
-        line = line[line["root_mean_square_error"] > 0]
+    for name, line in lines.items():
+        line = [row for row in line if row.root_mean_square_error > 0]
         if len(line) > 1:
-            sizes = [start[size_class] for size_class in line["size_class"]]
-            series[name] = (sizes, line["root_mean_square_error"].tolist())
+            sizes = [start[row.size_class] for row in line]
+            series[name] = (sizes, [row.root_mean_square_error for row in line])
     if not series:
         return []
-    of = f"{shown[0]}s" if several and rows["level"].isin(_LINES).any() else "entities"
+    of = f"{shown[0]}s" if several and any(row.level in _LINES for row in rows) else "entities"
     title = f"Root mean square error of {of} by size: {quantity}"
     svg = line_chart(
         series,
