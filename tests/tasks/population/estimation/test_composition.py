@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -34,22 +35,34 @@ def households(rng: np.random.Generator, n: int) -> Households:
     return Households(sex, age, *np.zeros((2, n), int), elderly, np.zeros(n, int), kind)
 
 
+@cache
+def distinct_slots() -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows of slots that patterns have, and the number of that of each."""
+    slots, kind_of = np.unique(book().slots.toarray(), axis=0, return_inverse=True)
+    return slots, kind_of.reshape(-1)
+
+
+@cache
+def fill_of(place_of_one: int) -> np.ndarray:
+    """What it costs to fill each slot with somebody of a place, `NEVER` where nobody may."""
+    allowed = np.where(book().masks, distances()[place_of_one], NEVER).min(axis=1)
+    return np.minimum(allowed, NEVER)
+
+
 def least_cost(own: Households, places: np.ndarray) -> float:
     """The least cost over all patterns of one or two households, by trying all of them."""
-    patterns, masks = book(), book().masks
+    patterns = book()
     n_types = len(household_types())
     nothing = np.zeros((len(own.kind), n_types))
     of_heads = Drift().of_heads(own.sex, own.tenure > 0)
     of_outcome = outcome_costs(own.sex, own.age, own.elderly, own.kind, nothing, of_heads)
     cost = of_outcome[:, patterns.outcome]
-    size = np.asarray(patterns.slots.sum(axis=1)).ravel()
-    fill = np.array([np.where(masks, distances()[one], NEVER).min(axis=1) for one in places])
-    fill = np.minimum(fill, NEVER)
+    fill = np.array([fill_of(int(one)) for one in places])
     # Patterns with the same slots differ in what they cost a household alone.
-    slots, kind_of = np.unique(patterns.slots.toarray(), axis=0, return_inverse=True)
+    slots, kind_of = distinct_slots()
     cheapest = [np.full(len(slots), np.inf) for _ in cost]
     for least, each in zip(cheapest, cost, strict=True):
-        np.minimum.at(least, kind_of.reshape(-1), each)
+        np.minimum.at(least, kind_of, each)
     size = slots.sum(axis=1)
     best = np.inf
     for sizes in product(range(1, len(places) + 1), repeat=len(cost)):

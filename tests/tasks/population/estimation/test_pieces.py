@@ -99,7 +99,7 @@ def test_what_pieces_change_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> 
     while all blocks together need no change."""
     monkeypatch.setattr(pieces, "HOUSEHOLDS", 12)
     rng = np.random.default_rng(12)
-    census = true_census(rng, 160)
+    census = true_census(rng, 100)
     adults = np.flatnonzero(census.persons.age >= 18)
     moved = rng.permutation(adults)
     mixed = {name: getattr(census.persons, name).copy() for name in ("relationship", "sex", "age")}
@@ -110,7 +110,7 @@ def test_what_pieces_change_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> 
         census.households,
         census.person_starts,
         census.household_starts,
-        areas_of(codes(*(("001", f"{tract:06d}", 2) for tract in range(80)))),
+        areas_of(codes(*(("001", f"{tract:06d}", 2) for tract in range(50)))),
     )
     every = extents(own)
 

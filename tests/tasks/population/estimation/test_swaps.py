@@ -120,8 +120,10 @@ def test_what_was_mixed_up_is_swapped_back(
     assert sum_of(census, made) == 0
     left = []
     for mixed in mixed_up(census, made):
+        if len(left) == 12:
+            break
         before = sum_of(census, mixed)
-        if len(left) < 12 and before > 0 and are_possible(household_levels(mixed, n)).all():
+        if before > 0 and are_possible(household_levels(mixed, n)).all():
             left.append(sum_of(census, swapped(census, mixed)) / before)
     assert len(left) == 12
     assert max(left) < 1
