@@ -44,6 +44,14 @@ from tests.conftest import PrefectServer
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE = 600
 
+WITHOUT_BLOCKS = {
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+    "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
+    "PREFECT_UI_ENABLED": "false",
+}
+"""Environment of a server that registers no types of blocks, for which it imports all of Prefect's
+collections, and copies no pages: nobody looks at them."""
+
 INITDB = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 """What makes a database, where Debian's postgresql is here."""
 
@@ -145,7 +153,8 @@ def server(real_server, new_spineflow, tmp_path_factory) -> Iterator[dict[str, s
             (folder / "home").mkdir()
             shutil.copy(real_server.new_database, folder / "home" / "prefect.db")
         start = [*prefect, "server", "start", "--port", str(port)]
-        stack.enter_context(running(start, environment, folder / "server.log"))
+        without_blocks = environment | WITHOUT_BLOCKS
+        stack.enter_context(running(start, without_blocks, folder / "server.log"))
         api = environment["PREFECT_API_URL"]
         wait_until(lambda: asked(f"{api}/health"), "the Prefect server")
         code, shown, errors = new_spineflow("deploy", folder=folder, **environment).ended()
