@@ -168,7 +168,7 @@ def population_run(made_once, prefect_server) -> RunDirectory:
             text = text.replace(f"[products.{own}]", bare)
         file = folder / "settings.toml"
         file.write_text(text, encoding="utf-8")
-        with here.uncompared():
+        with here.uncompared(), here.judged_once():
             assert main(["run", "products", str(file), "--run-dir", str(folder / "run")]) == 0
 
     return RunDirectory(made_once("population", make) / "run")

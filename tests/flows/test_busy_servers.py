@@ -67,9 +67,8 @@ def busy_server(behind: str | None) -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_busy_for_a_moment_is_asked_again(own_server: PrefectServer) -> None:
-    own_server.start()
-    behind = own_server.environment["PREFECT_API_URL"].removesuffix("/api")
+def test_a_server_that_is_busy_for_a_moment_is_asked_again(real_server: PrefectServer) -> None:
+    behind = real_server.environment["PREFECT_API_URL"].removesuffix("/api")
     with busy_server(behind) as (address, refused), temporary_settings({PREFECT_API_URL: address}):
         assert main(["deploy", "trips", "--pool", "asked-again"]) == 0
     assert len(refused) > 3 and len(set(refused)) == len(refused)
