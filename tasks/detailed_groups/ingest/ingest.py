@@ -95,7 +95,7 @@ def run_universe(run: RunDirectory, region_type: str, level: int) -> IterationUn
     return iteration_universe(run_specification(run), granularity, level)
 
 
-@while_unchanged(lambda run, _region_type: geography_file(run), at_most=len(REGION_TYPES))
+@while_unchanged(lambda run, region_type: geography_file(run), at_most=len(REGION_TYPES))
 def run_regions(run: RunDirectory, region_type: str) -> RegionDomain:
     """The regions of a type, which are not to be changed."""
     return region_domain(region_type, _areas(run))
