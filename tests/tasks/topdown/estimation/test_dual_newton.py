@@ -253,13 +253,8 @@ def room_below(one, x):
 
 
 def objective_by_clarabel(one):
-    """The least objective by Clarabel, an interior-point solver; None where it finds none, or where
-    it is not installed, which only benchmarks need.
-    """
-    try:
-        import clarabel
-    except ImportError:
-        return None
+    """The least objective by Clarabel, an interior-point solver; None where it finds none."""
+    clarabel = pytest.importorskip("clarabel")
     program, cell, cost, diagonal = one.as_program()
     lower, upper = program.bounds()
     matrix = program.matrix().tocsr()
