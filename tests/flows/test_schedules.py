@@ -201,7 +201,7 @@ def compare_no_digests(patched: pytest.MonkeyPatch) -> None:
     for module in (steps, charging, damage):
         patched.setattr(module, "refuse_altered", lambda *_: None)
     patched.setattr(damage, "damaged", lambda *_: [])
-    patched.setattr(charges, "_enter_conditions", lambda *_: None)
+    patched.setattr(charges, "_enter_charged_files", lambda *_: None)
 
 
 def draw_again(patched: pytest.MonkeyPatch) -> None:
