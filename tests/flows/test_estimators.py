@@ -85,7 +85,7 @@ def test_estimates_are_made_again_without_the_confidential_folder(
 
 @pytest.fixture(scope="module")
 def by_one_worker(smallest_county: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Function from an estimator to a run without Prefect, cut into several shards, and its settings.
+    """Function from an estimator to a run without Prefect, in several shards, and its settings.
 
     Margins and tables are of no estimator; `test_runners` has them by several runners.
     """
