@@ -85,7 +85,7 @@ def test_estimates_are_made_again_without_the_confidential_folder(
 
 @pytest.fixture(scope="module")
 def by_one_worker(smallest_county: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Function from an estimator to a run without Prefect, cut into many shards, and its settings.
+    """Function from an estimator to a run without Prefect, in several shards, and its settings.
 
     Margins and tables are of no estimator; `test_runners` has them by several runners.
     """
@@ -97,7 +97,7 @@ def by_one_worker(smallest_county: Path, tmp_path_factory: pytest.TempPathFactor
             *("input.confidential=false", "privacy.seed=11"),
         )
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 8_000)
+            patched.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 24_000)
             folder = tmp_path_factory.mktemp(estimator)
             one = run_county(folder, smallest_county, "one", *overrides)
         assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6
@@ -140,7 +140,7 @@ def test_workers_and_runners_change_nothing(
     run = prepare(settings, tmp_path / runner)
     for folder in ("confidential", "spine"):
         shutil.copytree(one.root / folder, run.root / folder, dirs_exist_ok=True)
-    with uncompared():
+    with judged_once(), uncompared():
         run_stages(PRODUCT, run, settings)
     made = [
         path.relative_to(one.root)
