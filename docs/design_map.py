@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,7 +16,6 @@ FOLDERS = ("library", "flows", "tasks", "geography", "validation")
 START, END = "<!-- Made by `make map`. -->", "<!-- End of the map. -->"
 
 
-@cache
 def summary(module: Path) -> str:
     """The first paragraph of a module's docstring, on one line."""
     docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
+from .table_rows import wide_batches
 
 MARGINS = "margins_are_intervals_of_every_cell"
 RELEASE = "release"
 _SUFFIX = "_margins"
 _COUNT = "count"
-_ROWS_PER_BATCH = 1 << 13
 
 
 def check_margins(directory: Path) -> Outcome:
@@ -54,17 +54,13 @@ def _check(table: Path, margins: Path, failures: Failures) -> None:
         if ends.metadata.num_rows != cells.metadata.num_rows:
             failures.add(f"{margins.name} does not have the rows of {table.name}")
             return
-        # Hundreds of columns of few rows each: threads would take longer to be handed them.
-        read = {"batch_size": _ROWS_PER_BATCH, "use_threads": False}
-        for shown, interval in zip(
-            cells.iter_batches(columns=codes, **read), ends.iter_batches(**read), strict=True
-        ):
+        for shown, interval in zip(wide_batches(cells, codes), wide_batches(ends), strict=True):
             plain = pa.schema([(field.name, _plain(field.type)) for field in shown.schema])
             if not shown.cast(plain).equals(interval.select(codes).cast(plain)):
                 failures.add(f"{margins.name} does not have the rows of {table.name}")
                 return
             # Whole numbers as they are where none is missing.
-            is_missing = any(column.null_count for column in interval.columns)
+            is_missing = any(interval[end].null_count for pair in pairs.values() for end in pair)
             lower, upper = (
                 interval.select([pair[end] for pair in pairs.values()])
                 .to_tensor(null_to_nan=is_missing, row_major=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ..run_files import UnusableRunFile, encoded, opened
 from .row_counts import Variable
@@ -73,6 +74,14 @@ class Tabulated:
         return [variable.name for variable in self.variables]
 
 
+def wide_batches(
+    file: pq.ParquetFile, columns: Sequence[str] | None = None, groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a table of hundreds of columns, as many at a time of every file."""
+    # Of few rows each: threads would take longer to be handed the columns.
+    return file.iter_batches(ROWS_PER_BATCH, groups, columns, use_threads=False)
+
+
 class TableRows:
     """Columns of a table, of which rows are taken state by state.
 
@@ -108,9 +117,7 @@ class TableRows:
 
     def _batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All rows from a row group on."""
-        groups = list(range(group, self._file.num_row_groups))
-        # Hundreds of columns of few rows each: threads would take longer to be handed them.
-        return self._file.iter_batches(ROWS_PER_BATCH, groups, list(columns), use_threads=False)
+        return wide_batches(self._file, columns, list(range(group, self._file.num_row_groups)))
 
     def of_state(
         self, state: str, columns: Sequence[str] | None = None

@@ -23,12 +23,12 @@ from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files
 from .legacy import check_legacy, check_legacy_states
 from .row_counts import BlockCounts, count_rows
 from .table_rows import (
-    ROWS_PER_BATCH,
     Place,
     TableRows,
     Tabulated,
     gathered,
     have_same_rows,
+    wide_batches,
 )
 
 RELEASE = "release"
@@ -220,7 +220,7 @@ def _compare_text(release: Tabulated, stem: str, failures: Failures) -> None:
             convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
         )
         with repeated:
-            if not have_same_rows(file.iter_batches(ROWS_PER_BATCH, use_threads=False), repeated):
+            if not have_same_rows(wide_batches(file), repeated):
                 raise UnusableRunFile(f"{stem}.csv and {stem}.parquet differ")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_GAUSSIAN
@@ -67,7 +66,7 @@ class Plan:
     levels: Mapping[str, int]
     queries: tuple[Query, ...]
 
-    @cached_property
+    @property
     def rho(self) -> Fraction:
         """What all queries cost together."""
         return sum((query.rho for query in self.queries), Fraction(0))
