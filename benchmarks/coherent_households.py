@@ -20,7 +20,7 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.validation.topdown.agreements import AgreeingRows, agreeing_counts
-from spineflow.validation.topdown.descriptions import SEPARATOR
+from spineflow.validation.topdown.microdata import SEPARATOR
 
 SETTINGS = """
 preset = "pl94_2020_us"

@@ -46,13 +46,13 @@ def run_checks(
     expected: Mapping[str, ExpectedUniverse],
     *,
     release_directory: Path | None = None,
-    facilities: pa.Table | None = None,
+    areas: pa.Table | None = None,
     is_private: bool = True,
     blocks_per_part: int = BLOCKS_PER_PART,
 ) -> tuple[Outcome, ...]:
     """The outcome of each check of every universe."""
     release = release_directory or run_directory / "release"
-    run = OnceRead(run_directory, expected, release, facilities, is_private, blocks_per_part)
+    run = OnceRead(run_directory, expected, release, areas, is_private, blocks_per_part)
     outcomes: list[Outcome] = []
     for universe in expected:
         findings = check_spine_files(run, universe)

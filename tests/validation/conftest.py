@@ -236,13 +236,11 @@ class FinishedRun:
     is_private: bool
 
     blocks = tuple(PATHS)
-    facilities = pa.table(
-        {"block_geocode": list(PATHS), "facilities": facility_matrix().sum(axis=1)}
-    )
+    areas = pa.table({"block_geocode": list(PATHS), "facilities": facility_matrix().sum(axis=1)})
 
     def outcomes(self, **keywords) -> tuple[Outcome, ...]:
         """Outcomes of all checks."""
-        keywords = {"facilities": self.facilities, "is_private": self.is_private} | keywords
+        keywords = {"areas": self.areas, "is_private": self.is_private} | keywords
         return run_checks(self.path, self.expected, **keywords)
 
     def failing(self, **keywords) -> set[tuple[str, str]]:
@@ -267,8 +265,8 @@ class FinishedRun:
         """Outcomes of all checks, made in so many pieces of each kind, the last ones first."""
         outcomes: list[Outcome] = []
         release = keywords.get("release_directory", self.path / "release")
-        facilities = keywords.get("facilities", self.facilities)
-        run = OnceRead(self.path, self.expected, release, facilities, self.is_private, 2)
+        areas = keywords.get("areas", self.areas)
+        run = OnceRead(self.path, self.expected, release, areas, self.is_private, 2)
         for universe in self.expected:
             found = [check_top(run, universe)]
             numbers = range(n_pieces)

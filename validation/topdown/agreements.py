@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
-from .descriptions import SEPARATOR
+from .microdata import SEPARATOR
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,17 @@ from .layout import Layout, LayoutColumn
 class Rows:
     """Rows of a batch: of each column of texts the distinct ones and the number of every row's.
 
-    numbers : by column, numbers of rows.
+    numbers : by column, numbers of rows. count : how many records each row stands for.
     """
 
     n: int
     texts: Mapping[str, tuple[Sequence[str], np.ndarray]]
     numbers: Mapping[str, np.ndarray]
+    count: np.ndarray
 
     @classmethod
     def decoded(cls, batch: pa.RecordBatch, layout: Layout) -> Rows:
-        """The rows of a batch; raises UnusableRunFile for a missing code."""
+        """The rows of a batch; raises UnusableRunFile for a missing code or count."""
         texts, numbers = {}, {}
         for column in layout.columns:
             values = batch.column(column.name)
@@ -38,7 +39,12 @@ class Rows:
                 numbers[column.name] = pc.cast(values, pa.int64()).to_numpy()
             else:
                 texts[column.name] = numbered(values)
-        return cls(batch.num_rows, texts, numbers)
+        count = np.ones(batch.num_rows, dtype=np.int64)
+        if layout.count is not None:
+            if batch.column(layout.count).null_count:
+                raise UnusableRunFile(f"a {layout.count} is missing")
+            count = pc.cast(batch.column(layout.count), pa.int64()).to_numpy()
+        return cls(batch.num_rows, texts, numbers, count)
 
     def has(self, name: str, text: str) -> np.ndarray:
         """Which rows have this text in a column."""

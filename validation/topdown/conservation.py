@@ -84,7 +84,7 @@ def read_estimates(
         keys.append(geounit[valid] * n_cells + cell[valid])
         counts.append(count[valid])
     all_keys = np.concatenate(keys)
-    key, count = _added_up(all_keys, np.concatenate(counts))
+    key, count = added_up(all_keys, np.concatenate(counts))
     if key.size < all_keys.size:
         failures.add(
             f"the estimates of {level.name} hold a cell of a geounit twice",
@@ -103,7 +103,7 @@ def check_children_add_to_parents(
     """In every cell, the estimates of a parent's children add to the parent's own."""
     n_cells = parent_estimates.n_cells
     child_key = children.parent[child_estimates.geounit] * n_cells + child_estimates.cell
-    key, difference = _added_up(
+    key, difference = added_up(
         np.concatenate([child_key, parent_estimates.key]),
         np.concatenate([child_estimates.count, -parent_estimates.count]),
     )
@@ -116,8 +116,8 @@ def check_children_add_to_parents(
     )
 
 
-def _added_up(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys, ascending, and the sum of each one's counts."""
+def added_up(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct keys, ascending, and the sum of each one's counts; fast for keys that ascend."""
     if not keys.size:
         return keys, counts
     order = np.argsort(keys, kind="stable")

@@ -25,6 +25,7 @@ from ..outcome import Failures
 from ..run_files import UnusableRunFile, positions
 from .cells import Cells, Margin
 from .conservation import LevelEstimates
+from .declarations import ExpectedConstraint
 from .run_files import (
     ExpectedUniverse,
     RunSpine,
@@ -82,16 +83,21 @@ def check_constraints(
 
     Raises UnusableRunFile for values of another form than lists of integers.
     """
-    for name, conditions in expected.structural_zeros.items():
-        failures["structural_zeros_hold"].add_each(
-            expected.cells.where(conditions)[estimates.cell],
-            partial(_has_records, name, level, estimates),
-        )
-
     names = [name for name, at in (expected.constraints or {}).items() if level.name in at]
     due = [_due(name, expected, spine, level, estimates) for name in names]
     folder = run_directory / "measurements" / expected.cells.universe / level.name / "constraints"
     check_files(folder, level, due, failures)
+
+
+def check_zeros(
+    expected: ExpectedUniverse, level: SpineLevel, estimates: LevelEstimates, failures: Failures
+) -> None:
+    """The cells that structural zeros empty have no estimates."""
+    for name, conditions in expected.structural_zeros.items():
+        failures.add_each(
+            expected.cells.where(conditions)[estimates.cell],
+            partial(_has_records, name, level, estimates),
+        )
 
 
 def check_files(
@@ -200,44 +206,18 @@ def _due(
     return Due(name, sign, geocode, place, margin.n_rows, answers, check)
 
 
-@dataclass(frozen=True, eq=False)
-class ExpectedUnits:
-    """The units of an exact answer: `number` (n_areas,) of each area's, and the paths of all.
-
-    listed : the geolevel at which all units stand under their paths, and the name of the sums of
-        those above it; None where a spine decides.
-    """
-
-    number: np.ndarray
-    path: np.ndarray
-    listed: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class ExpectedConstraint:
-    """A constraint by its name in files: sign, numbers of a value, and its units; without units
-    every geounit has it.
-    """
-
-    name: str
-    sign: str
-    n_rows: int
-    units: ExpectedUnits | None = None
-
-
 def check_constraint_files(
     run_directory: Path,
     universe: str,
     spine: RunSpine,
-    area_of_block: np.ndarray,
     expected: Sequence[ExpectedConstraint],
     failures: Mapping[str, Failures],
 ) -> None:
     """Check that files have each constraint once wherever it is due, and no others.
 
-    `area_of_block` (n_blocks,) are the rows that `ExpectedUnits.number` is in the order of. Raises
-    UnusableRunFile for values of another form than lists of so many integers.
+    Raises UnusableRunFile for values of another form than lists of so many integers.
     """
+    area_of_block = np.argsort(spine.by_geocode)
     due: list[list[Due]] = [[] for _ in spine.levels]
     for one in expected:
         for of_level, (name, codes) in zip(due, _codes(spine, area_of_block, one), strict=True):

@@ -6,53 +6,14 @@ the codes that the other universe's records have, as often as these; which row h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
 from ..outcome import Failures
 from .cells import Cells
-
-SEPARATOR = "\x1f"
-"""Between codes that are joined to one text."""
-
-
-@dataclass(frozen=True, eq=False)
-class ExpectedDescription:
-    """Columns that tell more of records, by another universe that is matched with them.
-
-    row : (n_cells,) the answer of `query`, of the other universe, that each cell's records are
-    matched in, -1 for none. columns : by name, a query of the other universe, and the code of each
-    of its answers. otherwise : the codes of records that are matched with none.
-    """
-
-    universe: str
-    query: str
-    row: np.ndarray
-    columns: Mapping[str, tuple[str, Sequence[str]]]
-    otherwise: Mapping[str, str]
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedRows:
-    """Rows of released microdata that are alike: area, cell and number, `(n,)` each; the codes of
-    the columns that describe them, joined, where there are such; and `(n_areas, n_cells)`.
-    """
-
-    area: np.ndarray
-    cell: np.ndarray
-    count: np.ndarray
-    described: pd.Series | None
-    shape: tuple[int, int]
-
-    @property
-    def counts(self) -> sparse.csr_array:
-        """Counts `(n_areas, n_cells)`."""
-        entries = self.count, (self.area, self.cell)
-        return sparse.csr_array(sparse.coo_array(entries, shape=self.shape))
+from .layout import ExpectedDescription
+from .microdata import SEPARATOR, ReleasedRows
 
 
 def check_description(
@@ -69,13 +30,13 @@ def check_description(
     otherwise = SEPARATOR.join(description.otherwise[name] for name in description.columns)
     is_alone = answer < 0
     failures.add_each(
-        is_alone & (rows.described != otherwise).to_numpy(),
+        is_alone & (rows.described != otherwise),
         lambda _: f"a row that no record of {description.universe} is matched with has its codes",
     )
     found = _numbers(
         rows.area[~is_alone],
         answer[~is_alone],
-        rows.described[~is_alone].to_numpy(dtype=object),
+        rows.described[~is_alone],
         rows.count[~is_alone],
     )
     entries = sparse.coo_array(counts)

@@ -1,21 +1,22 @@
-"""Microdata: the released rows tabulate to the block estimates, in both file formats.
+"""Microdata: the released rows tabulate to the estimates of all areas, in both file formats.
 
 The layout comes as plain facts, and codes are decoded here, not with the code that wrote them. Both
-files are read in batches and in the order of their blocks, beside the
-estimates of some ten thousand blocks at a time.
+files are read in batches and in the order of their areas, beside the estimates of some ten thousand
+areas at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from scipy import sparse
 
 from ..outcome import Failures
 from ..run_files import (
@@ -23,16 +24,22 @@ from ..run_files import (
     UnusableRunFile,
     check_stamp,
     head_of_text,
+    numbered,
     opened_text,
     positions,
 )
+from .area_index import BLOCK_GEOCODE, AreaIndex, area_codes
 from .cells import Cells
 from .coded_rows import Rows
-from .conservation import LevelEstimates
-from .layout import Layout, LayoutColumn
+from .conservation import LevelEstimates, added_up
+from .layout import Layout
 from .run_files import RunSpine, SpineLevel
 from .spine_parts import BLOCKS_PER_PART
 from .table_rows import pairs_of_rows
+
+FACILITIES = "facilities"
+SEPARATOR = "\x1f"
+"""Between codes that are joined to one text."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +55,47 @@ class Microdata:
     cells: Cells
     is_private: bool
 
-    @cached_property
-    def place(self) -> list[LayoutColumn]:
-        """The columns with characters of the geocode, in their order there."""
-        columns = [column for column in self.layout.columns if column.digits]
-        return sorted(columns, key=lambda column: column.digits or (0, 0))
+
+@dataclass(frozen=True, eq=False)
+class ReleasedRows:
+    """The rows of some areas, which follow each other in the order of their geocodes.
+
+    areas : which. key : `position of the area among them * n_cells + cell`, ascending, and `count`
+    how many records there are of each, `(n,)`; of records that are described otherwise there are
+    several. described : `(n,)` the codes of the columns that describe them, joined, where there are
+    such. further : (n_areas,) further records.
+    """
+
+    areas: slice
+    n_cells: int
+    key: np.ndarray
+    count: np.ndarray
+    described: np.ndarray | None
+    further: np.ndarray
+
+    @property
+    def area(self) -> np.ndarray:
+        """Position of each entry's area among these."""
+        return self.key // self.n_cells
+
+    @property
+    def cell(self) -> np.ndarray:
+        """Cell of each entry."""
+        return self.key % self.n_cells
+
+    @property
+    def counts(self) -> sparse.csr_array:
+        """Counts `(n_areas, n_cells)`."""
+        return counted(self.key, self.count, (len(self.further), self.n_cells))
+
+
+def counted(key: np.ndarray, count: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
+    """Counts of this shape from those of the cells of areas."""
+    return sparse.csr_array(sparse.coo_array((count, np.divmod(key, shape[1])), shape=shape))
 
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
-"""The estimates of a part of the geolevel Block."""
+"""The estimates of a part of the last geolevel."""
 
 
 def check_microdata(
@@ -65,142 +104,178 @@ def check_microdata(
     estimates_of: EstimatesOf,
     failures: Failures,
     *,
-    facilities: pa.Table | None = None,
-    blocks_per_part: int = BLOCKS_PER_PART,
-) -> None:
-    """The rows of a universe are those of the block estimates.
+    areas: pa.Table | None = None,
+    areas_per_part: int = BLOCKS_PER_PART,
+) -> Iterator[ReleasedRows]:
+    """The rows of a universe, some areas after the others, which are those of the estimates.
 
-    The columns and codes are those of the layout, the rows of each block and cell are as many as
-    its estimate, rows follow the order of the blocks' geocodes (as far as the parts in which they
-    are checked tell), columns that follow from others agree with them, text and Parquet agree row
-    by row, and the stamp is there exactly if due. Where the layout has further records, each block
-    has as many of them as `facilities` (block_geocode, facilities) says.
+    The columns and codes are those of the layout, the rows of each area and cell are as many as its
+    estimate, rows follow the order of the areas' geocodes (as far as the parts in which they are
+    checked tell), columns that follow from others agree with them, text and Parquet agree row by
+    row, and the stamp is there exactly if due. `areas` has what is public of areas by
+    `block_geocode`: the codes of declared geolevels, and the `facilities`, of which each area must
+    have as many further records where the layout has such.
 
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    layout, cells, n_facilities = files.layout, files.cells, None
-    if layout.further:
-        if facilities is None:
-            raise UnusableRunFile("the number of facilities of each block is not known")
-        n_facilities = _facilities_of_blocks(spine, facilities, failures)
-    expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
-    n_rows = 0
-    names = layout.names
-    for batch in agreeing_batches(files.stem, names, files.is_private, failures):
+    order = spine.by_geocode
+    geocode = spine.block_geocode.take(pa.array(order))
+    further = np.zeros(order.size, dtype=np.int64)
+    if files.layout.further:
+        further = _facilities(geocode, areas, failures)
+    index = AreaIndex.of(area_codes(files.layout, geocode, areas))
+    for rows in _rows_in_parts(files, index, areas_per_part, failures):
+        level = last_level(spine, order[rows.areas])
+        _compare(rows, estimates_of(level), level, failures)
+        if files.layout.further:
+            failures.add_each(
+                rows.further != further[rows.areas],
+                partial(_lacks_facilities, geocode[rows.areas]),
+            )
+        yield rows
+
+
+def last_level(spine: RunSpine, blocks: np.ndarray) -> SpineLevel:
+    """The geounits of the last geolevel that are these blocks, in their order."""
+    geounits = spine.ancestors[-1][blocks]
+    return spine.levels[-1].part(geounits, np.full(geounits.size, -1))
+
+
+def _facilities(geocode: pa.StringArray, areas: pa.Table | None, failures: Failures) -> np.ndarray:
+    """Facilities of each of these areas."""
+    if areas is None or FACILITIES not in areas.column_names:
+        raise UnusableRunFile("the number of facilities of each block is not known")
+    count = areas[FACILITIES].to_numpy().astype(np.int64)
+    place = positions(areas[BLOCK_GEOCODE], geocode)
+    failures.add_each((place < 0) & (count > 0), lambda _: "a block with facilities is not known")
+    facilities = np.zeros(len(geocode), dtype=np.int64)
+    facilities[place[place >= 0]] = count[place >= 0]
+    return facilities
+
+
+def _lacks_facilities(geocode: pa.StringArray, i: int) -> str:
+    return f"block {geocode[i]} does not have its number of facility rows"
+
+
+def _rows_in_parts(
+    files: Microdata, index: AreaIndex, areas_per_part: int, failures: Failures
+) -> Iterator[ReleasedRows]:
+    """The rows of all areas, of so many at a time; rows out of their order are failures."""
+    layout, cells = files.layout, files.cells
+    n_rows, part, described = 0, _Part(0), _Described(layout)
+    for batch in _agreeing_batches(files.stem, layout, files.is_private, failures):
         read = Rows.decoded(batch, layout)
         for name, numbers in read.numbers.items():
             _check_row_numbers(name, numbers, n_rows, failures)
-        cell, is_own = read.cells(layout, cells, failures)
         n_rows += batch.num_rows
-        for rows, block in expected.placed(_geocodes(batch, files.place)):
-            failures.add_each(block < 0, lambda _: f"a row of {cells.universe} is {_MISPLACED}")
-            valid = is_own[rows] & (block >= 0)
-            expected.subtract(block[valid] * cells.n + cell[rows[valid]])
-            if layout.further:
-                expected.subtract_facilities(block[~is_own[rows] & (block >= 0)])
-    expected.finish()
+        cell, is_own = read.cells(layout, cells, failures)
+        area, text = index.areas(read.texts), described.numbers(batch)
+        own_part = area // areas_per_part
+        is_placed = own_part >= part.number
+        failures.add_each(
+            ~is_placed,
+            f"a row of {cells.universe} is in an area outside the spine, or stands after rows of "
+            "areas that come later",
+        )
+        last = int(own_part[is_placed].max(initial=part.number))
+        for number in range(part.number, last + 1):
+            if number > part.number:
+                yield part.rows(index, areas_per_part, cells.n, described)
+                part = _Part(number)
+            here = is_placed & (own_part == number)
+            within = area - number * areas_per_part
+            own = here & is_own
+            part.add(within[own] * cells.n + cell[own], text[own], read.count[own], described)
+            part.further.append(within[here & ~is_own])
+    n_parts = -(-len(index.area) // areas_per_part)
+    while part.number < n_parts:
+        yield part.rows(index, areas_per_part, cells.n, described)
+        part = _Part(part.number + 1)
 
 
-_MISPLACED = "in a block outside the spine, or stands after rows of blocks that come later"
+class _Described:
+    """The codes of columns that describe rows, joined, numbered as they come."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._columns = [] if layout.described is None else list(layout.described.columns)
+        self._known: dict[str, int] = {} if self._columns else {"": 0}
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return len(self._known)
+
+    def numbers(self, batch: pa.RecordBatch) -> np.ndarray:
+        """The number of each row's."""
+        if not self._columns:
+            return np.zeros(batch.num_rows, dtype=np.int64)
+        parts = [batch.column(name).cast(pa.string()) for name in self._columns]
+        distinct, number = numbered(pc.binary_join_element_wise(*parts, SEPARATOR))
+        found = [self._known.setdefault(text, len(self._known)) for text in distinct]
+        return np.array(found, dtype=np.int64)[number]
+
+    def texts(self, number: np.ndarray) -> np.ndarray | None:
+        """The codes with these numbers; None where no columns describe rows."""
+        return np.array(list(self._known), dtype=object)[number] if self._columns else None
 
 
-def _facilities_of_blocks(spine: RunSpine, facilities: pa.Table, failures: Failures) -> np.ndarray:
-    """Facilities of each of the spine's blocks, in the order of its blocks."""
-    count = facilities["facilities"].to_numpy().astype(np.int64)
-    place = positions(facilities["block_geocode"], spine.block_geocode)
-    failures.add_each((place < 0) & (count > 0), lambda _: "a block with facilities is not known")
-    n_facilities = np.zeros(len(spine.block_geocode), dtype=np.int64)
-    n_facilities[place[place >= 0]] = count[place >= 0]
-    return n_facilities
+class _Part:
+    """What has been read of the rows of a part of the areas."""
 
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.further = [np.zeros(0, np.int64)]
+        self._key, self._text, self._count = ([np.zeros(0, np.int64)] for _ in range(3))
 
-class _ExpectedRows:
-    """The rows that blocks must have and that have not been seen, for some blocks at a time.
-
-    Blocks are taken in the order of their geocodes, as rows come.
-    """
-
-    def __init__(
-        self,
-        spine: RunSpine,
-        estimates_of: EstimatesOf,
-        failures: Failures,
-        blocks_per_part: int,
-        n_facilities: np.ndarray | None = None,
+    def add(
+        self, key: np.ndarray, text: np.ndarray, count: np.ndarray, described: _Described
     ) -> None:
-        self._spine, self._estimates_of, self._failures = spine, estimates_of, failures
-        order = pc.sort_indices(spine.block_geocode).to_numpy()
-        self._parts = [
-            order[i : i + blocks_per_part] for i in range(0, order.size, blocks_per_part)
-        ]
-        no_facilities = np.zeros(order.size, dtype=np.int64)
-        self._n_facilities = no_facilities if n_facilities is None else n_facilities
-        self._open()
+        """Take in rows."""
+        keys, sums = added_up(key * described.n + text, count)
+        self._key.append(keys // described.n)
+        self._text.append(keys % described.n)
+        self._count.append(sums)
 
-    def _open(self) -> None:
-        blocks = self._parts.pop(0)
-        self.geocode = self._spine.block_geocode.take(pa.array(blocks))
-        geounits = self._spine.ancestors[-1][blocks]
-        self.level = self._spine.levels[-1].part(geounits, np.full(geounits.size, -1))
-        self.estimates = self._estimates_of(self.level)
-        self.count = self.estimates.count.copy()
-        self.facilities = self._n_facilities[blocks]
-        self.n_outside = 0
-
-    def placed(self, geocode: pa.StringArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Numbers of the rows with these block geocodes, and each one's position in the blocks
-        whose rows are expected now, -1 where it is none of them; blocks of another part follow.
-        """
-        rows = np.arange(len(geocode))
-        while True:
-            here = np.ones(rows.size, dtype=bool)
-            if self._parts:
-                is_later = pc.greater(geocode, self.geocode[-1])
-                here = ~is_later.to_numpy(zero_copy_only=False)
-            yield rows[here], positions(geocode.filter(pa.array(here)), self.geocode)
-            if here.all():
-                return
-            rows, geocode = rows[~here], geocode.filter(pa.array(~here))
-            self._close()
-            self._open()
-
-    def subtract_facilities(self, blocks: np.ndarray) -> None:
-        """Take facility rows of these blocks off."""
-        np.subtract.at(self.facilities, blocks, 1)
-
-    def finish(self) -> None:
-        """Record what is still missing, in all blocks that are left."""
-        self._close()
-        while self._parts:
-            self._open()
-            self._close()
-
-    def subtract(self, keys: np.ndarray) -> None:
-        """Take rows off; those of a cell without estimate are counted apart."""
-        distinct, times = np.unique(keys, return_counts=True)
-        where = np.searchsorted(self.estimates.key, distinct)
-        found = np.zeros(distinct.size, dtype=bool)
-        inside = where < self.estimates.key.size
-        found[inside] = self.estimates.key[where[inside]] == distinct[inside]
-        self.count[where[found]] -= times[found]
-        self.n_outside += int(times[~found].sum())
-
-    def _close(self) -> None:
-        """Record the cells and blocks whose rows are not as many as they should be."""
-        if self.n_outside:
-            self._failures.add("rows stand in a cell whose estimate is zero", count=self.n_outside)
-        self._failures.add_each(
-            self.count != 0,
-            lambda i: (
-                f"{self.level.describe(self.estimates.geounit[i])} has another number of "
-                f"rows than its estimate in cell {self.estimates.cell[i]}"
-            ),
+    def rows(
+        self, index: AreaIndex, areas_per_part: int, n_cells: int, described: _Described
+    ) -> ReleasedRows:
+        """All that have been taken in."""
+        first = self.number * areas_per_part
+        areas = slice(first, min(first + areas_per_part, len(index.area)))
+        text = np.concatenate(self._text)
+        key, count = added_up(
+            np.concatenate(self._key) * described.n + text, np.concatenate(self._count)
         )
-        self._failures.add_each(
-            self.facilities != 0,
-            lambda i: f"block {self.geocode[i]} does not have its number of facility rows",
+        return ReleasedRows(
+            areas,
+            n_cells,
+            key // described.n,
+            count,
+            described.texts(key % described.n),
+            np.bincount(np.concatenate(self.further), minlength=areas.stop - first),
         )
+
+
+def _compare(
+    rows: ReleasedRows, estimates: LevelEstimates, level: SpineLevel, failures: Failures
+) -> None:
+    """The rows of each area and cell are as many as its estimate."""
+    key, difference = added_up(
+        np.concatenate([rows.key, estimates.key]), np.concatenate([rows.count, -estimates.count])
+    )
+    key, difference = key[difference != 0], difference[difference != 0]
+    is_estimated = np.isin(key, estimates.key)
+    if not is_estimated.all():
+        n_outside = int(np.abs(difference[~is_estimated]).sum())
+        failures.add("rows stand in a cell whose estimate is zero", count=n_outside)
+    failures.add_each(
+        is_estimated,
+        lambda i: (
+            f"{level.describe(key[i] // rows.n_cells)} has another number of rows than its "
+            f"estimate in cell {key[i] % rows.n_cells}"
+        ),
+    )
 
 
 def _check_row_numbers(name: str, numbers: np.ndarray, first: int, failures: Failures) -> None:
@@ -210,35 +285,28 @@ def _check_row_numbers(name: str, numbers: np.ndarray, first: int, failures: Fai
     )
 
 
-def _geocodes(batch: pa.RecordBatch, place: Sequence[LayoutColumn]) -> pa.Array:
-    parts = [batch.column(column.name).cast(pa.string()) for column in place]
-    return pc.binary_join_element_wise(*parts, "")
-
-
-def agreeing_batches(
+def _agreeing_batches(
     stem: Path,
-    columns: Sequence[str],
+    layout: Layout,
     is_private: bool,
     failures: Failures,
-    *,
-    has_quotes: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a Parquet file of these columns, compared on the way with those of the text beside
-    it; texts are dictionaries."""
+    """Rows of a Parquet file of this layout, compared on the way with those of the text beside it;
+    texts are dictionaries."""
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     for path in (parquet, text):
         if not path.is_file():
             raise UnusableRunFile(f"the file {path.name} of the release is missing")
     types = pq.read_schema(parquet).remove_metadata()
-    if types.names != columns:
-        raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(columns)}")
+    if types.names != layout.names:
+        raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(layout.names)}")
     head_of_text(text, types.names)
     for path in (parquet, text):
         check_stamp(path, is_private=is_private, failures=failures)
     # Texts as the file has them, each distinct one once, take half of the time.
     with (
         pq.ParquetFile(parquet, read_dictionary=types.names) as file,
-        opened_text(text, types, has_quotes=has_quotes) as lines,
+        opened_text(text, types, has_quotes=layout.has_quotes) as lines,
     ):
         batches = file.iter_batches(batch_size=ROWS_PER_BATCH)
         yield from _compared(batches, lines, stem.name, failures)

@@ -10,22 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
+from .cells import Cells
 from .conservation import (
     LevelEstimates,
     check_children_add_to_parents,
     no_estimates,
     read_estimates,
 )
-from .constraints import check_constraints
+from .constraints import COMPLETE, check_constraint_files, check_constraints, check_zeros
+from .declarations import HELD, ON_ROWS, RELATIONS, ExpectedDeclarations
+from .declared import DeclaredSums
 from .demanded import check_demanded
+from .descriptions import check_description
 from .measured_noise import check_measured_noise
-from .microdata import Microdata, check_microdata
+from .microdata import Microdata, check_microdata, counted, last_level
 from .path_losses import LossesOnPaths, losses_of_part
 from .privacy_loss import CodedSums, check_measurements, check_shares
 from .run_files import (
@@ -61,6 +67,27 @@ CHECKS: Mapping[str, str] = {
 }
 """Each check's name, and what it found when it passed."""
 
+OF_DECLARATIONS: Mapping[str, str] = {
+    HELD: "with those of the earlier releases, in every area",
+    RELATIONS: "linear relations are met by every area",
+}
+"""Further checks of what a census declares."""
+
+
+def checks_of(expected: ExpectedUniverse) -> Mapping[str, str]:
+    """The checks that a universe has, as `CHECKS`; of one that is held to declarations, those that
+    have something to check.
+    """
+    if expected.declared is None:
+        return CHECKS
+    is_made = expected.declared.checked | {"structural_zeros_hold": bool(expected.structural_zeros)}
+    every = {**CHECKS, **OF_DECLARATIONS}
+    return {
+        name: text.replace("block", "area")
+        for name, text in every.items()
+        if is_made.get(name, True)
+    }
+
 
 @dataclass
 class Findings:
@@ -70,7 +97,9 @@ class Findings:
     the measurements cost, summed along parts of paths. All are small.
     """
 
-    failures: dict[str, Failures] = field(default_factory=lambda: {n: Failures() for n in CHECKS})
+    failures: dict[str, Failures] = field(
+        default_factory=lambda: {name: Failures() for name in (*CHECKS, *OF_DECLARATIONS)}
+    )
     unusable: Failures = field(default_factory=Failures)
     losses: LossesOnPaths = field(default_factory=LossesOnPaths)
 
@@ -88,17 +117,17 @@ class Findings:
 class CheckedRun:
     """A run's files, and what is promised of them.
 
-    `expected` maps universes to what the settings promise. `facilities` (block_geocode, facilities)
-    holds the public number of group-quarters facilities in each block, where it is known. Large
-    spines are checked in parts of about `blocks_per_part` blocks, so that memory is bounded but
-    for some hundred bytes a geounit. `is_private` tells whether the microdata must be without the
-    stamp of a run that is not.
+    `expected` maps universes to what the settings promise: those that are checked, and those that
+    they must agree with. `areas` holds what is public of each area and not in the spine; see
+    `check_microdata`. Large spines are checked in parts of about `blocks_per_part` blocks, so that
+    memory is bounded but for some hundred bytes a geounit. `is_private` tells whether the microdata
+    must be without the stamp of a run that is not.
     """
 
     directory: Path
     expected: Mapping[str, ExpectedUniverse]
     release: Path
-    facilities: pa.Table | None = None
+    areas: pa.Table | None = None
     is_private: bool = True
     blocks_per_part: int = BLOCKS_PER_PART
 
@@ -114,6 +143,11 @@ def check_top(run: CheckedRun, universe: str) -> Findings:
         spine = run.spine(universe)
         check_spine(spine, found.failures["spine_is_a_tree"], with_digits=expected.has_digits)
         check_shares(spine, found.failures["shares_add_to_one"])
+        if expected.declared is not None:
+            with unusable_files_fail(found.failures[COMPLETE]):
+                check_constraint_files(
+                    run.directory, universe, spine, expected.declared.constraints, found.failures
+                )
         part = next(spine_parts(spine, run.blocks_per_part))
         losses = _check_part(run, expected, spine, part, None, found.failures)
         depth = cut_depth(spine, run.blocks_per_part)
@@ -134,12 +168,7 @@ def check_below(run: CheckedRun, universe: str, number: int, n_pieces: int) -> F
         depth = cut_depth(spine, run.blocks_per_part)
         if not depth:
             return found
-        at_cut = no_estimates(expected.cells.n)
-        # What is wrong with them is recorded with the upper geounits.
-        with unusable_files_fail():
-            at_cut = read_estimates(
-                run.directory, universe, spine.levels[depth], expected.cells.n, Failures()
-            )
+        at_cut = _estimates(run, expected.cells, spine.levels[depth])
         for part in spine_parts(spine, run.blocks_per_part, share=(number, n_pieces)):
             if part.depth:
                 losses = _check_part(run, expected, spine, part, at_cut, found.failures)
@@ -149,19 +178,87 @@ def check_below(run: CheckedRun, universe: str, number: int, n_pieces: int) -> F
 
 
 def check_rows(run: CheckedRun, universe: str) -> Findings:
-    """Check the microdata, row by row."""
-    found = Findings()
+    """Check the microdata, row by row, and hold them to what is declared.
+
+    What another universe must agree with is asked of its estimates, to which its own rows are held.
+    """
+    found, expected = Findings(), run.expected[universe]
+    failures = found.failures
     with unusable_files_fail(found.unusable):
         spine = run.spine(universe)
-        with unusable_files_fail(found.failures[MICRODATA]):
-            _check_microdata(run, universe, spine, found.failures[MICRODATA])
+        on_rows = () if expected.declared is None else ON_ROWS
+        with unusable_files_fail(*(failures[name] for name in (MICRODATA, *on_rows))):
+            _check_rows(run, expected, spine, failures)
     return found
 
 
+def _check_rows(
+    run: CheckedRun,
+    expected: ExpectedUniverse,
+    spine: RunSpine,
+    failures: Mapping[str, Failures],
+) -> None:
+    cells, layout = expected.cells, expected.layout
+    if layout is None:
+        raise UnusableRunFile(f"the layout of the microdata of {cells.universe} is not known")
+    files = Microdata(run.release / f"mdf_{cells.universe}", layout, cells, run.is_private)
+    others = _Others(run, spine)
+    sums = DeclaredSums(expected.declared or ExpectedDeclarations(), cells, failures)
+    for rows in check_microdata(
+        files,
+        spine,
+        partial(_estimates, run, cells),
+        failures[MICRODATA],
+        areas=run.areas,
+        areas_per_part=run.blocks_per_part,
+    ):
+        counts_of = partial(others.counts, areas=rows.areas)
+        sums.add(rows, others.geocode, counts_of)
+        if layout.described is not None:
+            other = layout.described.universe
+            check_description(
+                layout.described,
+                rows,
+                run.expected[other].cells,
+                counts_of(other),
+                failures[MICRODATA],
+            )
+    sums.finish()
+
+
+class _Others:
+    """Estimates of other universes that one must agree with, in the areas that it has."""
+
+    def __init__(self, run: CheckedRun, spine: RunSpine) -> None:
+        self._run, self._spines = run, dict[str, RunSpine]()
+        self.geocode = spine.block_geocode.take(pa.array(spine.by_geocode))
+
+    def counts(self, universe: str, areas: slice) -> sparse.csr_array:
+        """Counts `(n_areas, n_cells)` of some areas."""
+        if universe not in self._spines:
+            self._spines[universe] = self._run.spine(universe)
+        spine, cells = self._spines[universe], self._run.expected[universe].cells
+        blocks = spine.by_geocode[areas]
+        if not spine.block_geocode.take(pa.array(blocks)).equals(self.geocode[areas]):
+            raise UnusableRunFile(f"the areas of {universe} are not those of the other universes")
+        estimates = _estimates(self._run, cells, last_level(spine, blocks))
+        return counted(estimates.key, estimates.count, (len(blocks), cells.n))
+
+
+def _estimates(run: CheckedRun, cells: Cells, level: SpineLevel) -> LevelEstimates:
+    """The estimates of a part of a geolevel; what is wrong with them is recorded elsewhere."""
+    with unusable_files_fail():
+        return read_estimates(run.directory, cells.universe, level, cells.n, Failures())
+    return no_estimates(cells.n)
+
+
 def universe_outcomes(run: CheckedRun, universe: str, findings: Findings) -> tuple[Outcome, ...]:
-    """The outcome of each of `CHECKS`, from what all pieces of a universe have found, in order."""
+    """The outcome of each check of a universe in their order, from what all pieces have found."""
     failures = settled_failures(run, universe, findings)
-    return tuple(failures[name].outcome(name, universe, CHECKS[name]) for name in CHECKS)
+    return tuple(
+        failures[name].outcome(name, universe, passed)
+        for name, passed in checks_of(run.expected[universe]).items()
+    )
 
 
 def settled_failures(run: CheckedRun, universe: str, findings: Findings) -> dict[str, Failures]:
@@ -227,6 +324,7 @@ def _check_level(
         estimates = read_estimates(
             run_directory, universe, level, n_cells, failures["estimates_are_counts"]
         )
+    check_zeros(expected, level, estimates, failures["structural_zeros_hold"])
     if expected.constraints is not None:
         with unusable_files_fail(failures["constraints_are_complete"]):
             check_constraints(run_directory, expected, spine, level, estimates, failures)
@@ -259,25 +357,3 @@ def _check_geocodes(
                 failures[name].add(
                     f"{what} of {level.name} have a geocode outside the spine", n_unknown
                 )
-
-
-def _check_microdata(run: CheckedRun, universe: str, spine: RunSpine, failures: Failures) -> None:
-    expected = run.expected[universe]
-    cells = expected.cells
-
-    def estimates_of(blocks: SpineLevel) -> LevelEstimates:
-        # What is wrong with the estimates themselves has been recorded before.
-        with unusable_files_fail():
-            return read_estimates(run.directory, universe, blocks, cells.n, Failures())
-        return no_estimates(cells.n)
-
-    if expected.layout is None:
-        raise UnusableRunFile(f"the layout of the microdata of {universe} is not known")
-    check_microdata(
-        Microdata(run.release / f"mdf_{universe}", expected.layout, cells, run.is_private),
-        spine,
-        estimates_of,
-        failures,
-        facilities=run.facilities,
-        blocks_per_part=run.blocks_per_part,
-    )

@@ -30,6 +30,7 @@ from ..run_files import (
     shown,
 )
 from .cells import Cells
+from .declarations import ExpectedDeclarations
 from .layout import Layout
 
 BLOCK = "Block"
@@ -45,7 +46,7 @@ class ExpectedUniverse:
     discrete Gaussian. `query_shares[geolevel][query]` holds the measured queries (no share of 0).
     `constraints[name]` lists the geolevels at which every geounit carries the constraint (every
     state's FIPS code, for `state_total_con`), structural zeros included, and is None where releases
-    are held to declarations in place of the files of constraints;
+    are held to what is `declared` in place of the files of constraints;
     `structural_zeros[name]` gives the levels of attributes whose joint cells hold nobody.
     """
 
@@ -57,11 +58,13 @@ class ExpectedUniverse:
     structural_zeros: Mapping[str, Mapping[str, Sequence[int]]]
     is_pure: bool = False
     layout: Layout | None = None
-    """Layout of the microdata; None where something else checks them."""
+    """Layout of the microdata; None where they are not checked."""
     has_digits: bool = True
     """Whether geocodes are those of the United States, digit by digit."""
     on_demand: bool = False
     """Whether only rows that can matter are measured; see `validation.topdown.demanded`."""
+    declared: ExpectedDeclarations | None = None
+    """What releases are held to in place of files of constraints."""
 
     @property
     def measurements(self) -> str:
@@ -166,6 +169,11 @@ class RunSpine:
     levels: tuple[SpineLevel, ...]
     block_geocode: pa.StringArray
     ancestors: tuple[np.ndarray, ...]
+
+    @cached_property
+    def by_geocode(self) -> np.ndarray:
+        """Positions of the blocks in the order of their geocodes."""
+        return pc.sort_indices(self.block_geocode).to_numpy()
 
     def level_index(self, name: str) -> int:
         """Number of the geolevel, 0 for the root."""

@@ -13,26 +13,23 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ....geography.declared import Units, declared_units
-from ....validation.outcome import Outcome
 from ....validation.topdown.agreements import AgreeingRows, ExpectedNumbers
-from ....validation.topdown.constraints import ExpectedConstraint, ExpectedUnits
-from ....validation.topdown.declared import (
-    SEPARATOR,
-    DeclaredUniverse,
+from ....validation.topdown.declarations import (
+    ExpectedAnswers,
     ExpectedBound,
+    ExpectedConstraint,
+    ExpectedDeclarations,
     ExpectedTie,
-    check_declared,
+    ExpectedUnits,
 )
-from ....validation.topdown.descriptions import ExpectedDescription
-from ....validation.topdown.layout import Layout
-from ....validation.topdown.run_checks import Findings
+from ....validation.topdown.layout import ExpectedDescription
+from ....validation.topdown.run_files import ExpectedUniverse
 from ...census.agree_declarations import HOUSEHOLDERS, SIZES, AgreeDeclaration
 from ...census.areas import code_columns
 from ...census.attribute_declarations import Where
 from ...census.census import Held, Universe, Zero
 from ...census.declarations import DescribedByDeclaration
 from ...census.declared_input import read_multiples
-from ...census.invariants import read_geography
 from ...census.microdata import codes_of
 from ...census.queries import label_parts, marginal_query, rows_that_count
 from ...census.schema import Schema
@@ -48,7 +45,7 @@ from ..paths import (
 from ..release.described import description
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
-from .expectations import expected_universe
+from .expectations import expected_universe, layout_facts
 
 AGREE = "released_universes_agree"
 HOUSEHOLDERS_AGREE, SIZES_AGREE = "householders_agree", "sizes_agree"
@@ -67,26 +64,6 @@ def _described(
     return ExpectedDescription(declared.universe, held.query, row, columns, declared.otherwise)
 
 
-def _layout(settings: TopdownSettings, universe: Universe, layout: Layout | None) -> Layout | None:
-    """The columns of a universe's microdata, with those that another universe tells."""
-    described = description(settings, universe)
-    if layout is None or described is None:
-        return layout
-    schema = settings.schema_of(universe.name)
-    return replace(layout, described=_described(settings, schema, *described))
-
-
-def check_declared_run(
-    run: RunDirectory, settings: TopdownSettings, found: Mapping[str, Findings]
-) -> tuple[Outcome, ...]:
-    """Outcomes of all checks of a run of a declared census; `found` as of `check_declared`."""
-    areas = read_geography(geography_file(run))
-    universes = {name: _promised(run, settings, name, areas) for name in settings.run.universes}
-    return check_declared(
-        run.root, universes, areas, run.unchecked_release, found, is_private=settings.is_private
-    )
-
-
 def _tie(settings: TopdownSettings, schema: Schema, held: Held) -> ExpectedTie:
     """Answers that are those of another universe of the run, in plain facts."""
     other_schema = settings.schema_of(held.universe)
@@ -94,27 +71,20 @@ def _tie(settings: TopdownSettings, schema: Schema, held: Held) -> ExpectedTie:
     return ExpectedTie(held.query, schema.cells_where(held.where), held.universe, row)
 
 
-def _promised(
+def declared_universe(
     run: RunDirectory, settings: TopdownSettings, name: str, areas: pd.DataFrame
-) -> DeclaredUniverse:
+) -> ExpectedUniverse:
+    """What a declaration promises of a universe's files, on these areas."""
     census, schema = settings.compiled_census, settings.schema_of(name)
     universe = census.universes[name]
     geolevels = census.geography.geolevels
-    columns = code_columns(geolevels, areas.columns)
     public = pq.read_table(invariants_file(run)).to_pandas()
     exact, units = {}, declared_units(areas, geolevels)
     for invariant in universe.invariants:
         totals = read_declared_totals(state_totals_file(run))[name][invariant.name]
-        depth = geolevels.index(invariant.geolevel)
-        named = code_columns(geolevels[: depth + 1], areas.columns)
         unit = units[invariant.geolevel]
-        first = np.unique(unit.number, return_index=True)[1]
-        keys = [SEPARATOR.join(areas[level].iloc[row] for level in named) for row in first]
-        exact[invariant.name] = (
-            invariant.query,
-            named,
-            {key: totals[path] for key, path in zip(keys, unit.path.tolist(), strict=True)},
-        )
+        due = np.array([totals[path] for path in unit.path.tolist()], dtype=np.int64)
+        exact[invariant.name] = ExpectedAnswers(invariant.query, unit.number, due)
     bounds = []
     for number, bound in enumerate(universe.bounds):
         counted = read_multiples(public, name, number)
@@ -126,12 +96,11 @@ def _promised(
         bounds.append(ExpectedBound(bound.name, bound.query, inside, low, high))
     earlier = any(held.release is not None for held in universe.held)
     answers = read_held(run, settings, name, len(areas)) if earlier else {}
-    expected = expected_universe(settings, name, read_spine(spine_folder(run, name)).names)
-    return DeclaredUniverse(
-        expected=replace(expected, layout=_layout(settings, universe, expected.layout)),
-        labels={attribute: schema.labels(attribute) for attribute in schema.attributes},
-        columns=columns,
-        count=universe.declared.count,
+    layout = layout_facts(schema, census, code_columns(geolevels, areas.columns))
+    described = description(settings, universe)
+    if described is not None:
+        layout = replace(layout, described=_described(settings, schema, *described))
+    declared = ExpectedDeclarations(
         exact=exact,
         bounds=tuple(bounds),
         held={
@@ -148,6 +117,8 @@ def _promised(
         },
         constraints=tuple(_constraints(universe, schema, settings.zeros_of(name), units)),
     )
+    expected = expected_universe(settings, name, read_spine(spine_folder(run, name)).names)
+    return replace(expected, layout=layout, declared=declared)
 
 
 def _constraints(

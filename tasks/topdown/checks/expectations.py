@@ -18,12 +18,24 @@ from ..release.microdata import present_columns
 from ..settings import TopdownSettings
 
 
-def layout_facts(schema: Schema, census: Census = CENSUS) -> Layout:
-    """The declared layout of a universe's microdata in plain facts."""
+def layout_facts(
+    schema: Schema, census: Census = CENSUS, geolevels: tuple[str, ...] = ()
+) -> Layout:
+    """The layout of a universe's microdata in plain facts: the declared one, or else labels.
+
+    `geolevels` are those that areas have codes of, where geocodes are no digits of a block's.
+    """
+    universe = census.universes[schema.universe].declared
+    if universe.microdata is None:
+        places = tuple(LayoutColumn(name, geolevel=name) for name in geolevels)
+        labels = tuple(
+            LayoutColumn(name, attribute=name, codes=tuple(map(str, schema.labels(name))))
+            for name in schema.attributes
+        )
+        return Layout((*places, *labels), count=universe.count, has_quotes=True)
     declared = layout_of(schema.universe, census)
-    own = census.universes[schema.universe].declared.attributes
-    columns = []
-    for column in present_columns(declared, schema, own):
+    columns, of_areas = [], iter(geolevels)
+    for column in present_columns(declared, schema, universe.attributes):
         attribute: str | None = None
         codes: tuple[str, ...] = ()
         if column.attribute is not None:
@@ -33,9 +45,11 @@ def layout_facts(schema: Schema, census: Census = CENSUS) -> Layout:
                 grouping.attribute,
                 tuple(of_level[group] for group in grouping.groups),
             )
+        geolevel = None if column.digits is None else next(of_areas, None)
+        digits = column.digits if geolevel is None else None
         columns.append(
             LayoutColumn(
-                column.name, column.constant, column.digits, column.number, attribute, codes
+                column.name, column.constant, digits, geolevel, column.number, attribute, codes
             )
         )
     further = {} if declared.further is None else declared.further.values
@@ -53,12 +67,12 @@ def expected_universe(
     settings: TopdownSettings, universe: str, geolevels: tuple[str, ...] | None = None
 ) -> ExpectedUniverse:
     """What the settings promise about a universe's files, on a spine of some geolevels, or else of
-    those with a share. Files of constraints are told where areas are blocks, and microdata where
-    they have a layout.
+    those with a share. Files of constraints are told where areas are blocks, as is the layout of
+    the microdata.
     """
     census, budget = settings.compiled_census, settings.budget_of(universe)
     geolevels, schema = geolevels or tuple(budget.geolevel_shares), settings.schema_of(universe)
-    declared, ending = census.universes[universe], "_con" if census.has_blocks else ""
+    ending = "_con" if census.has_blocks else ""
     zeros = {
         f"{zero.name}{ending}": schema.positions(zero.where) for zero in settings.zeros_of(universe)
     }
@@ -70,7 +84,6 @@ def expected_universe(
         constraints=None,
         structural_zeros=zeros,
         is_pure=budget.is_pure,
-        layout=layout_facts(schema, census) if declared.declared.microdata else None,
         has_digits=False,
         on_demand=settings.is_on_demand(universe),
     )
@@ -80,6 +93,7 @@ def expected_universe(
     return replace(
         expected,
         constraints=constraints | dict.fromkeys(zeros, geolevels),
+        layout=layout_facts(schema, census),
         has_digits=True,
     )
 

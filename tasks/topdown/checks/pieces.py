@@ -18,7 +18,9 @@ from pydantic import TypeAdapter
 
 from ....validation.outcome import Outcome
 from ....validation.topdown.agreements import check_agreement
+from ....validation.topdown.area_index import BLOCK_GEOCODE
 from ....validation.topdown.margins import check_margins
+from ....validation.topdown.microdata import FACILITIES
 from ....validation.topdown.run_checks import (
     CheckedRun,
     Findings,
@@ -35,7 +37,8 @@ from ....validation.topdown.tabulations import (
     no_failures,
     table_outcomes,
 )
-from ...census.invariants import FACILITY_COLUMNS
+from ...census.areas import code_columns
+from ...census.invariants import FACILITY_COLUMNS, read_geography
 from ...runs.declared import read_declared
 from ...runs.directory import RunDirectory
 from ..paths import geography_file, invariants_file, spine_folder
@@ -47,10 +50,9 @@ from ..release.tabulations.run import (
     tabulated_universes,
 )
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
 from ..spine.sizes import sizes_of_calls
 from .accuracy.pieces import universes_in_pieces
-from .declared import check_declared_run, expected_agreements
+from .declared import declared_universe, expected_agreements
 from .expectations import expected_universe
 from .kept import keep, kept, state_of
 from .tabulated import tabulated
@@ -94,8 +96,7 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
         n_pieces = _n_pieces(spine_folder(run, universe) / "blocks.parquet")
         every.append(Piece(TOP, universe))
         every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
-        if settings.compiled_census.has_blocks:
-            every.append(Piece(ROWS, universe))
+        every.append(Piece(ROWS, universe))
     if tabulated_universes(settings):
         n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
         every.append(Piece(FILES, TABLES))
@@ -211,8 +212,6 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
         else:
             universes[piece.subject].add(_FINDINGS.validate_python(found))
     agreeing = [check_agreement(expected) for expected in expected_agreements(run, settings)]
-    if not settings.compiled_census.has_blocks:
-        return [*check_declared_run(run, settings, universes), *agreeing, *of_margins]
     outcomes: list[Outcome] = []
     for universe, findings in universes.items():
         outcomes += universe_outcomes(checked_run(run, settings, universe), universe, findings)
@@ -223,26 +222,27 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
 
 
 def checked_run(run: RunDirectory, settings: TopdownSettings, universe: str) -> CheckedRun:
-    """A universe's files and what is promised of them."""
-    has_blocks = settings.compiled_census.has_blocks
-    geolevels = None if has_blocks else read_spine(spine_folder(run, universe)).names
-    expected = expected_universe(settings, universe, geolevels)
-    has_further = has_blocks and expected.layout is not None and bool(expected.layout.further)
-    return CheckedRun(
-        run.root,
-        {universe: expected},
-        run.unchecked_release,
-        _facilities(run) if has_further else None,
-        settings.is_private,
-    )
+    """A universe's files and what is promised of them, and of those that it must agree with."""
+    if settings.compiled_census.has_blocks:
+        expected = {universe: expected_universe(settings, universe)}
+        layout = expected[universe].layout
+        areas = _facilities(run) if layout is not None and layout.further else None
+    else:
+        frame = read_geography(geography_file(run))
+        expected = {
+            name: declared_universe(run, settings, name, frame) for name in settings.run.universes
+        }
+        geolevels = code_columns(settings.compiled_census.geolevels, frame.columns)
+        areas = pa.Table.from_pandas(frame[[BLOCK_GEOCODE, *geolevels]], preserve_index=False)
+    return CheckedRun(run.root, expected, run.unchecked_release, areas, settings.is_private)
 
 
 def _facilities(run: RunDirectory) -> pa.Table:
-    invariants = pq.read_table(invariants_file(run), columns=["block_geocode", *FACILITY_COLUMNS])
+    invariants = pq.read_table(invariants_file(run), columns=[BLOCK_GEOCODE, *FACILITY_COLUMNS])
     total = invariants[FACILITY_COLUMNS[0]]
     for name in FACILITY_COLUMNS[1:]:
         total = pc.add(total, invariants[name])
-    return pa.table({"block_geocode": invariants["block_geocode"], "facilities": total})
+    return pa.table({BLOCK_GEOCODE: invariants[BLOCK_GEOCODE], FACILITIES: total})
 
 
 def _tabulated(run: RunDirectory, settings: TopdownSettings, piece: Piece | None) -> Tabulated:

@@ -12,12 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.validation.outcome import Failures
 from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.topdown.constraints import (
-    COMPLETE,
-    ExpectedConstraint,
-    ExpectedUnits,
-    check_constraint_files,
-)
+from spineflow.validation.topdown.constraints import COMPLETE, check_constraint_files
+from spineflow.validation.topdown.declarations import ExpectedConstraint, ExpectedUnits
 from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
 
 ANCESTORS = (np.zeros(6, int), np.array([0, 1, 1, 2, 2, 2]), np.arange(6))
@@ -95,7 +91,7 @@ def written(folder: Path, files: list[list[Row]]) -> Path:
 
 def failures_of(folder: Path, one: ExpectedConstraint) -> int:
     found = Failures()
-    check_constraint_files(folder, "people", spine(), np.arange(6), [one], {COMPLETE: found})
+    check_constraint_files(folder, "people", spine(), [one], {COMPLETE: found})
     return found.count
 
 

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from scipy import sparse
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.cells import Cells
-from spineflow.validation.topdown.descriptions import (
-    SEPARATOR,
-    ExpectedDescription,
-    ReleasedRows,
-    check_description,
-)
+from spineflow.validation.topdown.descriptions import check_description
+from spineflow.validation.topdown.layout import ExpectedDescription
+from spineflow.validation.topdown.microdata import SEPARATOR, ReleasedRows
 
 CELLS = Cells("households", {"sex": 2, "size": 3}, {"alone": ("size", (0, 1, 1))})
 TOLD = ExpectedDescription(
@@ -27,9 +23,10 @@ COUNTS = sparse.csr_array(np.array([[2, 0, 1, 0, 1, 0]]))
 def failures_of(*rows: tuple[int, str, str, int]) -> int:
     """Failures for rows of cells with the codes SIZE and ALONE, and how many they are."""
     cell, size, alone, count = zip(*rows, strict=True)
-    codes = pd.Series([SEPARATOR.join(pair) for pair in zip(size, alone, strict=True)])
-    zeros = np.zeros(len(rows), dtype=np.int64)
-    given = ReleasedRows(zeros, np.array(cell), np.array(count), codes, (1, 3))
+    codes = np.array([SEPARATOR.join(pair) for pair in zip(size, alone, strict=True)], object)
+    given = ReleasedRows(
+        slice(0, 1), 3, np.array(cell), np.array(count), codes, np.zeros(1, dtype=np.int64)
+    )
     failures = Failures()
     check_description(TOLD, given, CELLS, COUNTS, failures)
     return failures.count

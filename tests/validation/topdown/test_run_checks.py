@@ -75,7 +75,7 @@ def test_pieces_fail_in_the_words_of_one(run):
 def test_one_universe_can_be_checked_alone(right_runs):
     run = right_runs["noisy"]
     units = {"units": run.expected["units"]}
-    outcomes = run_checks(run.path, units, facilities=run.facilities)
+    outcomes = run_checks(run.path, units, areas=run.areas)
     assert all(outcome.passed for outcome in outcomes)
     outcomes = run_checks(run.path, units)
     assert [o.name for o in outcomes if not o.passed] == ["microdata_tabulate_to_estimates"]
@@ -510,7 +510,7 @@ def test_units_of_an_unknown_schema_fail(right_runs):
     """The codes of such microdata are not defined, so that nothing may be said of them."""
     run = right_runs["noisy"]
     promise = replace(run.expected["units"], cells=Cells("units", {"sex": 2}))
-    outcomes = run_checks(run.path, {"units": promise}, facilities=run.facilities)
+    outcomes = run_checks(run.path, {"units": promise}, areas=run.areas)
     assert not outcomes[-1].passed
     assert "schema" in outcomes[-1].detail
 
