@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy import sparse
 
 from ..run_files import ROWS_PER_BATCH, UnusableRunFile, numbered, opened
+from .area_index import AreaIndex
 from .run_files import row_groups_with
 
 _STATE_DIGITS = (0, 2)
@@ -68,32 +70,32 @@ def count_rows(
     }
     sizes = {name: len(codes) + 1 for name, codes in known.items()}
     n_kinds = int(np.prod([*sizes.values()], dtype=np.int64))
-    order = np.argsort(blocks)
-    ascending = blocks[order].astype(np.int64)
-    states = sorted({block[: _STATE_DIGITS[1]] for block in blocks.astype("U2").tolist()})
+    geocode = pa.array(blocks, pa.string())
+    index = AreaIndex.of(
+        {name: pc.utf8_slice_codeunits(geocode, *digits) for name, digits in place.items()}
+    )
+    states = sorted(set(pc.utf8_slice_codeunits(geocode, *_STATE_DIGITS).unique().to_pylist()))
     keys, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     for batch in _batches_of_states(path, place, list(known), states):
-        geocode, is_here = _geocodes(batch, place, states)
-        starts = np.flatnonzero(np.diff(geocode, prepend=-1))
-        found = np.searchsorted(ascending, geocode[starts])
-        found[found == len(ascending)] = 0
-        if (ascending[found] != geocode[starts])[is_here[starts]].any():
+        texts = {name: _numbered(batch, name) for name in (*place, *known)}
+        of_state, state = texts[_state_column(place)]
+        is_here = np.array([text in states for text in of_state], dtype=bool)[state]
+        block = index.areas(texts)
+        if (block[is_here] < 0).any():
             raise UnusableRunFile(f"{path.name} has a block that the geography does not have")
-        lengths = np.diff(starts, append=len(geocode))
         kind = np.zeros(batch.num_rows, dtype=np.int64)
         for name, codes in known.items():
-            values, code = _numbered(batch, name)
+            values, code = texts[name]
             numbers = np.array([codes.get(value, len(codes)) for value in values], dtype=np.int64)
             kind = kind * sizes[name] + numbers[code]
-        key = np.repeat(found, lengths) * n_kinds + kind
-        distinct, n = np.unique(key[is_here], return_counts=True)
+        distinct, n = np.unique((block * n_kinds + kind)[is_here], return_counts=True)
         keys.append(distinct)
         times.append(n.astype(np.int32))
     key, n = np.concatenate(keys), np.concatenate(times)
     del keys, times
     kinds, kind = np.unique(key % n_kinds, return_inverse=True)
     rows = sparse.csr_array(
-        sparse.coo_array((n, (order[key // n_kinds], kind)), shape=(len(blocks), len(kinds)))
+        sparse.coo_array((n, (key // n_kinds, kind)), shape=(len(blocks), len(kinds)))
     )
     return BlockCounts(rows, _counted(kinds, known, variables), np.array([*variables]))
 
@@ -123,36 +125,22 @@ def _counted(
     return counted
 
 
+def _state_column(place: Mapping[str, tuple[int, int]]) -> str:
+    return next(name for name, digits in place.items() if digits == _STATE_DIGITS)
+
+
 def _batches_of_states(
     path: Path, place: Mapping[str, tuple[int, int]], codes: list[str], states: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the columns of place and codes, of row groups that may have one of the states."""
-    state_column = next(name for name, digits in place.items() if digits == _STATE_DIGITS)
     columns = [*place, *codes]
     with opened(path, columns, columns) as file:
         groups = row_groups_with(
-            file, state_column, lambda low, high: any(low <= state <= high for state in states)
+            file,
+            _state_column(place),
+            lambda low, high: any(low <= state <= high for state in states),
         )
         yield from file.iter_batches(batch_size=ROWS_PER_BATCH, row_groups=groups, columns=columns)
-
-
-def _geocodes(
-    batch: pa.RecordBatch, place: Mapping[str, tuple[int, int]], states: list[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The geocode of each row's block as a number, and whether it is in one of the states."""
-    geocode = np.zeros(batch.num_rows, dtype=np.int64)
-    is_here = np.ones(batch.num_rows, dtype=bool)
-    for name, digits in place.items():
-        values, code = _numbered(batch, name)
-        width = digits[1] - digits[0]
-        if digits == _STATE_DIGITS:
-            is_here = np.array([value in states for value in values], dtype=bool)[code]
-        numbers = [int(v) if len(v) == width and v.isdecimal() else -1 for v in values]
-        part = np.array(numbers, dtype=np.int64)[code]
-        if (part[is_here] < 0).any():
-            raise UnusableRunFile(f"a {name} of a row is no code of {width} digits")
-        geocode = geocode * 10**width + part
-    return geocode, is_here
 
 
 def _numbered(batch: pa.RecordBatch, name: str) -> tuple[list[str], np.ndarray]:

@@ -118,5 +118,5 @@ def test_blocks_and_codes_that_are_not_known_are_refused(microdata):
         count_rows(path, PLACE, {0: variable(0)}, others)
     frame.loc[3, "COU"] = "1"
     pq.write_table(pa.Table.from_pandas(frame), path)
-    with pytest.raises(UnusableRunFile, match="no code of 3 digits"):
+    with pytest.raises(UnusableRunFile, match="does not have"):
         count_rows(path, PLACE, {0: variable(0)}, np.array(blocks))
