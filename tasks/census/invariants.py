@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..runs.files import replacing
-from ..runs.stamps import write_parquet
+from ..runs.stamps import write_frame
 from .cef_2020 import N_TYPES
 
 FACILITY_COLUMNS = tuple(f"facilities_{number}" for number in range(1, N_TYPES))
@@ -61,7 +61,7 @@ def inhabitable(invariants: pd.DataFrame) -> np.ndarray:
 
 def write_invariants(path: Path, invariants: pd.DataFrame) -> None:
     """Write the invariants frame as Parquet, atomically."""
-    write_parquet(path, pa.Table.from_pandas(invariants, preserve_index=False))
+    write_frame(path, invariants)
 
 
 def read_inhabitable(geography: Path, invariants: Path) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -8,9 +8,11 @@ that the file lies in, whose `NOT PRIVATE.txt` is there before everything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv
@@ -19,12 +21,20 @@ import pyarrow.parquet as pq
 from .files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY, replacing
 from .writing import Recording, write_once
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _SETTINGS = "settings.toml"
 
 VALUES = "value"
 """Column of what was measured, or is exact, in the files of measurements."""
 INTEGER_LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
 """Type of the numbers that a row of noisy measurements holds."""
+WRITTEN_AT_ONCE = 1 << 18
+"""Bytes: Parquet has several writes of each column, of which tables have hundreds."""
+
+Frames = TypeVar("Frames")
+"""A data class whose fields are frames."""
 
 
 def stamp(*, is_private: bool) -> dict[str, str]:
@@ -55,6 +65,31 @@ def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
     table = table.replace_schema_metadata(stamped(table.schema, stamp_at(path)).metadata)
     with replacing(path) as part:
         pq.write_table(table, part, **options)
+
+
+def write_frame(path: Path, frame: pd.DataFrame) -> None:
+    """Write a frame without its index, as `write_parquet` does."""
+    write_parquet(path, pa.Table.from_pandas(frame, preserve_index=False))
+
+
+def write_frames(folder: Path, frames: Any) -> None:
+    """Write the frames of a data class into a folder, each under the name of its field."""
+    for path in _files_of(folder, type(frames)):
+        write_frame(path, getattr(frames, path.stem))
+
+
+def has_frames(folder: Path, kind: type[Any]) -> bool:
+    """Whether `write_frames` has written all frames of a data class."""
+    return all(path.exists() for path in _files_of(folder, kind))
+
+
+def read_frames(folder: Path, kind: type[Frames]) -> Frames:
+    """What `write_frames` wrote."""
+    return kind(*(pq.read_table(path).to_pandas() for path in _files_of(folder, kind)))
+
+
+def _files_of(folder: Path, kind: type[Any]) -> list[Path]:
+    return [folder / f"{field.name}.parquet" for field in fields(kind)]
 
 
 def write_parquet_once(
@@ -109,19 +144,48 @@ def write_text_and_parquet(
 ) -> None:
     """Write rows as `stem`.csv, comma-delimited under a header, and as `stem`.parquet, stamped if
     they are not private; texts are quoted where they must be, unless nothing `is_quoted`."""
-    options = pyarrow.csv.WriteOptions(
-        include_header=False, quoting_style="needed" if is_quoted else "none"
-    )
-    of_parquet = schema.with_metadata(None if is_private else stamp(is_private=False))
+    schema = schema.remove_metadata()
     with (
         replacing(stem.with_suffix(".csv")) as text_part,
         replacing(stem.with_suffix(".parquet")) as parquet_part,
-        text_part.open("wb") as sink,
-        pq.ParquetWriter(parquet_part, of_parquet, compression="zstd") as parquet_writer,
+        text_rows(text_part, schema, is_private, is_quoted=is_quoted) as lines,
+        parquet_rows(parquet_part, schema, is_private) as rows,
     ):
-        header = "" if is_private else f"# {NOT_PRIVATE}\n"
-        sink.write((header + ",".join(schema.names) + "\n").encode())
-        with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as text_writer:
-            for batch in batches:
-                parquet_writer.write_batch(batch)
-                text_writer.write_batch(batch)
+        for batch in batches:
+            rows.write_batch(batch)
+            lines.write_batch(batch)
+
+
+@contextmanager
+def text_rows(
+    file: Path, schema: pa.Schema, is_private: bool, delimiter: str = ",", is_quoted: bool = True
+) -> Iterator[pyarrow.csv.CSVWriter]:
+    """A writer of rows as text under a header, before which a stamp stands if they are not private;
+    texts are quoted where they must be, unless nothing `is_quoted`."""
+    options = pyarrow.csv.WriteOptions(
+        include_header=False, delimiter=delimiter, quoting_style="needed" if is_quoted else "none"
+    )
+    with file.open("wb") as sink:
+        first = "" if is_private else f"# {NOT_PRIVATE}\n"
+        sink.write((first + delimiter.join(schema.names) + "\n").encode())
+        with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as lines:
+            yield lines
+
+
+@contextmanager
+def parquet_rows(
+    file: Path, schema: pa.Schema, is_private: bool, keeps_types: bool = True, **options: Any
+) -> Iterator[pq.ParquetWriter]:
+    """A writer of rows as Parquet, stamped if they are not private; `keeps_types` whether it has
+    the types of Arrow beside its own, and further `options` are Parquet's."""
+    metadata = stamp(is_private=is_private)
+    whole = stamped(schema, metadata) if keeps_types else schema
+    options = {"compression": "zstd", "store_schema": keeps_types} | options
+    with (
+        pa.OSFile(str(file), "wb") as sink,
+        pa.BufferedOutputStream(sink, WRITTEN_AT_ONCE) as buffered,
+        pq.ParquetWriter(buffered, whole, **options) as rows,
+    ):
+        if metadata and not keeps_types:
+            rows.add_key_value_metadata(metadata)
+        yield rows

@@ -152,7 +152,7 @@ TOPDOWN: Product = Product(
     statement=later("tasks.topdown.release.certificate:statement_of_run"),
     facts=later("tasks.topdown.release.certificate:facts_of_run"),
     accuracy=Accuracy(
-        later("tasks.topdown.checks.accuracy.queries:read_accuracy"),
+        later("tasks.products.comparison:read_errors"),
         in_brief=later("tasks.topdown.checks.accuracy.report:errors_of_totals"),
     ),
     document=later("tasks.topdown.shown:document"),
@@ -172,7 +172,7 @@ ESTIMATE: Product = Product(
     order=later("tasks.topdown.order:order_of_estimate"),
     checks=later("tasks.topdown.checks.pieces:outcomes_of_pieces"),
     facts=later("tasks.topdown.release.certificate:facts_of_estimate"),
-    accuracy=Accuracy(later("tasks.topdown.checks.accuracy.queries:read_accuracy")),
+    accuracy=Accuracy(later("tasks.products.comparison:read_errors")),
     document=later("tasks.topdown.shown:document"),
     summary=later("tasks.topdown.shown:summary_of_estimate"),
     shown=later("tasks.topdown.shown:shown"),

@@ -22,7 +22,7 @@ from .release.report import report, solves_table
 from .settings import TopdownSettings
 from .spine.files import read_spine
 from .spine.summary import has_summary, write_summary
-from .workload.costs import budget_report
+from .workload.costs import report_of
 
 
 def _rows_released(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
@@ -74,7 +74,7 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
 def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
     """What every query at every geolevel is measured with, in rounded figures."""
     for universe in settings.run.universes:
-        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        report = report_of(settings, universe)
         rows = tuple(
             (
                 query["geolevel"],

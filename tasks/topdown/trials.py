@@ -36,7 +36,7 @@ from .checks.replicate import (
 )
 from .paths import state_totals_file
 from .settings import TopdownSettings
-from .workload.costs import budget_report
+from .workload.costs import report_of
 from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS
 
@@ -234,8 +234,7 @@ class TopdownTrials(SearchedProduct):
 
     def epsilon(self, settings: TopdownSettings, universe: str) -> float | str:
         """Tight epsilon of a universe's budget at its delta."""
-        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        return report["epsilon"]["tight"]
+        return report_of(settings, universe)["epsilon"]["tight"]
 
     def read_input(self, settings: TopdownSettings, folder: Path) -> None:
         """Read the census tables and count their histograms; state totals are written last."""

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
+from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.order import Wave
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.checks.accuracy import pieces, subspines
@@ -28,7 +29,7 @@ from spineflow.tasks.topdown.checks.accuracy.pieces import (
     sums_of_pieces,
     totals_file,
 )
-from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, sums_of_shards
+from spineflow.tasks.topdown.checks.accuracy.queries import sums_of_shards
 from spineflow.tasks.topdown.checks.accuracy.run import write_run_accuracy
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -103,7 +104,7 @@ def test_figures_of_the_pieces_are_those_of_the_whole(
     compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, settings = compared
-    written, sums = read_figures(run), read_accuracy(run)
+    written, sums = read_figures(run), read_errors(run)
     assert written is not None and sums is not None
     assert n_pieces(run, settings, "persons") == 1
     whole = compute_figures(run, settings)
@@ -112,7 +113,7 @@ def test_figures_of_the_pieces_are_those_of_the_whole(
     assert {"AIAN area", "place"} <= levels
     assert any(level.endswith(" of the spine") for level in levels)
     write_run_accuracy(run, settings)
-    again = read_accuracy(run)
+    again = read_errors(run)
     pd.testing.assert_frame_equal(sums, again)
 
 

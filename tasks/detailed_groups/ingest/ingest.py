@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from scipy import sparse
 
 from ...census.cef_2020 import IDENTITY_COLUMNS
@@ -20,7 +19,7 @@ from ...ledger.recognition import people_digests
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import while_unchanged
-from ...runs.stamps import write_parquet
+from ...runs.stamps import write_frame
 from ...tables.findings import InputCheck
 from ...tables.outcomes import write_input_outcomes
 from ..paths import (
@@ -153,7 +152,7 @@ def kept_input(
     write_persons(persons_file(run), result.persons)
     copy_parameters(settings.input.parameters, parameters_folder(run))
     write_run_names(run, names_of(settings))
-    write_parquet(geography_file(run), pa.Table.from_pandas(result.blocks, preserve_index=False))
+    write_frame(geography_file(run), result.blocks)
     return result
 
 

@@ -165,7 +165,7 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
 
 def errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
     """Errors of a replicate by universe, geolevel and query, with the columns of
-    `tasks.topdown.checks.accuracy.queries.read_accuracy`."""
+    `tasks.topdown.checks.accuracy.queries.rows_of_sums`."""
     rows = (
         row
         for universe in settings.run.universes

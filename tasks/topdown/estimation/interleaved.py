@@ -30,7 +30,7 @@ of as many entries as there are pairs of classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -61,22 +61,14 @@ SNAP = 10.0 * labelled_least_squares.TOLERANCE
 """A least-squares value this near to an integer is that integer."""
 
 
-@dataclass(frozen=True)
-class PassOutcome:
-    """How a pass's two solves on its classes ended."""
-
-    n_classes: int
-    least_squares: SolveRecord
-    rounder: RounderResult
-
-
 def solve_interleaved(
     problem: SiblingProblem,
     measurements: Measurements,
     least_squares: Sequence[Sequence[str]],
     rounder: Sequence[Sequence[MarginalQuery]],
-) -> tuple[np.ndarray | None, tuple[PassOutcome, ...]]:
-    """Integer histograms `(c, k)` of the children by the module's passes, and how these ended.
+) -> tuple[np.ndarray | None, tuple[SolveRecord, ...]]:
+    """Integer histograms `(c, k)` of the children by the module's passes, and how the two solves
+    of each ended.
 
     Pass p takes the queries `least_squares[p]`, of which those without measurements are ignored,
     and the chain `rounder[p]`, coarsest first. A pass without measurements is skipped. None where
@@ -91,18 +83,18 @@ def solve_interleaved(
         for names, chain in zip(least_squares, rounder, strict=True)
     ]
     passes = [(asked, chain) for asked, chain in passes if asked]
-    outcomes: list[PassOutcome] = []
+    records: list[SolveRecord] = []
     held = Pins()
     counts = np.zeros((problem.n_children, problem.cells.size), dtype=np.int64)
     if not passes:
         found = round_anywhere(problem, counts.astype(np.float64)).x
         return None if found is None else _spread(found, possible, whole), ()
-    for number, (asked, chain) in enumerate(passes):
+    for number, (asked, chain) in enumerate(passes, 1):
         queried = [rows_on_support(m.query, problem.cells) for m in asked]
         rounded = [rows_on_support(query, problem.cells) for query in chain]
         # Cells that no type, query or earlier answer tells apart are one class, whose count is what
         # this pass decides. The last pass gives each cell its own.
-        is_last = number == len(passes) - 1
+        is_last = number == len(passes)
         every = [np.arange(problem.cells.size)]
         coarse, _, first = problem.coarsened(
             every if is_last else [*queried, *rounded, *held.labels]
@@ -111,14 +103,15 @@ def solve_interleaved(
         one = _Pass(coarse, asked, [label[first] for label in queried], pins)
         target, record = one.least_squares()
         if target is None:
-            return None, tuple(outcomes)
+            return None, tuple(records)
         result = one.rounded(target, [label[first] for label in rounded])
-        outcomes.append(PassOutcome(coarse.cells.size, record, result))
+        for stage, solve in (("least squares", record), ("rounder", result.record)):
+            records.append(replace(solve, stage=f"{stage} {number}", n_cells=coarse.cells.size))
         if result.x is None:
-            return None, tuple(outcomes)
+            return None, tuple(records)
         counts = result.x
         held = held.with_answers(rounded, counts, first)
-    return _spread(counts, possible, whole), tuple(outcomes)
+    return _spread(counts, possible, whole), tuple(records)
 
 
 def _of_used_types(problem: SiblingProblem) -> SiblingProblem:

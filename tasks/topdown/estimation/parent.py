@@ -126,27 +126,12 @@ def estimate_children(
         return settled, (SolveRecord(parent, "settled", n_children=c, n_cells=k),)
 
     if passes.interleaved:
-        counts, outcomes = interleaved.solve_interleaved(
+        counts, found = interleaved.solve_interleaved(
             problem, measurements, passes.least_squares, passes.rounder
         )
         if counts is None:
             raise _infeasible(parent, _conflict(problem))
-        found: list[SolveRecord] = []
-        for number, one in enumerate(outcomes, 1):
-            for stage, record in (
-                ("least squares", one.least_squares),
-                ("rounder", one.rounder.record),
-            ):
-                found.append(
-                    replace(
-                        record,
-                        parent=parent,
-                        stage=f"{stage} {number}",
-                        n_children=c,
-                        n_cells=one.n_classes,
-                    )
-                )
-        return counts, tuple(found)
+        return counts, tuple(replace(record, parent=parent, n_children=c) for record in found)
 
     x, is_wide, records = _least_squares(parent, problem, measurements, passes, weights)
     asked = [measurements[name].query for name in _measured(passes, measurements)]

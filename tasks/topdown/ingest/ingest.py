@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
-import pyarrow as pa
 
 from ....validation.outcome import Outcome
 from ...census.histograms import write_histogram
@@ -17,7 +16,7 @@ from ...ledger.identity import Digests, store_identity
 from ...ledger.store import open_ledger
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
-from ...runs.stamps import write_parquet
+from ...runs.stamps import write_frame
 from ...tables.findings import InputCheck
 from ...tables.outcomes import write_input_outcomes
 from ..paths import geography_file, invariants_file, state_totals_file
@@ -113,11 +112,8 @@ def _write_ingested(
         written = other.submit(_write_histograms, run, result)
         store_identity(run, settings, lambda key: own.get(key) or result.digests(key))
         written.result()
-    for path, frame in (
-        (geography_file(run), result.geography),
-        (invariants_file(run), result.public),
-    ):
-        write_parquet(path, pa.Table.from_pandas(frame, preserve_index=False))
+    write_frame(geography_file(run), result.geography)
+    write_frame(invariants_file(run), result.public)
     write_held(run, settings, held)
     totals = result.exact(areas_alone=settings.blocks_only)
     write_state_totals(state_totals_file(run), totals)

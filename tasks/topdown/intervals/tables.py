@@ -14,21 +14,19 @@ probability of a difference as large in size if there were none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from ...census.queries import MarginalQuery, label_parts
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.files import replacing
+from ...runs.stamps import parquet_rows, text_rows
 from ...tables.columns import coded_texts
 from ..estimation.spine_estimates import GroupedEstimates
 from .answers import (
@@ -214,34 +212,17 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
     n_rows = n_blank = 0
     first = next(parts)
     column = "difference" if "difference" in first.column_names else "estimate"
+    as_parquet = partial(parquet_rows, keeps_types=False)
+    rows_of = text_rows if path.suffix == ".csv" else as_parquet
     with (
         replacing(path) as file,
-        _writer(path.suffix == ".csv", file, first.schema, is_private) as writer,
+        rows_of(file, first.schema, is_private) as writer,
     ):
         for table in chain([first], parts):
             writer.write_table(table)
             n_rows += table.num_rows
             n_blank += table[column].null_count
     return Written(path, n_rows, n_blank)
-
-
-@contextmanager
-def _writer(
-    is_text: bool, file: Path, schema: pa.Schema, is_private: bool
-) -> Iterator[pa.csv.CSVWriter | pq.ParquetWriter]:
-    """A writer of tables as text or as Parquet, of which the stamp is written."""
-    if is_text:
-        options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
-        with file.open("wb") as sink:
-            stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
-            sink.write((stamp + ",".join(schema.names) + "\n").encode())
-            with pa.csv.CSVWriter(sink, schema, write_options=options) as lines:
-                yield lines
-        return
-    with pq.ParquetWriter(file, schema, compression="zstd", store_schema=False) as rows:
-        if not is_private:
-            rows.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
-        yield rows
 
 
 def _with_whole(found: RunPosterior, asked: Asked, query: MarginalQuery) -> ProductAnswers:

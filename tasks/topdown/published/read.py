@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....geography.levels import Spine
@@ -24,7 +23,7 @@ from ...census.invariants import (
 from ...census.tables import load_geography
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.stamps import write_parquet
+from ...runs.stamps import write_frame
 from ...tables.findings import UnreadableInput, refusal
 from ...tables.sources import input_files
 from ..paths import (
@@ -76,7 +75,7 @@ def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
 def write_public_geography(run: RunDirectory, settings: TopdownSettings) -> int:
     """Write the geography of a run from the file that the settings name; returns its blocks."""
     frame = read_public_geography(settings)
-    write_parquet(geography_file(run), pa.Table.from_pandas(frame, preserve_index=False))
+    write_frame(geography_file(run), frame)
     return len(frame)
 
 

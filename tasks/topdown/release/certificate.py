@@ -16,7 +16,7 @@ from ...products.privacy_curves import told_trade_offs
 from ...products.statement import Statement
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
-from ..workload.costs import budget_report, guarantee_of, noise_plan, reported_delta
+from ..workload.costs import guarantee_of, noise_plan, report_of, reported_delta
 from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 from ..workload.protected_tables import per_person, protected_tables
 from .declared_statements import declared_statements
@@ -55,10 +55,7 @@ def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
 
     `figures` stand beside those of the guarantee.
     """
-    reports = [
-        budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        for universe in settings.run.universes
-    ]
+    reports = [report_of(settings, universe) for universe in settings.run.universes]
     if settings.is_private:
         noise = "with random noise of a known distribution"
     elif settings.privacy.infinite:

@@ -22,13 +22,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...census.areas import code_columns
@@ -37,14 +35,13 @@ from ...census.entities import described_columns, descriptions, entities
 from ...census.queries import incidence, label_parts, marginal_query
 from ...census.schema import Schema
 from ...census.table_variables import table_variables
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.files import replacing
 from ...runs.names import below
+from ...runs.stamps import parquet_rows, text_rows
 from ...tables.columns import coded_texts
 
 TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
-WRITTEN_AT_ONCE = 1 << 18
-"""Bytes: Parquet has several writes of each column, of which tables have hundreds."""
 ROWS_PER_BATCH = 1 << 18
 
 
@@ -214,14 +211,14 @@ def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class RowsForm:
-    """How rows are written; `keeps_types` whether Parquet has the types of Arrow beside its own."""
+    """How rows are written; see `text_rows` and `parquet_rows`."""
 
     delimiter: str = "|"
-    quoting: Literal["needed", "none"] = "needed"
+    is_quoted: bool = True
     keeps_types: bool = False
 
 
-COMMA_SEPARATED = RowsForm(",", "none", keeps_types=True)
+COMMA_SEPARATED = RowsForm(",", is_quoted=False, keeps_types=True)
 """The form of tables of summary levels."""
 
 
@@ -255,25 +252,12 @@ def rows_written(
     `options` are those of Parquet.
     """
     schema = pa.schema(list(kinds.items()))
-    stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    whole = schema.with_metadata(stamp) if stamp and form.keeps_types else schema
-    options = {"compression": "zstd", "store_schema": form.keeps_types} | options
-    of_text = pyarrow.csv.WriteOptions(
-        include_header=False, delimiter=form.delimiter, quoting_style=form.quoting
-    )
     with (
         replacing(stem.with_suffix(".csv")) as csv,
-        csv.open("wb") as text,
         replacing(stem.with_suffix(".parquet")) as parquet,
-        pa.OSFile(str(parquet), "wb") as file,
-        pa.BufferedOutputStream(file, WRITTEN_AT_ONCE) as buffered,
-        pq.ParquetWriter(buffered, whole, **options) as writer,
-        pyarrow.csv.CSVWriter(text, schema, write_options=of_text) as lines,
+        text_rows(csv, schema, is_private, form.delimiter, form.is_quoted) as lines,
+        parquet_rows(parquet, schema, is_private, form.keeps_types, **options) as writer,
     ):
-        first = "" if is_private else f"# {NOT_PRIVATE}\n"
-        text.write((first + form.delimiter.join(schema.names) + "\n").encode())
-        if stamp and not form.keeps_types:
-            writer.add_key_value_metadata(stamp)
 
         def write(batch: Mapping[str, pa.Array]) -> int:
             rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)

@@ -10,19 +10,18 @@ and compares what was released of each level of an attribute there with its inte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from scipy import sparse
 
 from ...answers.estimates import read_estimates
 from ...census.queries import MarginalQuery, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.files import write_text
-from ...runs.stamps import write_parquet
+from ...runs.stamps import has_frames, read_frames, write_frames
 from ..estimation.spine_estimates import GroupedEstimates
 from ..intervals.answers import (
     ProductAnswers,
@@ -154,26 +153,21 @@ def _classes(
                 }
 
 
-_FRAMES = tuple(field.name for field in fields(MarginSummary))
-
-
 def write_margin_summary(run: RunDirectory, universe: str, summary: MarginSummary) -> None:
     """Store the figures in `intervals/<universe>/summary` of the run."""
-    for name in _FRAMES:
-        table = pa.Table.from_pandas(getattr(summary, name), preserve_index=False)
-        write_parquet(_file(run, universe, name), table)
+    write_frames(_folder(run, universe), summary)
 
 
 def has_margin_summary(run: RunDirectory, universe: str) -> bool:
     """Whether the figures are stored."""
-    return all(_file(run, universe, name).exists() for name in _FRAMES)
+    return has_frames(_folder(run, universe), MarginSummary)
 
 
 def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | None:
     """The stored figures; None where there are none."""
     if not has_margin_summary(run, universe):
         return None
-    return MarginSummary(*(pd.read_parquet(_file(run, universe, name)) for name in _FRAMES))
+    return read_frames(_folder(run, universe), MarginSummary)
 
 
 def write_why_none(run: RunDirectory, universe: str, why: str) -> None:
@@ -190,8 +184,8 @@ def read_why_none(run: RunDirectory, universe: str) -> str | None:
 
 
 def _why_none(run: RunDirectory, universe: str) -> Path:
-    return run.root / "intervals" / universe / "summary" / "none.txt"
+    return _folder(run, universe) / "none.txt"
 
 
-def _file(run: RunDirectory, universe: str, name: str) -> Path:
-    return run.root / "intervals" / universe / "summary" / f"{name}.parquet"
+def _folder(run: RunDirectory, universe: str) -> Path:
+    return run.root / "intervals" / universe / "summary"

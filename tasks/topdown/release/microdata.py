@@ -247,7 +247,7 @@ def _write(
                 n_rows += len(block)
                 yield {name: columns.get(name, numbers) for name in kinds}
 
-    form = RowsForm(SEPARATOR, "none")
+    form = RowsForm(SEPARATOR, is_quoted=False)
     options = {"compression": "snappy", "use_dictionary": texts}
     return write_rows(stem, kinds, batches(), is_private, form, **options)
 

@@ -32,7 +32,7 @@ from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..spine.shards import shards_by_geolevel
-from ..workload.costs import budget_report
+from ..workload.costs import report_of
 from .certificate import exact_figures, exact_of, facts_of
 from .map_section import map_section
 from .margin_files import MARGIN_LEVEL
@@ -76,7 +76,7 @@ def margin_sections(run: RunDirectory, settings: TopdownSettings) -> Iterator[Se
 def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
     rows = []
     for universe in settings.run.universes:
-        cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        cost = report_of(settings, universe)
         epsilon = cost["epsilon"]["tight"]
         rows.append(
             (
@@ -115,7 +115,7 @@ def _noise(settings: TopdownSettings) -> Section:
         "where a query is not asked."
     ]
     for universe in settings.run.universes:
-        cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        cost = report_of(settings, universe)
         figures = {
             (q["geolevel"], q["query"]): float(f"{noise_deviation(q):.3g}") for q in cost["queries"]
         }
@@ -245,7 +245,7 @@ def _implied(settings: TopdownSettings) -> Section:
     """Standard deviations of the noise in one query of each universe by geolevel."""
     blocks: list[Block] = []
     for universe in settings.run.universes:
-        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        report = report_of(settings, universe)
         asked = Counter(row["query"] for row in report["queries"])
         query = TOTAL if TOTAL in asked else asked.most_common(1)[0][0]
         rows = {r["geolevel"]: noise_deviation(r) for r in report["queries"] if r["query"] == query}

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ....geography.summary import SpineSummary, summarise_spines
 from ....geography.variance import total_share
@@ -17,14 +13,12 @@ from ...census.invariants import read_geography, read_invariants
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.stamps import write_parquet
+from ...runs.stamps import has_frames, read_frames, write_frames
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from .build import on_aian_spine, spines_of
 from .files import read_spine
-
-_FRAMES = tuple(field.name for field in fields(SpineSummary))
 
 
 def summary_folder(run: RunDirectory, universe: str) -> Path:
@@ -34,7 +28,7 @@ def summary_folder(run: RunDirectory, universe: str) -> Path:
 
 def has_summary(run: RunDirectory, universe: str) -> bool:
     """Whether the summary was written as a whole."""
-    return _file(run, universe, _FRAMES[-1]).exists()
+    return has_frames(summary_folder(run, universe), SpineSummary)
 
 
 def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
@@ -59,16 +53,12 @@ def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -
             is_part=bool(settings.compiled_census.universes[universe].counted.where),
         ),
     )
-    for name in _FRAMES:
-        table = pa.Table.from_pandas(getattr(summary, name), preserve_index=False)
-        write_parquet(_file(run, universe, name), table)
+    write_frames(summary_folder(run, universe), summary)
 
 
 def read_summary(run: RunDirectory, universe: str) -> SpineSummary:
     """What `write_summary` wrote."""
-    return SpineSummary(
-        **{name: pq.read_table(_file(run, universe, name)).to_pandas() for name in _FRAMES}
-    )
+    return read_frames(summary_folder(run, universe), SpineSummary)
 
 
 def total_shares(budget: Budget, schema: Schema, *, is_part: bool) -> dict[str, float]:
@@ -100,7 +90,3 @@ def _with_tracts(
         weighted = sum(float(geolevel_shares[name]) * shares[name] for name in moved)
         shares["Tract"] = weighted / whole
     return shares
-
-
-def _file(run: RunDirectory, universe: str, name: str) -> Path:
-    return summary_folder(run, universe) / f"{name}.parquet"

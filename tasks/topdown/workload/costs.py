@@ -45,7 +45,7 @@ def costs(settings: TopdownSettings) -> dict[str, Any]:
 
     def cost(universe: str) -> dict[str, Any]:
         budget = settings.budget_of(universe)
-        report = budget_report(budget, settings.schema_of(universe))
+        report = report_of(settings, universe)
         for query in report["queries"]:
             shares = (Fraction(query["geolevel_share"]), Fraction(query["query_share"]))
             query["margin_of_error"] = margin_of_error(budget, *shares)
@@ -135,6 +135,11 @@ def _share_of(budget: Budget, change: Change) -> Fraction:
     """Share of the total spent on queries that may tell a change."""
     shares = measured(budget, budget.geolevel_shares, change)
     return sum((share * query_share for share, query_share in shares), Fraction(0))
+
+
+def report_of(settings: TopdownSettings, universe: str) -> dict[str, Any]:
+    """The `budget_report` of a universe."""
+    return budget_report(settings.budget_of(universe), settings.schema_of(universe))
 
 
 def budget_report(budget: Budget, schema: Schema) -> dict:

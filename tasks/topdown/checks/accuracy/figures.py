@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ....runs.directory import RunDirectory
-from ....runs.stamps import write_parquet
+from ....runs.stamps import has_frames, read_frames, write_frames
 from ...paths import spine_folder
 from ...settings import TopdownSettings
 from ...spine.files import read_spine
@@ -21,8 +19,6 @@ from .compared import quantities_asked
 from .levels import own_geolevels
 from .pieces import FOLDER, tallies_of_pieces
 from .tallies import criterion_rows, error_rows
-
-ERRORS, CRITERION = "errors.parquet", "criterion.parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +47,10 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
 
 def write_figures(run: RunDirectory, figures: AccuracyFigures) -> None:
     """Store the figures in the confidential folder."""
-    for name, frame in ((ERRORS, figures.errors), (CRITERION, figures.criterion)):
-        write_parquet(
-            run.confidential / FOLDER / name, pa.Table.from_pandas(frame, preserve_index=False)
-        )
+    write_frames(run.confidential / FOLDER, figures)
 
 
 def read_figures(run: RunDirectory) -> AccuracyFigures | None:
     """What `write_figures` wrote, None if it is gone."""
-    paths = [run.confidential / FOLDER / name for name in (ERRORS, CRITERION)]
-    if not all(path.exists() for path in paths):
-        return None
-    return AccuracyFigures(*(pq.read_table(path).to_pandas() for path in paths))
+    folder = run.confidential / FOLDER
+    return read_frames(folder, AccuracyFigures) if has_frames(folder, AccuracyFigures) else None

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from .....geography.levels import Spine
@@ -15,15 +11,11 @@ from ....answers.estimates import read_estimates
 from ....census.histograms import sum_histogram
 from ....census.queries import MarginalQuery, marginal_query
 from ....runs.directory import RunDirectory
-from ....runs.stamps import write_parquet
 from ...measurement.measure import shard_histograms
 from ...paths import spine_folder
 from ...settings import TopdownSettings
 from ...spine.files import read_spine
 from ...spine.shards import read_shards
-
-ACCURACY = "accuracy.parquet"
-"""Errors of a run, in its confidential folder."""
 
 QuerySums = dict[tuple[str, str], tuple[int, int, int]]
 """By geolevel and query, of all answers: absolute errors and errors added up, and the largest."""
@@ -32,23 +24,6 @@ QuerySums = dict[tuple[str, str], tuple[int, int, int]]
 def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether the confidential histograms are still there to compare with."""
     return all(run.histogram(universe).exists() for universe in settings.run.universes)
-
-
-def write_accuracy(run: RunDirectory, rows: Sequence[dict]) -> None:
-    """Write the errors of every universe, by `rows_of_sums`, to the confidential folder of the
-    run."""
-    table = pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False)
-    write_parquet(run.confidential / ACCURACY, table)
-
-
-def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
-    """What `write_accuracy` wrote, None if it is gone: one row a universe, geolevel and query.
-
-    Columns: universe, geolevel, query, geounits, answers (answers per geounit),
-    mean_absolute_error (per answer), mean_error, largest_error.
-    """
-    path = run.confidential / ACCURACY
-    return pq.read_table(path).to_pandas() if path.exists() else None
 
 
 def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, pd.Series] | None:
@@ -73,7 +48,7 @@ def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, 
 
 
 def errors_of_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[dict]:
-    """The rows of `read_accuracy` for one universe, from its estimates and its histograms."""
+    """The rows of `rows_of_sums` for one universe, from its estimates and its histograms."""
     return rows_of_sums(run, settings, universe, sums_of_shards(run, settings, universe))
 
 
@@ -112,7 +87,11 @@ def add_sums(sums: QuerySums, others: QuerySums) -> None:
 def rows_of_sums(
     run: RunDirectory, settings: TopdownSettings, universe: str, sums: QuerySums
 ) -> list[dict]:
-    """The rows of `read_accuracy` for one universe, from the sums of all its shards."""
+    """The errors of one universe, from the sums of all its shards: one row a geolevel and query.
+
+    Columns: universe, geolevel, query, geounits, answers (answers per geounit),
+    mean_absolute_error (per answer), mean_error, largest_error.
+    """
     spine, schema = read_spine(spine_folder(run, universe)), settings.schema_of(universe)
     rows = []
     for level in spine.geolevels:

@@ -15,7 +15,7 @@ from ....pages.figures import bar_chart, box_chart, line_chart
 from ....runs.directory import RunDirectory
 from ...estimation.full_information import algebra_of
 from ...settings import TopdownSettings
-from ...workload.costs import budget_report
+from ...workload.costs import report_of
 from .errors import (
     ABSOLUTE_QUANTILES,
     ABSOLUTE_THRESHOLDS,
@@ -177,7 +177,7 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
     for run in runs:
         settings = run.settings
         for universe in settings.run.universes:
-            cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+            cost = report_of(settings, universe)
             epsilon = cost["epsilon"]["tight"]
             rows.append(
                 (

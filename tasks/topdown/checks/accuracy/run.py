@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
+
 from ....census.census import Census
 from ....pages.document import to_html
-from ....products.comparison import COMPARISON, labels_of
+from ....products.comparison import COMPARISON, labels_of, write_errors
 from ....runs.directory import RunDirectory
 from ....runs.errors import InputRefused
 from ....runs.files import write_text
@@ -23,11 +26,7 @@ from .figures import (
     write_figures,
 )
 from .pieces import FOLDER, sums_of_pieces
-from .queries import (
-    has_truth,
-    rows_of_sums,
-    write_accuracy,
-)
+from .queries import has_truth, rows_of_sums
 from .report import ComparedRun, accuracy_document
 
 REPORT = "accuracy.html"
@@ -46,9 +45,8 @@ def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | N
     if not has_truth(run, settings):
         return None
     sums = {own: sums_of_pieces(run, settings, own) for own in settings.run.universes}
-    write_accuracy(
-        run, [row for own in sums for row in rows_of_sums(run, settings, own, sums[own])]
-    )
+    rows = [row for own in sums for row in rows_of_sums(run, settings, own, sums[own])]
+    write_errors(run, pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False))
     figures = compute_figures(run, settings)
     write_figures(run, figures)
     compared = [ComparedRun(run.root.name, settings, figures)]

@@ -155,7 +155,7 @@ class _LevelWriter:
         if self._write is None:
             kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
             # Codes need no quotes, and names may have commas.
-            form = replace(COMMA_SEPARATED, quoting="needed" if NAME in codes else "none")
+            form = replace(COMMA_SEPARATED, is_quoted=NAME in codes)
             written = rows_written(self._stem, kinds, self._is_private, form)
             self._write = self._stack.enter_context(written)
             self._held = pa.schema(kinds).empty_table()
