@@ -17,7 +17,6 @@ from ..ingest.ingest import (
 )
 from ..paths import (
     Shard,
-    counts_file,
     geography_file,
     invariants_file,
     measured_file,
@@ -25,6 +24,7 @@ from ..paths import (
     read_shards,
     shards_file,
     stage_1_file,
+    truth_files,
 )
 from ..settings import DetailedGroupsSettings
 from ..workload.exact_loss import curve_of_change
@@ -79,7 +79,7 @@ def charge_for(run: RunDirectory, draws: Sequence[Draw], *further: Path) -> Char
     return Charge(
         draws,
         decided_by=[geography_file(run), shards_file(run), *parameters, *further],
-        truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
+        truth=truth_files(run),
     )
 
 

@@ -16,9 +16,8 @@ from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
 from ...products.levels import NoisePlan
 from ...products.privacy_curves import Curves, with_exact
-from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ..ingest.ingest import parameters_of, run_parameters, run_specification
+from ..ingest.ingest import parameters_of
 from ..postprocess.suppression import threshold_of
 from ..settings import DetailedGroupsSettings, ExplorerSettings
 from ..workload.exact_loss import exact_curve
@@ -101,11 +100,6 @@ def level_figures(
     return tuple(figures)
 
 
-def figures_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[LevelFigures, ...]:
-    """What the budgets of a run's levels buy; none without noise."""
-    return level_figures(run_parameters(run, settings), run_specification(run))
-
-
 def refuse_settings(settings: DetailedGroupsSettings) -> None:
     """Refuse parameters or a specification that contradict themselves, before input is read.
 
@@ -138,15 +132,12 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
     return found
 
 
-def curves(settings: DetailedGroupsSettings) -> Curves | None:
-    """The curves of every pass; None without noise."""
-    if settings.privacy.infinite:
+def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves | None:
+    """By pass, in words, the curve of one person added or removed, and its rho; None without
+    noise.
+    """
+    if parameters.infinite:
         return None
-    return curves_of(parameters_of(settings), read_specification(settings.input.parameters))
-
-
-def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves:
-    """By pass, in words, the curve of one person added or removed, and its rho."""
     plans = {name: noise_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, [parameters], specification)
 

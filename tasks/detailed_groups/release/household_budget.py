@@ -159,15 +159,12 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
     return found
 
 
-def curves(settings: DetailedHouseholdsSettings) -> Curves | None:
-    """The curves of every pass; None without noise."""
-    if settings.privacy.infinite:
+def curves_of(parameters: HouseholdParameters, specification: Specification) -> Curves | None:
+    """By pass, in words, the curve of one household added or removed, and its rho; None without
+    noise.
+    """
+    if parameters.infinite:
         return None
-    return curves_of(parameters_of(settings), read_specification(settings.input.parameters))
-
-
-def curves_of(parameters: HouseholdParameters, specification: Specification) -> Curves:
-    """By pass, in words, the curve of one household added or removed, and its rho."""
     plans = {name: household_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, parameters.of.values(), specification)
 

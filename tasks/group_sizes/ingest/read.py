@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ....validation.expectations import readable
-from ....validation.group_sizes.input_rules import census_rule, numbers_rule, total_rule
+from ....validation.group_sizes.input_rules import RULES, census_rule
 from ....validation.outcome import Outcome
 from ...census.cef_2020 import UNITS
 from ...census.evidence import EvidenceTally
@@ -120,7 +120,7 @@ def check_groups(
         return InputCheck((*read, *tally.outcomes()), (error.finding,), None)
     declared = settings.invariants.groups
     if tally.is_clean and not isinstance(declared, bool):
-        tally.add(total_rule(kind), int(counts.sum() != declared))
+        tally.add(RULES.one("total", table=kind), int(counts.sum() != declared))
     _hold_to_numbers(settings, hierarchy, counts, kind, tally, read)
     outcomes = (*read, *tally.outcomes())
     findings = tally.findings(outcomes)
@@ -285,7 +285,7 @@ def _hold_to_numbers(
     read.append(readable("numbers", True))
     if numbers is not None:
         found = hierarchy.sum_up(counts.sum(axis=1))[depth]
-        tally.add(numbers_rule(table), int((found != numbers).sum()))
+        tally.add(RULES.one("numbers_by_region", table=table), int((found != numbers).sum()))
 
 
 def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCheck[GroupInput]:

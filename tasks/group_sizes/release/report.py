@@ -21,8 +21,7 @@ from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
 from ..workload.plan import Plan
-from .certificate import exact_of, statement_of
-from .noise import noise_section
+from .certificate import exact_of, noise_section, statement_of
 from .tables import GROUP_SIZES
 
 MOST_POINTS = 300

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ....validation.expectations import readable
-from ....validation.trips.input_rules import depth_rule, place_rule
+from ....validation.trips.input_rules import RULES, place_rule
 from ...ledger.charging import random_choice_source
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest, unnamed_digest
 from ...ledger.identity import store_identity
@@ -221,7 +221,7 @@ def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
         destination_levels = area_levels(file, evidence)
     if levels is None or destination_levels is None:
         return None
-    if not evidence.add(depth_rule(key), len(levels) != len(destination_levels)):
+    if not evidence.add(RULES.one("depth", table=key), len(levels) != len(destination_levels)):
         return None
     dimensions = (
         hierarchy_of_areas(ORIGIN, levels, level_prefix="origin "),
