@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from ...noise.distributions import IntegerDistribution
-from ...pages.document import NONE, Document, Figure, Section, Table
+from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import bar_chart
 from ...products.certificate import exact_section
+from ...products.comparison import errors_table
 from ...products.reports import Overview, bars_panel, first_rows, report_document
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
@@ -38,6 +39,7 @@ from .tables import TABLE_NAMES
 FIRST_COLUMNS = ("region_name", "iteration_name", "sex", "age_start", "age_end", "margin", "count")
 """Columns of the first released counts."""
 
+_PLACES = {"region_type": "region type", "level": "level", "table": "table"}
 _ACCURACY_COLUMNS = {
     "groups": "groups",
     "shown": "shown",
@@ -73,7 +75,14 @@ def report(
     if accuracy is not None:
         used = accuracy[accuracy["groups"] > 0]
         sections.append(accuracy_section(used, _ACCURACY_COLUMNS))
-    front = overview(run, settings, parameters, figures, accuracy)
+    shown = _implied(figures, parameters) if accuracy is None else _errors(accuracy)
+    front = Overview(
+        f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, by the "
+        "adaptive mechanism SafeTab-P",
+        in_one_sentence(statement_of(settings, parameters)),
+        (_budget(parameters), shown),
+        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
+    )
     return report_document(run, settings, front, sections)
 
 
@@ -191,27 +200,6 @@ def _coterminous(
     )
 
 
-def overview(
-    run: RunDirectory,
-    settings: DetailedGroupsSettings,
-    parameters: MechanismParameters,
-    figures: Sequence[LevelFigures],
-    accuracy: pd.DataFrame | None,
-) -> Overview:
-    """The front page; `accuracy` is given for inputs that are not confidential.
-
-    `figures` are those of the levels that are measured with noise.
-    """
-    shown = _implied(figures, parameters) if accuracy is None else _errors(accuracy)
-    return Overview(
-        f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, by the "
-        "adaptive mechanism SafeTab-P",
-        in_one_sentence(statement_of(settings, parameters)),
-        (_budget(parameters), shown),
-        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
-    )
-
-
 def shown_level(region_type: str, level: int) -> str:
     """A population group level in words: capitals are too wide for a chart."""
     kind = region_type.removeprefix("PR-")
@@ -264,22 +252,12 @@ def mean_errors(accuracy: pd.DataFrame, column: str, weight: str) -> tuple[list[
     return labels, errors
 
 
-def accuracy_section(accuracy: pd.DataFrame, columns: Mapping[str, str]) -> Section:
+def accuracy_section(accuracy: pd.DataFrame, columns: dict[str, str]) -> Section:
     """The errors of every level and table; `columns` are figures with their headers."""
-    rows = tuple(
-        (
-            row["region_type"],
-            int(row["level"]),
-            row["table"],
-            *(NONE if pd.isna(row[name]) else row[name] for name in columns),
-        )
-        for row in accuracy.to_dict("records")
-    )
-    headers = ("region type", "level", "table", *columns.values())
     return Section(
         "Accuracy",
         (
             "Differences between the release and the input, which is not confidential.",
-            Table(headers, rows, columns["mean_absolute_error"]),
+            errors_table(accuracy, _PLACES | columns, columns["mean_absolute_error"]),
         ),
     )
