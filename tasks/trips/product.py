@@ -22,10 +22,16 @@ from .ingest.files import plan_of, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, costs, public_plan, refuse_delta_of
 from .measurement.charge import expected_of, measurement_files
 from .paths import leaves_file
-from .release.certificate import facts_of, statement_of
+from .release.certificate import (
+    conversion_sentence,
+    cost_table,
+    delta_warning,
+    facts_of,
+    noise_section,
+    statement_of,
+)
 from .release.false_cells import false_cells
 from .release.report import report
-from .release.statements import conversion_sentence, cost_table, delta_warning, noise_section
 from .release.table import TABLE, n_trips
 from .settings import TripsSettings
 from .workload.costs import budget_report, needed_budget, needed_split

@@ -49,16 +49,6 @@ def publish(
     return _PUBLISHING[type(method)](population, method, strength, generator), []
 
 
-def _exactly(answers: Mapping[tuple[str, str], np.ndarray]) -> Tables:
-    return {key: PublishedTable.exactly(values) for key, values in answers.items()}
-
-
-def _nothing(
-    population: Population, method: Nothing, strength: int, generator: np.random.Generator
-) -> Tables:
-    return _exactly(population.truth)
-
-
 def _rounded(
     population: Population, method: Rounding, strength: int, generator: np.random.Generator
 ) -> Tables:
@@ -149,13 +139,6 @@ def _withheld_above(
     return [above[table.places.parent[rows[0]]] for rows in groups]
 
 
-def _swapped(
-    population: Population, method: Swapping, strength: int, generator: np.random.Generator
-) -> Tables:
-    people = swapped_by(population, method, strength, generator)
-    return _exactly(counted(people, population.tables))
-
-
 def swapped_by(
     population: Population, method: Swapping, strength: int, generator: np.random.Generator
 ) -> People:
@@ -211,12 +194,18 @@ def _added_up(tables: Sequence[AskedTable], published: Tables) -> Tables:
     return found
 
 
+def _exactly(answers: Mapping[tuple[str, str], np.ndarray]) -> Tables:
+    return {key: PublishedTable.exactly(values) for key, values in answers.items()}
+
+
 _PUBLISHING: Mapping[type, Callable[..., Tables]] = {
-    Nothing: _nothing,
+    Nothing: lambda population, *_: _exactly(population.truth),
     Rounding: _rounded,
     Coarsening: _coarsened,
     Suppression: _without_tables,
-    Swapping: _swapped,
+    Swapping: lambda population, *own: _exactly(
+        counted(swapped_by(population, *own), population.tables)
+    ),
     CellKeys: _with_cell_keys,
 }
 """How each kind of method publishes; `how` within a kind is its own."""

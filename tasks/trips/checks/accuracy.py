@@ -19,8 +19,8 @@ from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
+from ..release.certificate import cost_table
 from ..release.error_bound import proposition_1, theorem_4
-from ..release.statements import cost_table
 from ..release.table import released_level
 from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION

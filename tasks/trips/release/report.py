@@ -22,16 +22,17 @@ from ..settings import TripsSettings
 from ..workload.costs import noise_plan
 from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan
-from .certificate import exact_of, statement_of
-from .error_bound import BETA, BOUND_OF, error_bounds
-from .false_cells import false_cells
-from .statements import (
+from .certificate import (
     METHODS,
     conversion_sentence,
     cost_table,
     delta_warning,
+    exact_of,
     noise_section,
+    statement_of,
 )
+from .error_bound import BETA, BOUND_OF, error_bounds
+from .false_cells import false_cells
 from .table import TABLE, n_released, n_trips
 
 
