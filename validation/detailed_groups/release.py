@@ -16,14 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..outcome import Failures
-from ..run_files import (
-    UnusableRunFile,
-    check_stamp,
-    encoded,
-    head_of_text,
-    opened,
-    opened_text,
-)
+from ..run_files import UnusableRunFile, check_stamp, encoded, head_of_text, opened, opened_text
 from .margins import cells_in_rows, check_margins
 from .measured import GroupCounts
 from .tables import AGE_BINS, N_CELLS, OLDEST_AGE

@@ -18,24 +18,9 @@ import pyarrow.parquet as pq
 from ....validation.detailed_groups.input_rules import NO_CODE
 from ...tables.writers import delimited_text
 from ..workload.iterations import LEVELS
-from ..workload.mechanism import (
-    CONFIG_FILE,
-    OF_PERSONS,
-    ConfigKeys,
-    thresholds_key,
-)
-from ..workload.regions import (
-    NO_AIANNH,
-    NO_PLACE,
-    PUERTO_RICO,
-    REGION_TYPES,
-)
-from ..workload.specification import (
-    CODES_FILE,
-    ETHNICITY_FILE,
-    MAPPING_FILE,
-    RACE_FILE,
-)
+from ..workload.mechanism import CONFIG_FILE, OF_PERSONS, ConfigKeys, thresholds_key
+from ..workload.regions import NO_AIANNH, NO_PLACE, PUERTO_RICO, REGION_TYPES
+from ..workload.specification import CODES_FILE, ETHNICITY_FILE, MAPPING_FILE, RACE_FILE
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
 from .production_files import GEOGRAPHY_FILE, PERSONS_FILE
 

@@ -41,23 +41,10 @@ from ..workload.parameters import (
     read_parameters,
     read_specification,
 )
-from ..workload.regions import (
-    REGION_TYPES,
-    RegionDomain,
-    areas_of,
-    region_domain,
-)
+from ..workload.regions import REGION_TYPES, RegionDomain, areas_of, region_domain
 from ..workload.specification import MAPPING_FILE, Specification
-from .counts import (
-    count_groups,
-    read_persons,
-    write_counts,
-    write_persons,
-)
-from .inputs import (
-    AcceptedGroups,
-    check_groups_input,
-)
+from .counts import count_groups, read_persons, write_counts, write_persons
+from .inputs import AcceptedGroups, check_groups_input
 from .region_names import read_names, write_run_names
 
 GROUPS_PER_SHARD = 1 << 19

@@ -10,11 +10,7 @@ from ...ledger.charges import Draw
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
-from ..ingest.ingest import (
-    run_parameters,
-    run_specification,
-    run_universe,
-)
+from ..ingest.ingest import run_parameters, run_specification, run_universe
 from ..paths import (
     Shard,
     geography_file,
@@ -32,10 +28,7 @@ from ..workload.guarantee import noise_plan
 from ..workload.mapping import exact_stability, stability
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import refuse_missed_margins
-from .stages import (
-    LevelNoise,
-    level_noise,
-)
+from .stages import LevelNoise, level_noise
 
 
 def measurement_files(run: RunDirectory, _settings: DetailedGroupsSettings) -> list[Path]:

@@ -9,15 +9,7 @@ import numpy as np
 
 from ...census.people import People
 from ...census.queries import incidence
-from ..settings import (
-    CellKeys,
-    Coarsening,
-    Method,
-    Nothing,
-    Rounding,
-    Suppression,
-    Swapping,
-)
+from ..settings import CellKeys, Coarsening, Method, Nothing, Rounding, Suppression, Swapping
 from ..workload.population import Population, ancestors, counted, siblings
 from ..workload.tables import AskedTable, PublishedTable, Tables
 from . import coarsening, rounding, suppression
@@ -125,9 +117,7 @@ def _without_cells(
 
 
 def _withheld_above(
-    table: AskedTable,
-    groups: Sequence[np.ndarray],
-    withheld: Mapping[tuple[str, str], np.ndarray],
+    table: AskedTable, groups: Sequence[np.ndarray], withheld: Mapping[tuple[str, str], np.ndarray]
 ) -> list[np.ndarray] | None:
     """For each group of siblings, which answers of their parent are withheld; None where none are
     published.

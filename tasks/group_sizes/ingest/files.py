@@ -10,12 +10,7 @@ from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
 from ...runs.files import read_values, while_unchanged
 from ...runs.stamps import write_parquet
-from ..paths import (
-    UNIVERSE,
-    exact_groups_file,
-    plan_file,
-    regions_file,
-)
+from ..paths import UNIVERSE, exact_groups_file, plan_file, regions_file
 from ..workload.plan import Plan
 from ..workload.regions import RegionHierarchy
 from .hierarchy import sorted_hierarchy

@@ -30,12 +30,7 @@ from ..settings import GroupSizesSettings
 from ..workload.costs import budget_report
 from ..workload.exact_loss import exact_curve
 from ..workload.mechanisms import KEEP_ROWS, TOPDOWN
-from ..workload.plan import (
-    ImpossiblePlan,
-    Plan,
-    make_plan,
-    merged_levels,
-)
+from ..workload.plan import ImpossiblePlan, Plan, make_plan, merged_levels
 from ..workload.regions import RegionHierarchy
 from .hierarchy import hierarchy_of_geography, read_hierarchy
 from .tables import count_records, count_sizes, read_numbers
@@ -249,11 +244,7 @@ def _refuse_level_shares(
 
 
 def _counts(
-    settings: GroupSizesSettings,
-    path: str,
-    name: str,
-    hierarchy: RegionHierarchy,
-    tally: RuleTally,
+    settings: GroupSizesSettings, path: str, name: str, hierarchy: RegionHierarchy, tally: RuleTally
 ) -> sparse.csr_array:
     regions = hierarchy.levels[-1].region
     sizes = (settings.smallest_size, settings.mechanism.largest_size)

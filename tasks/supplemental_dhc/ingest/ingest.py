@@ -83,11 +83,7 @@ def check_households(
     if findings := tally.findings(outcomes):
         return InputCheck(outcomes, findings, None)
     counts = count_people(
-        households,
-        members,
-        area_of_block[result.unit_block],
-        settings.mechanism.taus,
-        len(areas),
+        households, members, area_of_block[result.unit_block], settings.mechanism.taus, len(areas)
     )
     return InputCheck(outcomes, (), SupplementalInput(areas, counts, result))
 
@@ -122,10 +118,7 @@ def public_areas(settings: SupplementalDhcSettings) -> Areas:
 def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> Plan:
     """The plan of a run."""
     return make_plan(
-        settings.rhos,
-        settings.mechanism.taus,
-        areas.n_regions,
-        infinite=settings.privacy.infinite,
+        settings.rhos, settings.mechanism.taus, areas.n_regions, infinite=settings.privacy.infinite
     )
 
 

@@ -30,11 +30,7 @@ from ..workload.hierarchy import Hierarchy
 from ..workload.plan import Plan, make_plan
 from ..workload.tree import Tree, column_tree, od_tree
 from ..workload.truth import NodeCounts
-from .areas import (
-    area_levels,
-    column_levels,
-    hierarchy_of_areas,
-)
+from .areas import area_levels, column_levels, hierarchy_of_areas
 from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
 from .observed import observed_levels
 from .persons import check_contributions

@@ -10,14 +10,7 @@ from ...products.levels import refuse_other_noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of
-from ..paths import (
-    areas_file,
-    cuts_file,
-    leaves_file,
-    measured_file,
-    plan_file,
-    tree_file,
-)
+from ..paths import areas_file, cuts_file, leaves_file, measured_file, plan_file, tree_file
 from ..settings import TripsSettings
 from ..workload.costs import noise_plan
 from ..workload.exact_loss import curve_of_change

@@ -67,10 +67,7 @@ def facts_of(
 
 
 def statement_of(
-    settings: TripsSettings,
-    plan: Plan,
-    warning: str | None = None,
-    figures: tuple[Block, ...] = (),
+    settings: TripsSettings, plan: Plan, warning: str | None = None, figures: tuple[Block, ...] = ()
 ) -> Statement:
     """The guarantee for one person with all trips; `figures` stand beside those of it."""
     if plan.guarantee is None or not settings.is_private:
@@ -198,9 +195,7 @@ def noise_section(settings: TripsSettings, plan: Plan) -> Section:
             "standard deviation of the noise in each count. The shares add to exactly 1."
             + _inferred(plan),
             Table(
-                ("level", "nodes", "share", "squared sensitivity", "noise s.d."),
-                rows,
-                "noise s.d.",
+                ("level", "nodes", "share", "squared sensitivity", "noise s.d."), rows, "noise s.d."
             ),
         ),
     )
