@@ -36,7 +36,7 @@ from .checks.accuracy import (
 )
 from .checks.expected import expected_run, expected_runs
 from .ingest import household_ingest
-from .ingest.ingest import check_input_of, parameters_of, run_parameters
+from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_specification
 from .ingest.inputs import AcceptedGroups, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
 from .measurement import households as measured_households
@@ -45,8 +45,7 @@ from .paths import measured_folder, truth_files
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
 from .release import files, household_budget, household_files, household_report
 from .release.budget import costs, curves_of, needed, refuse_settings
-from .release.certificate import facts_of_run as facts
-from .release.certificate import statement_of
+from .release.certificate import facts_of, statement_of
 from .release.noise_comparison import sentence_of
 from .release.relative_errors import populations_table
 from .release.report import report
@@ -187,7 +186,9 @@ DETAILED_GROUPS: Product = Product(
         run.root, expected_run(run, settings), run.unchecked_release
     ),
     statement=lambda run, settings: statement_of(settings, run_parameters(run, settings)),
-    facts=facts,
+    facts=lambda run, settings: facts_of(
+        settings, run_parameters(run, settings), run_specification(run)
+    ),
     accuracy=Accuracy(read_errors, write_accuracy, truth_files),
     document=report,
     summary=summary,

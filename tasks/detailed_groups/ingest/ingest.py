@@ -22,7 +22,7 @@ from ...runs.errors import InputRefused
 from ...runs.files import while_unchanged
 from ...runs.stamps import write_parquet
 from ...tables.findings import InputCheck
-from ...tables.outcomes import write_input_outcomes
+from ...tables.outcomes import accepted_input
 from ..paths import (
     Shard,
     counts_file,
@@ -134,8 +134,7 @@ def kept_input(
 ) -> AcceptedGroups:
     """Write what is the same for persons and householders: outcomes of rules, digests, records in
     confidence, parameters, names and geography. Raises as `ingest_input`."""
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    result = check.accepted(with_counts=not settings.input.confidential)
+    result = accepted_input(run, settings, check)
     store_identity(run, settings, lambda key: input_digests(result, key))
     write_persons(persons_file(run), result.persons)
     copy_parameters(settings.input.parameters, parameters_folder(run))

@@ -8,20 +8,20 @@ from ...pages.document import NONE, Block, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
-from ...runs.directory import RunDirectory
-from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedGroupsSettings
 from ..workload.guarantee import noise_plan
 from ..workload.mechanism import MechanismParameters
+from ..workload.specification import Specification
 from ..workload.wanted_margins import shown_percent
 from .budget import LevelFigures, curves_of, level_figures
 
 WANTED = "The budgets of levels with a wanted margin were set by it. "
 
 
-def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
+def facts_of(
+    settings: DetailedGroupsSettings, parameters: MechanismParameters, specification: Specification
+) -> Facts:
     """What was protected, against which change, with which noise and margins, and what is exact."""
-    parameters, specification = run_parameters(run, settings), run_specification(run)
     sections: tuple[Section, ...] = ()
     figures: tuple[Block, ...] = ()
     if settings.is_private:

@@ -23,7 +23,7 @@ from ...ledger.digests import InputDigest, PeopleDigests, input_digest
 from ...ledger.recognition import RecordColumn, people_digests
 from ...products.privacy_curves import with_exact
 from ...runs.errors import InputRefused
-from ...tables.findings import InputCheck, UnreadableInput, refusal
+from ...tables.findings import InputCheck, UnreadableInput, refusal, unreadable_refused
 from ...tables.sources import input_files
 from ...tables.tally import RuleTally
 from ..settings import GroupSizesSettings
@@ -128,14 +128,12 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     paths = settings.input.paths()
     table = "geography" if settings.input.kind == "census" else "regions"
     name = settings.input.file_names()[table]
-    try:
+    with unreadable_refused():
         if table == "geography":
             blocks = load_geography(input_files(table, paths[table]), EvidenceTally())
             return hierarchy_of_geography(blocks.frame, settings.geography.levels, name)[0]
         tally = RuleTally({table: name})
         hierarchy = read_hierarchy(paths[table], name, tally)
-    except UnreadableInput as error:
-        raise refusal([error.finding]) from None
     if hierarchy is None:
         raise refusal(tally.findings())
     return hierarchy
@@ -269,10 +267,8 @@ def _hold_to_numbers(
         return
     name = tally.files["numbers"] = PurePosixPath(path).name
     depth = hierarchy.names.index(level)
-    try:
+    with unreadable_refused():
         numbers = read_numbers(path, name, hierarchy.levels[depth].region, tally)
-    except UnreadableInput as error:
-        raise refusal([error.finding]) from None
     read.append(readable("numbers", True))
     if numbers is not None:
         found = hierarchy.sum_up(counts.sum(axis=1))[depth]

@@ -19,8 +19,8 @@ from ...products.privacy_curves import with_exact
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...tables.area_files import areas_file
-from ...tables.findings import InputCheck, UnreadableInput, refusal
-from ...tables.outcomes import write_input_outcomes
+from ...tables.findings import InputCheck, UnreadableInput, refusal, unreadable_refused
+from ...tables.outcomes import accepted_input
 from ...tables.tally import RuleTally
 from ..paths import UNIVERSE
 from ..settings import TripsInput, TripsSettings
@@ -90,10 +90,8 @@ def public_shape(settings: TripsSettings) -> Shape:
     """The shape of a run from its areas alone; raises InputRefused if they break a rule."""
     evidence = RuleTally(settings.input.file_names())
     with_counts = not settings.input.confidential
-    try:
+    with unreadable_refused(with_counts=with_counts):
         shape = _read_shape(settings, evidence)
-    except UnreadableInput as error:
-        raise refusal([error.finding], with_counts=with_counts) from None
     if shape is None:
         raise refusal(evidence.findings(), with_counts=with_counts)
     return shape
@@ -106,9 +104,7 @@ def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
     its counts are then in `confidential/findings.json`, and for input that is not confidential in
     the message too.
     """
-    check = check_input(settings)
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    found = check.accepted(with_counts=not settings.input.confidential)
+    found = accepted_input(run, settings, check_input(settings))
     tree, leaves = found.shape.tree, found.leaves
     refuse_delta_of(settings, leaves.total)
     store_identity(run, settings, lambda key: input_digests(tree, found.whole, key))
