@@ -38,13 +38,14 @@ from spineflow.tasks.group_sizes.ingest.generate import (
     taxi_like,
 )
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
-from spineflow.tasks.group_sizes.measurement.measure import noisy_vector
+from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.release.tables import write_tables
 from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, RELAXED
 from spineflow.tasks.group_sizes.workload.plan import LevelPlan, Plan, make_plan
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
+from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.errors import SolveFailed
 from spineflow.tasks.tables.tally import RuleTally
 
@@ -92,7 +93,7 @@ class Case:
     def noisy(self, plan: Plan, source) -> list[np.ndarray]:
         draws = UnchargedNoise(source)
         return [
-            noisy_vector(plan.vector, counts, level.noise_of(plan.noise), draws)
+            with_noise(true_vector(plan.vector, counts), level.noise_of(plan.noise), draws)
             for level, counts in zip(plan.levels, self.truth, strict=True)
         ]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..tasks.detailed_groups.checks.comparison import with_all_tables
+from ..tasks.detailed_groups.checks.accuracy import with_all_tables
 from ..tasks.detailed_groups.ingest.ingest import parameters_of
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.group_sizes.settings import GroupSizesSettings

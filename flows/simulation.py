@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from rich.table import Table
 
-from ..tasks.runs.errors import InputRefused
+from ..tasks.runs.errors import refused
 from ..tasks.runs.replay import Replay, Simulated, recorded
 from .console import page
 from .existing import existing_run
@@ -25,10 +25,8 @@ def simulate(options: argparse.Namespace) -> None:
     Raises InputRefused for a run whose record lacks work, or that has none.
     """
     run, _, _ = existing_run(options.run_directory)
-    try:
+    with refused(f"{run.root}: "):
         replay = recorded(run, times=options.times, computing=options.computing)
-    except ValueError as error:
-        raise InputRefused(f"{run.root}: {error}.") from None
     limit = None if options.storage is None else options.storage * MEGABYTE
     simulated = [replay.on(n, options.cores, limit) for n in options.workers]
     if options.json:

@@ -15,7 +15,7 @@ from ...validation.census.input_rules import applicable_rules
 from ...validation.expectations import readable
 from ..ledger.digests import InputDigest, block_counts_digest
 from ..ledger.recognition import people_digests
-from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
+from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal, unreadable_refused
 from ..tables.mapped import zeros
 from ..tables.sources import InputFile, input_files
 from .cef_2020 import CENSUS, IDENTITY_COLUMNS, PERSONS, UNITS
@@ -212,11 +212,9 @@ class CefTables:
         Raises InputRefused for tables that break a rule, with counts only if asked for.
         """
         files, evidence = self.files, EvidenceTally()
-        try:
+        with unreadable_refused(with_counts=with_counts):
             blocks = load_geography(files["geography"], evidence)
             units = load_units(files["units"], blocks, evidence)
-        except UnreadableInput as error:
-            raise refusal([error.finding], with_counts=with_counts) from None
         if findings := evidence.findings(applicable_rules(evidence.suites), files):
             raise refusal(findings, with_counts=with_counts)
         kind, _, _ = unit_counts(blocks.frame, units, None, None)

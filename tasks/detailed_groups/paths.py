@@ -109,6 +109,13 @@ def read_shards(run: RunDirectory) -> list[Shard]:
     return [Shard(**item) for item in read_record(shards_file(run))]
 
 
+def truth_files(run: RunDirectory) -> list[Path]:
+    """The confidential counts of all levels. A level without groups, such as AIANNH areas where
+    there are none, has none.
+    """
+    return [counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)]
+
+
 def _folder(run: RunDirectory, kind: str, region_type: str, level: int) -> Path:
     region_pass = REGION_TYPES[region_type].region_pass
     return run.root / "measurements" / kind / region_pass / region_type / str(level)

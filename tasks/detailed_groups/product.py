@@ -25,31 +25,27 @@ from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
 from .checks.accuracy import (
-    has_truth,
-    write_accuracy,
-    write_household_accuracy,
-)
-from .checks.comparison import (
     FIGURES,
     HOUSEHOLD_FIGURES,
     HOUSEHOLD_KEYS,
     KEYS,
     facts_of_households,
     facts_of_run,
+    write_accuracy,
+    write_household_accuracy,
 )
 from .checks.expected import expected_run, expected_runs
 from .ingest import household_ingest
-from .ingest.ingest import check_input_of, parameters_of, run_parameters
+from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_specification
 from .ingest.inputs import AcceptedGroups, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
 from .measurement import households as measured_households
 from .measurement.charge import charge_of, measurement_files
-from .paths import measured_folder
+from .paths import measured_folder, truth_files
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
 from .release import files, household_budget, household_files, household_report
-from .release.budget import costs, curves, needed, refuse_settings
-from .release.certificate import facts_of_run as facts
-from .release.certificate import statement_of
+from .release.budget import costs, curves_of, needed, refuse_settings
+from .release.certificate import facts_of, statement_of
 from .release.noise_comparison import sentence_of
 from .release.relative_errors import populations_table
 from .release.report import report
@@ -179,7 +175,9 @@ DETAILED_GROUPS: Product = Product(
     check_input=check_input_of,
     fits=fits,
     needed=needed,
-    curves=curves,
+    curves=lambda settings: curves_of(
+        parameters_of(settings), read_specification(settings.input.parameters)
+    ),
     order=later("tasks.detailed_groups.order:order"),
     charge=charge_of,
     measurement_files=measurement_files,
@@ -188,8 +186,10 @@ DETAILED_GROUPS: Product = Product(
         run.root, expected_run(run, settings), run.unchecked_release
     ),
     statement=lambda run, settings: statement_of(settings, run_parameters(run, settings)),
-    facts=facts,
-    accuracy=Accuracy(read_errors, write_accuracy, has_truth),
+    facts=lambda run, settings: facts_of(
+        settings, run_parameters(run, settings), run_specification(run)
+    ),
+    accuracy=Accuracy(read_errors, write_accuracy, truth_files),
     document=report,
     summary=summary,
     shown=shown,
@@ -232,7 +232,9 @@ DETAILED_HOUSEHOLDS: Product = Product(
     refuse=household_budget.refuse_settings,
     check_input=household_ingest.check_input_of,
     needed=household_budget.needed,
-    curves=household_budget.curves,
+    curves=lambda settings: household_budget.curves_of(
+        household_ingest.parameters_of(settings), read_specification(settings.input.parameters)
+    ),
     order=later("tasks.detailed_groups.order:order_of_households"),
     charge=measured_households.charge_of,
     measurement_files=measured_households.measurement_files,
@@ -243,7 +245,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
         settings, household_ingest.run_parameters(run, settings)
     ),
     facts=household_report.facts_of_run,
-    accuracy=Accuracy(read_errors, write_household_accuracy, has_truth),
+    accuracy=Accuracy(read_errors, write_household_accuracy, truth_files),
     document=household_report.report,
     summary=household_summary,
     figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_households),

@@ -20,13 +20,7 @@ from ..runs.settings import (
     table_of,
 )
 from .workload.iterations import LEVELS
-from .workload.mechanism import (
-    CONFIG_FILE,
-    OF_PERSONS,
-    ConfigKeys,
-    WantedMargins,
-    thresholds_key,
-)
+from .workload.mechanism import CONFIG_FILE, OF_PERSONS, ConfigKeys, WantedMargins, thresholds_key
 from .workload.parameters import read_parameters, read_specification
 from .workload.regions import REGION_TYPES
 from .workload.specification import SPECIFICATION_FILES

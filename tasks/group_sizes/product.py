@@ -12,18 +12,17 @@ from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, write_accuracy
+from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
 from .ingest.read import GroupInput, check_groups, costs, plan_of, public_plan
-from .measurement.charge import measurement_files
-from .release.certificate import facts_of, statement_of
-from .release.noise import noise_table
+from .measurement.charge import expected_of, measurement_files
+from .paths import UNIVERSE
+from .release.certificate import facts_of, noise_table, statement_of
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
 from .workload.costs import budget_report, needed_budget, needed_split
 from .workload.exact_loss import curves_of, exact_curve
-from .workload.expected import expected_of
 
 
 def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...]:
@@ -82,7 +81,7 @@ GROUP_SIZES: Product = Product(
     ),
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
-    accuracy=Accuracy(read_errors, write_accuracy, has_truth),
+    accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
     document=report,
     summary=summary,
     shown=shown,

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..pages.document import Document, Link, Section, Table
+from ..pages.document import NONE, Document, Link, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import write_page
@@ -47,6 +47,15 @@ def read_errors(run: RunDirectory, name: str = ACCURACY) -> pd.DataFrame | None:
     """The errors that were kept; None where there are none, or none any more."""
     path = run.confidential / name
     return pq.read_table(path).to_pandas() if path.exists() else None
+
+
+def errors_table(
+    errors: pd.DataFrame, columns: Mapping[str, str], deciding: str | None = None
+) -> Table:
+    """Errors as a table of a report; `columns` are the headers of those that are shown."""
+    rows = errors[list(columns)].itertuples(index=False, name=None)
+    shown = (tuple(NONE if pd.isna(cell) else cell for cell in row) for row in rows)
+    return Table(tuple(columns.values()), tuple(shown), deciding)
 
 
 def labels_of(runs: Sequence[RunDirectory]) -> list[str]:

@@ -20,7 +20,7 @@ from ..noise.draws import Noise
 from ..noise.margins import loss_for_margin
 from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..pages.document import Section
-from ..runs.errors import BudgetRefused, InputRefused
+from ..runs.errors import BudgetRefused, InputRefused, refused
 from .reports import bars_panel
 from .statement import Loss
 
@@ -124,10 +124,8 @@ class NoisePlan:
         """
         if level.noise is None or self.loss is None:
             raise InputRefused(f"--target {target}: without noise every margin is 0.")
-        try:
+        with refused(f"--target {target}: "):
             total = loss_for_margin(level.noise, self.loss, margin)
-        except ValueError as error:
-            raise InputRefused(f"--target {target}: {error}.") from None
         return (
             f"{what} is within {margin} of the truth, but for post-processing, with a probability "
             f"of 95 % at {self.symbol} {float(total):.6g} and these shares (now "

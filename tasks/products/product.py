@@ -58,14 +58,18 @@ class Accuracy:
 
     read : the errors of a run by what they are of; None if they are gone.
     write : compares and keeps the errors; None where a step of the order does.
-    is_possible : whether the truth is still there to compare with.
+    truth : the confidential files that it is compared with, as long as they are all there.
     in_brief : the errors in a small table, for the page of a run; None if nothing tells.
     """
 
     read: Callable[[RunDirectory], pd.DataFrame | None]
     write: Callable[[RunDirectory, Any], None] | None = None
-    is_possible: Callable[[RunDirectory, Any], bool] = lambda run, settings: False
+    truth: Callable[[RunDirectory], Iterable[Path]] = lambda run: ()
     in_brief: Callable[[RunDirectory, Any], Table | None] | None = None
+
+    def is_possible(self, run: RunDirectory) -> bool:
+        """Whether the truth is still there to compare with."""
+        return all(path.exists() for path in self.truth(run))
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,7 @@ class Product:
     def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
         """Keep the errors of a release in its confidential folder, while the truth is there."""
         found = self.accuracy
-        if found is not None and found.write and found.is_possible(run, settings):
+        if found is not None and found.write and found.is_possible(run):
             found.write(run, settings)
 
     def report(self, run: RunDirectory, settings: ProductSettings) -> Path:

@@ -7,6 +7,9 @@ counts only for inputs that are not confidential.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class SpineflowError(Exception):
     """An error whose text is one public sentence: what is wrong, where, and the remedy."""
@@ -18,6 +21,17 @@ class InputRefused(SpineflowError):
     """Settings or input files are refused; nothing has been measured."""
 
     exit_code = 2
+
+
+@contextmanager
+def refused(
+    before: str = "", after: str = ".", *, of: type[Exception] = ValueError
+) -> Iterator[None]:
+    """Raise InputRefused for an error inside, whose words stand between these two."""
+    try:
+        yield
+    except of as error:
+        raise InputRefused(f"{before}{error}{after}") from None
 
 
 class BudgetRefused(SpineflowError):

@@ -14,10 +14,11 @@ from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, write_accuracy
+from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.files import read_plan
 from .ingest.ingest import check_households, costs, public_plan
 from .measurement.charge import charge_of, expected_of, measurement_files
+from .paths import UNIVERSE
 from .release.certificate import facts_of, noise_table, statement_of
 from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
@@ -66,7 +67,7 @@ SUPPLEMENTAL: Product = Product(
     ),
     statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
-    accuracy=Accuracy(read_errors, write_accuracy, has_truth),
+    accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
     document=report,
     summary=summary,
     shown=shown,

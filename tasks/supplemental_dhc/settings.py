@@ -143,7 +143,8 @@ class SupplementalDhcSettings(ProductSettings):
                 if place == "budgets" and value:
                     refuse_loss(Fraction(value), f'{where}.{level}."{key}"', refuse)
                 if place == "margins":
-                    _refuse_margin(own, (measure, level, key), value, refuse)
+                    with refusing(f'{where}.{level}."{key}"', refuse):
+                        rho_for_margin(own.stability(measure), value, own.coverage)
         both = {key for key, _ in _entries(own.budgets)} & {key for key, _ in _entries(own.margins)}
         if both:
             measure, level, key = sorted(both)[0]
@@ -176,9 +177,3 @@ def _entries(nested: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[
         for level, own in levels.items():
             for key, value in own.items():
                 yield (measure, level, key), value
-
-
-def _refuse_margin(own: MechanismSettings, key: Key, margin: int, refuse: Refuse) -> None:
-    measure, level, iterations = key
-    with refusing(f'mechanism.margins.{measure}.{level}."{iterations}"', refuse):
-        rho_for_margin(own.stability(measure), margin, own.coverage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from .columns import CodedColumn
-from .layouts import Field, TableLayout
+from .layouts import Field, Kind, TableLayout
 from .readers import read_under_names
 from .sources import InputFile
 
@@ -14,8 +14,8 @@ _OTHER_NAME = {"area": "region", "region": "area"}
 
 def areas_file(table: str, path: str, name: str) -> InputFile:
     """The input file of areas under a key of the settings."""
-    fields = tuple(Field(column, "text") for column in ("level", "area", "region", "parent"))
-    return InputFile(table, path, name, TableLayout(table, fields, column_names="expected"))
+    kinds: dict[str, Kind] = dict.fromkeys(("level", "area", "region", "parent"), "text")
+    return InputFile(table, path, name, TableLayout.expected(table, kinds))
 
 
 def read_area_rows(file: InputFile, area: str) -> pd.DataFrame:

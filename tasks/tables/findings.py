@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -59,6 +60,15 @@ def refusal(findings: Sequence[Finding], *, with_counts: bool = False) -> InputR
     """
     first, *others = findings
     return InputRefused(first.sentence(with_counts=with_counts, further=len(others)))
+
+
+@contextmanager
+def unreadable_refused(*, with_counts: bool = False) -> Iterator[None]:
+    """Raise InputRefused for a file that cannot be read within."""
+    try:
+        yield
+    except UnreadableInput as error:
+        raise refusal([error.finding], with_counts=with_counts) from None
 
 
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:

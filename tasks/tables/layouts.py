@@ -76,6 +76,12 @@ class TableLayout:
             raise ValueError(f"the {self.table} table has no fixed-width layout")
         return self.line_length
 
+    @classmethod
+    def expected(cls, table: str, kinds: Mapping[str, Kind]) -> TableLayout:
+        """The layout of a table whose columns the settings name, given their kinds by name."""
+        fields = tuple(Field(name, kind) for name, kind in kinds.items())
+        return cls(table, fields, column_names="expected")
+
     def field(self, name: str) -> Field:
         """The field of a column; a column outside the layout is plain text."""
         return self._by_name.get(name) or Field(name, "text")

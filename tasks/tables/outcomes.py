@@ -14,7 +14,8 @@ from ...validation.outcome import Outcome
 from ..pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
-from .findings import Finding, write_findings
+from ..runs.settings import ProductSettings
+from .findings import Accepted, Finding, InputCheck, write_findings
 
 RULES_FILE = "rules.json"
 """Public outcome of every rule on the input: pass or fail."""
@@ -23,6 +24,17 @@ DATA_DOCS = "data_docs"
 """Folder of the pages, in `validation/` and in `confidential/`."""
 
 INDEX = "index.html"
+
+
+def accepted_input(
+    run: RunDirectory, settings: ProductSettings, check: InputCheck[Accepted]
+) -> Accepted:
+    """What a run needs of its input, once what the check found is kept.
+
+    Raises InputRefused for input that breaks a rule, with counts unless it is confidential.
+    """
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
+    return check.accepted(with_counts=not settings.input.confidential)
 
 
 def write_input_outcomes(

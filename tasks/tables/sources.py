@@ -21,7 +21,7 @@ import numpy as np
 
 from ..runs.stores import StoreFile, StoreRefused, is_url
 from .cef_layout import LAYOUTS
-from .findings import Finding, UnreadableInput, refusal
+from .findings import Finding, UnreadableInput, unreadable_refused
 from .formats import UTF_8, TextFormat
 from .layouts import TableLayout
 
@@ -138,12 +138,9 @@ def gunzipped(file: InputFile, stream: ByteStream, size: int = -1) -> bytes:
 
 def read_public_text(file: InputFile) -> str:
     """A public file's text, decompressed and decoded; raises InputRefused if it cannot be read."""
-    try:
-        with open_binary(file) as stream:
-            text = TextStream(file, stream)
-            return b"".join(iter(text.read, b"")).decode("utf-8")
-    except UnreadableInput as error:
-        raise refusal([error.finding], with_counts=True) from None
+    with unreadable_refused(with_counts=True), open_binary(file) as stream:
+        text = TextStream(file, stream)
+        return b"".join(iter(text.read, b"")).decode("utf-8")
 
 
 def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> bytes:

@@ -14,7 +14,7 @@ from ..pages.document import NONE, Block, Section, Table
 from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon, shown_rho
 from ..products.product import Accuracy, Product, noted
 from ..products.registry import later
-from ..runs.errors import InputRefused
+from ..runs.errors import InputRefused, refused
 from .estimation.largest_solve import largest_solve, size_in_words
 from .estimation.refusals import refuse_settings
 from .published.settings import EstimateSettings
@@ -119,11 +119,9 @@ def needed(settings: TopdownSettings, target: str, margin: int) -> str:
         )
     universe, geolevel, query = parts
     budget = settings.budget_of(universe)
-    try:
+    with refused(f"--target {target}: "):
         query = spelt_like(query, budget.query_shares.get(geolevel, ()))
         total = total_for_margin(budget, geolevel, query, margin)
-    except ValueError as error:
-        raise InputRefused(f"--target {target}: {error}.") from None
     symbol = "epsilon" if budget.is_pure else "rho"
     rho = "none" if budget.infinite else f"{float(budget.total):.4g}"
     return (

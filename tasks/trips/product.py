@@ -10,25 +10,32 @@ from ...validation.trips.run_checks import run_checks
 from ..pages.document import Block, Table
 from ..pages.numbers import shown_delta, shown_epsilon
 from ..products.certificate import Facts
+from ..products.comparison import read_errors
 from ..products.order import INGEST
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Caution, Figures, Product, Shown
 from ..products.registry import later
 from ..runs.directory import RunDirectory
-from .checks.accuracy import FIGURES, KEYS, facts_of_run, has_truth, read_accuracy, write_accuracy
+from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import plan_of, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, costs, public_plan, refuse_delta_of
-from .measurement.charge import measurement_files
-from .release.certificate import facts_of, statement_of
+from .measurement.charge import expected_of, measurement_files
+from .paths import leaves_file
+from .release.certificate import (
+    conversion_sentence,
+    cost_table,
+    delta_warning,
+    facts_of,
+    noise_section,
+    statement_of,
+)
 from .release.false_cells import false_cells
 from .release.report import report
-from .release.statements import conversion_sentence, cost_table, delta_warning, noise_section
 from .release.table import TABLE, n_trips
 from .settings import TripsSettings
 from .workload.costs import budget_report, needed_budget, needed_split
 from .workload.exact_loss import curves_of, exact_curve
-from .workload.expected import expected_of
 from .workload.plan import make_plan
 
 
@@ -117,7 +124,9 @@ TRIPS: Product = Product(
     ),
     statement=lambda run, settings: statement_of(settings, plan_of(run, settings)),
     facts=facts,
-    accuracy=Accuracy(read_accuracy, write_accuracy, has_truth),
+    accuracy=Accuracy(
+        lambda run: read_errors(run, ACCURACY), write_accuracy, lambda run: [leaves_file(run)]
+    ),
     document=report,
     summary=summary,
     shown=shown,

@@ -17,17 +17,18 @@ import pytest
 from spineflow.flows.order import run_in_process
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused, SpineflowError
 from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.trips.checks.accuracy import ACCURACY, read_accuracy
+from spineflow.tasks.trips.checks.accuracy import ACCURACY
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, estimate_once
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.measurement import measure as measuring
-from spineflow.tasks.trips.measurement.charge import charge_of
+from spineflow.tasks.trips.measurement.charge import charge_of, expected_of
 from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
 from spineflow.tasks.trips.order import order, tree_to_table
@@ -43,7 +44,6 @@ from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
 from spineflow.tasks.trips.workload.exact_loss import curve_of_change
-from spineflow.tasks.trips.workload.expected import expected_of
 from spineflow.validation.outcome import CHECKS_FILE, Failures
 from spineflow.validation.trips.privacy_loss import check_noise
 from spineflow.validation.trips.run_files import read_tree as read_public_tree
@@ -263,7 +263,7 @@ def test_gaussian_noise_on_leaves_lists_what_is_not_there(country: Path, tmp_pat
 def test_stability_histogram_discovers_nothing_false(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path, "mechanism.name=stability_histogram")
     run_in_process(run, order(run, settings))
-    accuracy = read_accuracy(run)
+    accuracy = read_errors(run, ACCURACY)
     assert (accuracy["false_discovery_percent"] == 0).all()
     draws = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["generated-country"]
     assert draws["delta"] == "1/100000000" and draws["rho"] == "1/2"
@@ -467,7 +467,7 @@ def test_accuracy_stays_in_confidence(country: Path, tmp_path: Path) -> None:
     assert run.confidential.stat().st_mode & 0o077 == 0
     public = [p for p in run.root.rglob("*") if run.confidential not in p.parents]
     assert not [path for path in public if "accuracy" in path.name]
-    accuracy = read_accuracy(run)
+    accuracy = read_errors(run, ACCURACY)
     assert (accuracy["max_absolute_error"] <= accuracy["theorem_4_bound"]).all()
     assert (run.checks / CHECKS_FILE).exists()
 

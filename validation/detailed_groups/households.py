@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..outcome import Failures, Outcome
-from ..run_files import check_stamp, encoded, read_table, unusable_files_fail
+from ..run_files import check_stamp, read_table, unusable_files_fail
 from .margins import check_margins
 from .measured import COMPLETE, GroupCounts, read_counts
 from .release import looked_up, text_batches
@@ -263,14 +263,13 @@ def _check_tidy(
             right & (number != counts[name].table[np.maximum(group, 0)]),
             lambda _: f"{TIDY}: a row is in a table not its group's",
         )
-        place = encoded(region_type)
         check_margins(
             group[right],
             n_cells[right],
             margin[right],
             if_cut[right],
             variance[right],
-            (place.indices.to_numpy()[right], place.dictionary.to_pylist()),
+            region_type.filter(pa.array(right)),
             counts[name],
             run,
             failures["margins_are_those_of_the_noise"],

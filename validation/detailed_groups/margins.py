@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
 
 from ..outcome import Failures
+from ..run_files import numbered
 from .measured import GroupCounts
 from .privacy_loss import noise_variance
 from .tables import N_CELLS
@@ -73,7 +74,7 @@ def check_margins(
     margin: np.ndarray,
     margin_if_cut: np.ndarray,
     variance: np.ndarray,
-    measured_at: tuple[np.ndarray, Sequence[str]],
+    measured_at: pa.Array,
     counts: GroupCounts,
     expected: ExpectedRun,
     failures: Failures,
@@ -81,11 +82,10 @@ def check_margins(
     """Each count's margin and variance are those of the sum of so many noisy counts.
 
     All arrays have shape (n_rows,). `group` is the number of a count's group; the noise is that of
-    the group whose measurement it shows, which is of the region type `measured_at`, given as
-    positions in a list.
+    the group whose measurement it shows, which is of the region type `measured_at`.
     """
     source = counts.source[group]
-    place, names = measured_at
+    names, place = numbered(measured_at)
     place_of = {name: position for position, name in enumerate(names)}
     first = np.array([level.first for level in expected.levels])
     of_level = np.searchsorted(first, source, side="right") - 1
@@ -107,11 +107,9 @@ def check_margins(
                     if n > 1 and not expected.allow_negative_counts:
                         due_if_cut = margins_of_cut_sum(*asked, is_pure=is_pure)
                     wide = n * noise_variance(*noise, is_pure=is_pure)
-                wrong = (margin[rows] < due[0]) | (margin[rows] > due[1])
-                wrong |= (margin_if_cut[rows] < due_if_cut[0]) | (
-                    margin_if_cut[rows] > due_if_cut[1]
-                )
-                wrong |= ~np.isclose(variance[rows], wide, rtol=1e-9, atol=1e-12)
+                wrong = ~np.isclose(variance[rows], wide, rtol=1e-9, atol=1e-12)
+                for own, (least, largest) in ((margin, due), (margin_if_cut, due_if_cut)):
+                    wrong |= (own[rows] < least) | (own[rows] > largest)
                 failures.add_each(
                     wrong,
                     f"a count measured at {level.region_type}, level {level.level}, as a sum of "

@@ -154,8 +154,7 @@ def group_numbers(
         own = positions(batch.column("region_type"), pa.array([level.region_type]))
         group = np.where(own == 0, group, -1)
     completeness.add_each(
-        group < 0,
-        f"a group outside the universe of {level.region_type} was measured",
+        group < 0, f"a group outside the universe of {level.region_type} was measured"
     )
     return group
 

@@ -16,14 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..outcome import Failures
-from ..run_files import (
-    UnusableRunFile,
-    check_stamp,
-    encoded,
-    head_of_text,
-    opened,
-    opened_text,
-)
+from ..run_files import UnusableRunFile, check_stamp, encoded, head_of_text, opened, opened_text
 from .margins import cells_in_rows, check_margins
 from .measured import GroupCounts
 from .tables import AGE_BINS, N_CELLS, OLDEST_AGE
@@ -248,7 +241,6 @@ def _check_noise(
 ) -> None:
     """Rows of known groups have the margin and variance of the counts that they are sums of."""
     rows = np.flatnonzero(group >= 0)
-    place = encoded(batch.column("measured_at"))
     margin, margin_if_cut = (batch.column(name).to_numpy()[rows] for name in _MARGINS)
     check_margins(
         group[rows],
@@ -256,7 +248,7 @@ def _check_noise(
         margin,
         margin_if_cut,
         batch.column("variance").to_numpy()[rows],
-        (place.indices.to_numpy()[rows], place.dictionary.to_pylist()),
+        batch.column("measured_at").take(pa.array(rows)),
         counts,
         expected,
         failures["margins_are_those_of_the_noise"],

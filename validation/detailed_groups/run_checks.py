@@ -150,10 +150,7 @@ def _suppress(counts: GroupCounts, level: ExpectedLevel, expected: ExpectedRun) 
 
 
 def _copy_donors(
-    counts: GroupCounts,
-    expected: ExpectedRun,
-    iteration_level: int,
-    donor_order: tuple[str, ...],
+    counts: GroupCounts, expected: ExpectedRun, iteration_level: int, donor_order: tuple[str, ...]
 ) -> None:
     """For every set of regions and every iteration, the first shown group's counts for all."""
     levels = [level for level in expected.levels if level.level == iteration_level]
@@ -188,10 +185,7 @@ def _groups_of(level: ExpectedLevel, region: int) -> np.ndarray:
 
 
 def _suppress_alone(
-    counts: GroupCounts,
-    level: ExpectedLevel,
-    counterparts: Mapping[str, str],
-    compares_cells: bool,
+    counts: GroupCounts, level: ExpectedLevel, counterparts: Mapping[str, str], compares_cells: bool
 ) -> None:
     place = {code: i for i, code in enumerate(level.iterations)}
     pairs = [(place[a], place[b]) for a, b in counterparts.items() if a in place and b in place]

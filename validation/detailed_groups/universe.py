@@ -245,9 +245,7 @@ def identical_regions(
 
 
 def _stability(
-    pairs: Sequence[tuple[str, str]],
-    kept: Mapping[str, Iteration],
-    max_race_codes: int,
+    pairs: Sequence[tuple[str, str]], kept: Mapping[str, Iteration], max_race_codes: int
 ) -> int:
     """The larger of the production program's bound and of what a person can reach, at least 1."""
 

@@ -12,13 +12,10 @@ from typing import Any
 from ..rule_files import RuleFile
 from ..rules import Rule
 
-_FILE = RuleFile.read(Path(__file__).with_suffix(".toml"))
-
-REGION_RULES = _FILE.of("regions")
-"""Rules of the hierarchy, in the order in which they are looked at."""
-
-NUMBERS_RULES = _FILE.of("numbers")
-"""Rules of a table of public numbers of groups by region."""
+RULES = RuleFile.read(Path(__file__).with_suffix(".toml"))
+"""Of the hierarchy `regions`, in the order in which they are looked at; `numbers`, of a table of
+public numbers of groups by region; and that the number of groups is the declared one, `total`, or
+that of every region, `numbers_by_region`."""
 
 _TOP_CODE = (
     "set mechanism.top_coded = true, which counts larger ones with the largest size at no more "
@@ -28,8 +25,8 @@ _TOP_CODE = (
 
 def size_rules(smallest: int, largest: int, *, is_top_coded: bool = False) -> tuple[Rule, ...]:
     """Rules of the table of sizes; with a top code no size is too large."""
-    known = _FILE.one("known_region", table="sizes")
-    return (known, *_FILE.of("sizes", **_words(smallest, largest, is_top_coded)))
+    known = RULES.one("known_region", table="sizes")
+    return (known, *RULES.of("sizes", **_words(smallest, largest, is_top_coded)))
 
 
 def record_rules(
@@ -38,23 +35,13 @@ def record_rules(
     """Rules of the table of persons; the last is about groups."""
     amount = "1, 0 or empty" if quantity == 1 else f"a whole number from 0 to {quantity}"
     words = _words(smallest, largest, is_top_coded)
-    once, named, *others = _FILE.of("records", quantity=quantity, amount=amount, **words)
-    return (once, named, _FILE.one("known_region", table="records"), *others)
-
-
-def total_rule(table: str) -> Rule:
-    """The rule that the number of groups is the declared one."""
-    return _FILE.one("total", table=table)
-
-
-def numbers_rule(table: str) -> Rule:
-    """The rule that every region has the public number of groups."""
-    return _FILE.one("numbers_by_region", table=table)
+    once, named, *others = RULES.of("records", quantity=quantity, amount=amount, **words)
+    return (once, named, RULES.one("known_region", table="records"), *others)
 
 
 def census_rule(largest: int) -> Rule:
     """The rule that a unit of census tables is not larger than the largest size."""
-    return _FILE.one("census", largest=largest, top_code=_TOP_CODE)
+    return RULES.one("census", largest=largest, top_code=_TOP_CODE)
 
 
 def _words(smallest: int, largest: int, is_top_coded: bool) -> dict[str, Any]:

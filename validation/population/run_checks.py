@@ -167,10 +167,7 @@ def _check_whole(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures)
 
 
 def _check_derived(
-    expected: ExpectedPopulation,
-    persons: pd.DataFrame,
-    units: pd.DataFrame,
-    failures: Failures,
+    expected: ExpectedPopulation, persons: pd.DataFrame, units: pd.DataFrame, failures: Failures
 ) -> None:
     """Every attribute of a household is that of its householder, or follows from its members."""
     at_home = persons[persons["unit"].notna()]
@@ -275,10 +272,7 @@ def _ages(
 
 
 def _check_zeros(
-    table: pd.DataFrame,
-    zeros: Sequence[Mapping[str, Sequence[str]]],
-    name: str,
-    failures: Failures,
+    table: pd.DataFrame, zeros: Sequence[Mapping[str, Sequence[str]]], name: str, failures: Failures
 ) -> None:
     """No row has a combination that is impossible by declaration."""
     for zero in zeros:

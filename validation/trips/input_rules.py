@@ -12,43 +12,23 @@ from pathlib import Path
 from ..rule_files import RuleFile
 from ..rules import Rule
 
-_FILE = RuleFile.read(Path(__file__).with_suffix(".toml"))
+RULES = RuleFile.read(Path(__file__).with_suffix(".toml"))
+"""On a file of areas (level, area, parent) `areas`, and with `columns`, that its levels are those
+columns of a table; on a table `place`, that a column holds known areas or values, `counts` that are
+whole numbers and not negative, `person`, that every trip is somebody's, and `contribution`, that a
+person makes at most, and at least, so many trips, and none twice; and `depth`, that origins and
+destinations have hierarchies of one depth."""
 
 LARGEST_COUNT = 1 << 40
 """A count beyond this is refused as a slip, as text that is no number is."""
 
 
-def area_rules(table: str) -> tuple[Rule, ...]:
-    """Rules on a file of areas (level, area, parent); `table` is its key in the settings."""
-    return _FILE.of("areas", table=table)
+def place_rule(table: str, column: str, role: str, where: str) -> Rule:
+    """The rule that a column of a table holds known areas or values."""
+    return RULES.one("place", table=table, column=column, role=role, where=where)
 
 
 def column_rules(table: str) -> tuple[Rule, ...]:
     """Rules on a file of areas that holds the values of a table's level columns."""
-    named, once, one_parent, known, _, depths = area_rules(table)
-    return named, once, one_parent, known, _FILE.one("columns", table=table), depths
-
-
-def depth_rule(table: str) -> Rule:
-    """The rule that origins and destinations have hierarchies of one depth."""
-    return _FILE.one("depth", table=table)
-
-
-def place_rule(table: str, column: str, role: str, where: str) -> Rule:
-    """The rule that a column of a table holds known areas or values."""
-    return _FILE.one("place", table=table, column=column, role=role, where=where)
-
-
-def count_rules(table: str, column: str) -> tuple[Rule, ...]:
-    """The rules that counts are whole numbers and not negative, both about the same values."""
-    return _FILE.of("counts", table=table, column=column, largest=LARGEST_COUNT)
-
-
-def person_rule(table: str, column: str) -> Rule:
-    """The rule that every trip is somebody's."""
-    return _FILE.one("person", table=table, column=column)
-
-
-def contribution_rules(table: str, column: str, most: int) -> tuple[Rule, ...]:
-    """The rules that a person makes at most, and at least, so many trips, and none twice."""
-    return _FILE.of("contribution", table=table, column=column, most=most)
+    named, once, one_parent, known, _, depths = RULES.of("areas", table=table)
+    return named, once, one_parent, known, RULES.one("columns", table=table), depths

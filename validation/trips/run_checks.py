@@ -16,13 +16,7 @@ import pyarrow.compute as pc
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, check_text, unusable_files_fail
 from .privacy_loss import ExpectedTrips, check_losses
-from .run_files import (
-    TripsTree,
-    level_paths,
-    nodes_of,
-    read_level,
-    read_tree,
-)
+from .run_files import TripsTree, level_paths, nodes_of, read_level, read_tree
 
 UNIVERSE = "trips"
 

@@ -25,10 +25,7 @@ from ..paths import geography_file, invariants_file
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.mapping import alone_counterparts
 from ..workload.mechanism import MechanismParameters
-from ..workload.regions import (
-    REGION_TYPES,
-    is_in_pass,
-)
+from ..workload.regions import REGION_TYPES, is_in_pass
 from ..workload.specification import Specification
 
 

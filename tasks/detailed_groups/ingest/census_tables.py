@@ -20,12 +20,7 @@ from ...tables.columns import CodedColumn, is_blank_key
 from ...tables.readers import Selection, read_partitions
 from ...tables.sources import InputFile
 from ..workload.mapping import NONE
-from .persons import (
-    ATTRIBUTE_COLUMNS,
-    PersonBatch,
-    coded_persons,
-    person_evidence,
-)
+from .persons import ATTRIBUTE_COLUMNS, PersonBatch, coded_persons, person_evidence
 
 _RELATIONSHIP = "RELSHIP"
 _PERSON_COLUMNS = ("MAFID", *ATTRIBUTE_COLUMNS, *RACE_COLUMNS, ETHNICITY_COLUMN)

@@ -18,24 +18,9 @@ import pyarrow.parquet as pq
 from ....validation.detailed_groups.input_rules import NO_CODE
 from ...tables.writers import delimited_text
 from ..workload.iterations import LEVELS
-from ..workload.mechanism import (
-    CONFIG_FILE,
-    OF_PERSONS,
-    ConfigKeys,
-    thresholds_key,
-)
-from ..workload.regions import (
-    NO_AIANNH,
-    NO_PLACE,
-    PUERTO_RICO,
-    REGION_TYPES,
-)
-from ..workload.specification import (
-    CODES_FILE,
-    ETHNICITY_FILE,
-    MAPPING_FILE,
-    RACE_FILE,
-)
+from ..workload.mechanism import CONFIG_FILE, OF_PERSONS, ConfigKeys, thresholds_key
+from ..workload.regions import NO_AIANNH, NO_PLACE, PUERTO_RICO, REGION_TYPES
+from ..workload.specification import CODES_FILE, ETHNICITY_FILE, MAPPING_FILE, RACE_FILE
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
 from .production_files import GEOGRAPHY_FILE, PERSONS_FILE
 
@@ -112,8 +97,9 @@ def generate_specification(
     _write_rows(folder / ETHNICITY_FILE, (*header[:3], *header[4:]), groups)
     _write_rows(folder / MAPPING_FILE, ("ITERATION_CODE", "RACE_ETH_CODE"), pairs)
     config = _config(states=states, run_pr=run_pr)
-    if households:
-        config |= _household_config()
+    for tabulation in HOUSEHOLD_TABULATIONS.values() if households else ():
+        keys = tabulation.keys
+        config |= {**_budgets(keys), keys.thresholds: _thresholds(keys)}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
@@ -190,14 +176,6 @@ def _config(*, states: Sequence[str], run_pr: bool) -> dict[str, object]:
         "state_filter_us": [state for state in states if state != PUERTO_RICO],
         "privacy_defn": "zcdp",
     }
-
-
-def _household_config() -> dict[str, object]:
-    config: dict[str, object] = {}
-    for tabulation in HOUSEHOLD_TABULATIONS.values():
-        keys = tabulation.keys
-        config |= {**_budgets(keys), keys.thresholds: _thresholds(keys)}
-    return config
 
 
 _LEVELS = [(name, level) for name in REGION_TYPES for level in LEVELS]

@@ -21,7 +21,7 @@ from ...runs.errors import InputRefused
 from ...runs.files import while_unchanged
 from ...runs.stamps import write_frame
 from ...tables.findings import InputCheck
-from ...tables.outcomes import write_input_outcomes
+from ...tables.outcomes import accepted_input
 from ..paths import (
     Shard,
     counts_file,
@@ -40,23 +40,10 @@ from ..workload.parameters import (
     read_parameters,
     read_specification,
 )
-from ..workload.regions import (
-    REGION_TYPES,
-    RegionDomain,
-    areas_of,
-    region_domain,
-)
+from ..workload.regions import REGION_TYPES, RegionDomain, areas_of, region_domain
 from ..workload.specification import MAPPING_FILE, Specification
-from .counts import (
-    count_groups,
-    read_persons,
-    write_counts,
-    write_persons,
-)
-from .inputs import (
-    AcceptedGroups,
-    check_groups_input,
-)
+from .counts import count_groups, read_persons, write_counts, write_persons
+from .inputs import AcceptedGroups, check_groups_input
 from .region_names import read_names, write_run_names
 
 GROUPS_PER_SHARD = 1 << 19
@@ -146,8 +133,7 @@ def kept_input(
 ) -> AcceptedGroups:
     """Write what is the same for persons and householders: outcomes of rules, digests, records in
     confidence, parameters, names and geography. Raises as `ingest_input`."""
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    result = check.accepted(with_counts=not settings.input.confidential)
+    result = accepted_input(run, settings, check)
     store_identity(run, settings, lambda key: input_digests(result, key))
     write_persons(persons_file(run), result.persons)
     copy_parameters(settings.input.parameters, parameters_folder(run))

@@ -9,11 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from ....validation.census.input_rules import RULES
-from ....validation.detailed_groups.input_rules import (
-    code_rules,
-    household_rules,
-    production_rules,
-)
+from ....validation.detailed_groups.input_rules import code_rules, household_rules, production_rules
 from ....validation.expectations import readable, run_suites
 from ....validation.outcome import Outcome
 from ....validation.rules import Rule
@@ -26,12 +22,7 @@ from ..workload.regions import areas_of
 from ..workload.specification import Specification
 from . import census_tables, production_files
 from .households import household_cells
-from .persons import (
-    CountedPersons,
-    Identity,
-    PersonBatch,
-    PersonTally,
-)
+from .persons import CountedPersons, Identity, PersonBatch, PersonTally
 
 
 @dataclass(frozen=True)

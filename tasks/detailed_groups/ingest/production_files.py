@@ -26,11 +26,7 @@ from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches
 from ...tables.sources import InputFile, TextStream, open_binary
 from ..settings import DATA_FILES
-from .persons import (
-    PersonBatch,
-    coded_persons,
-    person_evidence,
-)
+from .persons import PersonBatch, coded_persons, person_evidence
 
 PERSONS_FILE, GEOGRAPHY_FILE = DATA_FILES
 
@@ -48,9 +44,7 @@ PERSONS_LAYOUT = TableLayout(
     column_names="production",
 )
 GEOGRAPHY_LAYOUT = TableLayout(
-    "geography",
-    tuple(Field(name, "text") for name in GEOGRAPHY_WIDTHS),
-    column_names="production",
+    "geography", tuple(Field(name, "text") for name in GEOGRAPHY_WIDTHS), column_names="production"
 )
 
 BLOCK_PARTS = tuple(PERSON_WIDTHS)

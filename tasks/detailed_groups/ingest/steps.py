@@ -10,23 +10,11 @@ from ...ledger.identity import refuse_changed_input
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
-from ..paths import (
-    Shard,
-    counts_file,
-    household_file,
-    measured_file,
-    read_shards,
-    shards_file,
-)
+from ..paths import Shard, counts_file, household_file, measured_file, read_shards, shards_file
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .household_ingest import ingest_input as ingest_households_input
 from .household_ingest import run_parameters
-from .ingest import (
-    ingest_input,
-    public_digests,
-    refuse_edited_parameters,
-    tabulate,
-)
+from .ingest import ingest_input, public_digests, refuse_edited_parameters, tabulate
 
 
 def _ingested(

@@ -10,14 +10,9 @@ from ...ledger.charges import Draw
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
-from ..ingest.ingest import (
-    run_parameters,
-    run_specification,
-    run_universe,
-)
+from ..ingest.ingest import run_parameters, run_specification, run_universe
 from ..paths import (
     Shard,
-    counts_file,
     geography_file,
     invariants_file,
     measured_file,
@@ -25,6 +20,7 @@ from ..paths import (
     read_shards,
     shards_file,
     stage_1_file,
+    truth_files,
 )
 from ..settings import DetailedGroupsSettings
 from ..workload.exact_loss import curve_of_change
@@ -32,10 +28,7 @@ from ..workload.guarantee import noise_plan
 from ..workload.mapping import exact_stability, stability
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import refuse_missed_margins
-from .stages import (
-    LevelNoise,
-    level_noise,
-)
+from .stages import LevelNoise, level_noise
 
 
 def measurement_files(run: RunDirectory, _settings: DetailedGroupsSettings) -> list[Path]:
@@ -79,7 +72,7 @@ def charge_for(run: RunDirectory, draws: Sequence[Draw], *further: Path) -> Char
     return Charge(
         draws,
         decided_by=[geography_file(run), shards_file(run), *parameters, *further],
-        truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
+        truth=truth_files(run),
     )
 
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ...ledger.charging import single_draw
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ..ingest.group_totals import chosen_tables, run_totals
 from ..ingest.household_ingest import run_parameters
 from ..ingest.ingest import run_regions, run_specification, run_universe
-from ..paths import Shard, counts_file, group_totals_file, household_file, read_shards
+from ..paths import Shard, group_totals_file, household_file, read_shards
 from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import curve_of_change
 from ..workload.households import HouseholdParameters, tabulation_plan
@@ -20,7 +19,7 @@ from ..workload.mapping import exact_stability, stability
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
 from .charge import charge_for, refuse_larger_loss
 from .files import write_noisy_tables
-from .measure import named_groups
+from .measure import draw_of_shard, named_groups
 from .stages import LevelNoise, StageNoise, measure_known_tables
 
 
@@ -109,14 +108,7 @@ def measure_once(
     table = tables_of(run, parameters, name, shard)
     names, groups = named_groups(run, shard, by_total_only=False)
     tabulation = HOUSEHOLD_TABULATIONS[name]
-    with single_draw(
-        run,
-        settings,
-        path,
-        tabulation.what,
-        truth=[counts_file(run, shard.region_type, shard.level)],
-        seeds=(shard.region_type, str(shard.level), shard.name, name),
-    ) as drawing:
+    with draw_of_shard(run, settings, path, shard, tabulation.what, name) as drawing:
         return write_noisy_tables(
             path,
             names,

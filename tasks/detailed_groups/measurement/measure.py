@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 
-from ...ledger.charging import single_draw
+from ...ledger.charging import FileDraw, single_draw
 from ...runs.directory import RunDirectory
 from ..ingest.counts import read_counts
 from ..ingest.ingest import run_parameters, run_regions, run_universe
 from ..paths import Shard, counts_file, measured_file, stage_1_file
-from ..settings import DetailedGroupsSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.guarantee import CHARGED_AS
 from .charge import has_stage_1, noise_of
 from .files import GroupNames, read_totals, write_noisy_tables, write_noisy_totals
@@ -27,10 +29,7 @@ def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     parameters = run_parameters(run, settings)
     noise = noise_of(run, parameters, shard.region_type, shard.level).stage_1
     names, groups = named_groups(run, shard)
-    truth = [counts_file(run, shard.region_type, shard.level)]
-    with single_draw(
-        run, settings, path, CHARGED_AS, truth=truth, seeds=_seeds(shard, "stage 1")
-    ) as drawing:
+    with draw_of_shard(run, settings, path, shard, CHARGED_AS, "stage 1") as drawing:
         return write_noisy_totals(
             path,
             names,
@@ -55,10 +54,7 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     chosen = stage_1_file(run, shard)
     reads = [chosen] if has_stage_1(run, shard) else []
     totals = read_totals(chosen) if reads else np.zeros(0, dtype=np.int64)
-    truth = [counts_file(run, shard.region_type, shard.level)]
-    with single_draw(
-        run, settings, path, CHARGED_AS, truth=truth, seeds=_seeds(shard, "stage 2"), reads=reads
-    ) as drawing:
+    with draw_of_shard(run, settings, path, shard, CHARGED_AS, "stage 2", reads) as drawing:
         return write_noisy_tables(
             path,
             names,
@@ -69,9 +65,21 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
         )
 
 
-def _seeds(shard: Shard, stage: str) -> tuple[str, ...]:
-    """What names the noise of a stage of a shard where the settings fix a seed."""
-    return shard.region_type, str(shard.level), shard.name, stage
+def draw_of_shard(
+    run: RunDirectory,
+    settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
+    path: Path,
+    shard: Shard,
+    draw: str,
+    stage: str,
+    reads: Sequence[Path] = (),
+) -> AbstractContextManager[FileDraw]:
+    """The draw of a file of noisy counts of a shard; see `single_draw`. `stage` names the noise
+    among that of the shard where the settings fix a seed.
+    """
+    truth = [counts_file(run, shard.region_type, shard.level)]
+    seeds = shard.region_type, str(shard.level), shard.name, stage
+    return single_draw(run, settings, path, draw, truth=truth, seeds=seeds, reads=reads)
 
 
 def named_groups(

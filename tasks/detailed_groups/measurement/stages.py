@@ -91,11 +91,7 @@ class LevelNoise:
 
 
 def level_noise(
-    parameters: MechanismParameters,
-    budget: Fraction,
-    stability: int,
-    *,
-    level: str = "",
+    parameters: MechanismParameters, budget: Fraction, stability: int, *, level: str = ""
 ) -> LevelNoise:
     """Noise of a level, charged under its name; none where it is switched off."""
 

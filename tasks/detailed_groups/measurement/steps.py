@@ -5,19 +5,10 @@ from __future__ import annotations
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, once
 from ...runs.steps import step
-from ..paths import (
-    Shard,
-    household_file,
-    measured_file,
-    read_shards,
-    stage_1_file,
-)
+from ..paths import Shard, household_file, measured_file, read_shards, stage_1_file
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .households import measure_once
-from .measure import (
-    measure_tables_once,
-    measure_totals_once,
-)
+from .measure import measure_tables_once, measure_totals_once
 
 
 @step(

@@ -64,11 +64,7 @@ def read_groups(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
 def write_groups(path: Path, table: pa.Table) -> Path:
     """Write groups, whole or not at all."""
     write_parquet(
-        path,
-        table,
-        compression="zstd",
-        compression_level=1,
-        row_group_size=GROUPS_PER_ROW_GROUP,
+        path, table, compression="zstd", compression_level=1, row_group_size=GROUPS_PER_ROW_GROUP
     )
     return path
 

@@ -12,12 +12,7 @@ from ...runs.steps import step
 from ..ingest.ingest import run_parameters
 from ..settings import DetailedGroupsSettings
 from .run import pass_files, postprocess
-from .stages import (
-    ALONE,
-    COTERMINOUS,
-    MARGINALS,
-    SUPPRESSED,
-)
+from .stages import ALONE, COTERMINOUS, MARGINALS, SUPPRESSED
 
 
 @step("suppression", DetailedGroupsSettings, run_name="suppression-{region_pass}")

@@ -6,6 +6,7 @@ Beside it stand the settings that do nothing beside the parameters of `config.js
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,9 +17,8 @@ from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
 from ...products.levels import NoisePlan
 from ...products.privacy_curves import Curves, with_exact
-from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused
-from ..ingest.ingest import parameters_of, run_parameters, run_specification
+from ...runs.errors import InputRefused, refused
+from ..ingest.ingest import parameters_of
 from ..postprocess.suppression import threshold_of
 from ..settings import DetailedGroupsSettings, ExplorerSettings
 from ..workload.exact_loss import exact_curve
@@ -79,7 +79,7 @@ def level_figures(
     figures = []
     for (region_type, level), budget in budgets.items():
         noise = budget.second_stage
-        try:
+        with refused_budget(f"{region_type}, level {level}", budget):
             figures.append(
                 LevelFigures(
                     region_type,
@@ -93,17 +93,14 @@ def level_figures(
                     threshold=threshold_of(region_type, noise, chance),
                 )
             )
-        except ValueError as error:
-            raise InputRefused(
-                f"The budget of {region_type}, level {level}, is {budget.budget}: {error}; "
-                "give it more, or 0 to leave it out."
-            ) from None
     return tuple(figures)
 
 
-def figures_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[LevelFigures, ...]:
-    """What the budgets of a run's levels buy; none without noise."""
-    return level_figures(run_parameters(run, settings), run_specification(run))
+def refused_budget(what: str, level: LevelBudget) -> AbstractContextManager[None]:
+    """Refuses the budget of what is measured where the figures of its noise cannot be told."""
+    return refused(
+        f"The budget of {what}, is {level.budget}: ", "; give it more, or 0 to leave it out."
+    )
 
 
 def refuse_settings(settings: DetailedGroupsSettings) -> None:
@@ -138,15 +135,12 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
     return found
 
 
-def curves(settings: DetailedGroupsSettings) -> Curves | None:
-    """The curves of every pass; None without noise."""
-    if settings.privacy.infinite:
+def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves | None:
+    """By pass, in words, the curve of one person added or removed, and its rho; None without
+    noise.
+    """
+    if parameters.infinite:
         return None
-    return curves_of(parameters_of(settings), read_specification(settings.input.parameters))
-
-
-def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves:
-    """By pass, in words, the curve of one person added or removed, and its rho."""
     plans = {name: noise_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, [parameters], specification)
 
@@ -230,7 +224,7 @@ def needed_budgets(
     found: dict[str, str | None] = {}
     decimals, chance = explorer.decimals, parameters.zero_suppression_chance
     coverage = parameters.wanted.coverage
-    try:
+    with refused("[explorer] cannot be met: ", "; ask for something else."):
         if explorer.margin is not None:
             due = budget_for_margin(level, explorer.margin, coverage=coverage, decimals=decimals)
             found["margin"] = str(due)
@@ -243,8 +237,6 @@ def needed_budgets(
                 if is_suppressed
                 else None
             )
-    except ValueError as error:
-        raise InputRefused(f"[explorer] cannot be met: {error}; ask for something else.") from None
     return found
 
 
@@ -270,10 +262,8 @@ def budget_of_target(
     if target not in levels:
         raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
     level = levels[target]
-    try:
+    with refused(f"--target {target}: "):
         found = budget_for_margin(level, margin, coverage=coverage)
-    except ValueError as error:
-        raise InputRefused(f"--target {target}: {error}.") from None
     symbol = "epsilon" if level.is_pure else "rho"
     return (
         f"A count of {target} is within {margin} {near} with a probability of "

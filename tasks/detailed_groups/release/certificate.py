@@ -8,38 +8,26 @@ from ...pages.document import NONE, Block, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
-from ...runs.directory import RunDirectory
-from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedGroupsSettings
 from ..workload.guarantee import noise_plan
 from ..workload.mechanism import MechanismParameters
+from ..workload.specification import Specification
 from ..workload.wanted_margins import shown_percent
-from .budget import LevelFigures, curves_of, figures_of_run
+from .budget import LevelFigures, curves_of, level_figures
 
 WANTED = "The budgets of levels with a wanted margin were set by it. "
 
 
-def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
-    """What the certificate of a run says, the margins of its noise among it."""
-    parameters = run_parameters(run, settings)
+def facts_of(
+    settings: DetailedGroupsSettings, parameters: MechanismParameters, specification: Specification
+) -> Facts:
+    """What was protected, against which change, with which noise and margins, and what is exact."""
     sections: tuple[Section, ...] = ()
     figures: tuple[Block, ...] = ()
     if settings.is_private:
-        figures = exact_figures(curves_of(parameters, run_specification(run)))
-        sections = (margins_section(figures_of_run(run, settings), parameters.wanted.coverage),)
-    return facts_of(settings, parameters, sections, figures)
-
-
-def facts_of(
-    settings: DetailedGroupsSettings,
-    parameters: MechanismParameters,
-    sections: tuple[Section, ...] = (),
-    figures: tuple[Block, ...] = (),
-) -> Facts:
-    """What was protected, against which change, with which noise, and what is exact.
-
-    `figures` stand beside those of the guarantee.
-    """
+        figures = exact_figures(curves_of(parameters, specification))
+        levels = level_figures(parameters, specification)
+        sections = (margins_section(levels, parameters.wanted.coverage),)
     total = "an exact total" if settings.privacy.infinite else "a noisy total"
     return Facts(
         made=(

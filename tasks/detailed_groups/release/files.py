@@ -27,14 +27,7 @@ from ..postprocess.groups import released
 from ..postprocess.run import groups_to_release
 from ..settings import DetailedGroupsSettings
 from .count_margins import CountNoise, count_noise_of
-from .tables import (
-    TIDY,
-    GroupNames,
-    count_rows,
-    t1_rows,
-    t2_rows,
-    tidy_rows,
-)
+from .tables import TIDY, GroupNames, count_rows, t1_rows, t2_rows, tidy_rows
 
 T1, T2, TIDY_FILE = "t1.csv", "t2.csv", "population_groups.parquet"
 

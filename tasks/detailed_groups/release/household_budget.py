@@ -8,7 +8,6 @@ from typing import Any
 from ...noise.quantiles import margin
 from ...noise.sums import margin_of_sum
 from ...products.privacy_curves import Curves, with_exact
-from ...runs.errors import InputRefused
 from ..ingest.household_ingest import parameters_of
 from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import exact_curve
@@ -19,7 +18,14 @@ from ..workload.regions import REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.tabulations import HouseholdTabulation
 from ..workload.wanted_margins import level_budgets
-from .budget import budget_of_target, curves_of_passes, loss_of_pass, noise_of_query, refuse_idle
+from .budget import (
+    budget_of_target,
+    curves_of_passes,
+    loss_of_pass,
+    noise_of_query,
+    refuse_idle,
+    refused_budget,
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ def household_figures(
     for tabulation, own in parameters.tables():
         for (region_type, level), budget in level_budgets(own, specification, region_pass).items():
             noise = budget.second_stage
-            try:
+            with refused_budget(f"{tabulation.name}, {region_type}, level {level}", budget):
                 found.append(
                     HouseholdFigures(
                         tabulation,
@@ -72,11 +78,6 @@ def household_figures(
                         ),
                     )
                 )
-            except ValueError as error:
-                raise InputRefused(
-                    f"The budget of {tabulation.name}, {region_type}, level {level}, is "
-                    f"{budget.budget}: {error}; give it more, or 0 to leave it out."
-                ) from None
     return tuple(found)
 
 
@@ -159,15 +160,12 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
     return found
 
 
-def curves(settings: DetailedHouseholdsSettings) -> Curves | None:
-    """The curves of every pass; None without noise."""
-    if settings.privacy.infinite:
+def curves_of(parameters: HouseholdParameters, specification: Specification) -> Curves | None:
+    """By pass, in words, the curve of one household added or removed, and its rho; None without
+    noise.
+    """
+    if parameters.infinite:
         return None
-    return curves_of(parameters_of(settings), read_specification(settings.input.parameters))
-
-
-def curves_of(parameters: HouseholdParameters, specification: Specification) -> Curves:
-    """By pass, in words, the curve of one household added or removed, and its rho."""
     plans = {name: household_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, parameters.of.values(), specification)
 

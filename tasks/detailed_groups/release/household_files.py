@@ -73,9 +73,7 @@ def write_run_release(run: RunDirectory, settings: DetailedHouseholdsSettings) -
                 for _, _, measured in measured_groups(run, parameters, tabulation.name):
                     for groups in slices(measured):
                         rows = category_rows(
-                            groups,
-                            tabulation,
-                            allow_negative_counts=own.allow_negative_counts,
+                            groups, tabulation, allow_negative_counts=own.allow_negative_counts
                         )
                         append_rows(text, text_rows(groups, tabulation, rows))
                         tidy.write_table(tidy_rows(groups, tabulation, rows, names, noise))

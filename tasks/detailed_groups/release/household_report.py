@@ -16,9 +16,9 @@ from ..ingest.ingest import run_specification
 from ..settings import DetailedHouseholdsSettings
 from ..workload.households import HouseholdParameters, household_plan, tabulation_plan
 from ..workload.wanted_margins import shown_percent
-from .front_page import accuracy_section, mean_errors, shown_level
 from .household_budget import HouseholdFigures, curves_of, household_figures
 from .household_files import TIDY_FILE, measured_groups
+from .report import accuracy_section, mean_errors, shown_level
 
 FIRST_COLUMNS = ("region_name", "iteration_name", "category", "margin", "count")
 """Columns of the first released counts."""

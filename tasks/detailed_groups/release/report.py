@@ -17,7 +17,9 @@ from ...noise.distributions import IntegerDistribution
 from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import bar_chart
 from ...products.certificate import exact_section
-from ...products.reports import report_document
+from ...products.comparison import errors_table
+from ...products.reports import Overview, bars_panel, first_rows, report_document
+from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
@@ -26,13 +28,18 @@ from ..settings import DetailedGroupsSettings
 from ..workload.guarantee import bounded_epsilons, noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import region_types
-from .budget import LevelFigures, budget_report, figures_of_run
-from .certificate import exact_of, margins_section
-from .front_page import accuracy_section, overview, shown_level
+from ..workload.wanted_margins import shown_percent
+from .budget import LevelFigures, budget_report, level_figures
+from .certificate import exact_of, margins_section, statement_of
+from .files import TIDY_FILE
 from .relative_errors import populations_table
 from .suppression_curves import suppression_figures
 from .tables import TABLE_NAMES
 
+FIRST_COLUMNS = ("region_name", "iteration_name", "sex", "age_start", "age_end", "margin", "count")
+"""Columns of the first released counts."""
+
+_PLACES = {"region_type": "region type", "level": "level", "table": "table"}
 _ACCURACY_COLUMNS = {
     "groups": "groups",
     "shown": "shown",
@@ -51,7 +58,7 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    figures = figures_of_run(run, settings)
+    figures = level_figures(parameters, specification)
     sections = [guarantee_section(parameters)]
     if figures:
         sections += [
@@ -68,7 +75,14 @@ def report(
     if accuracy is not None:
         used = accuracy[accuracy["groups"] > 0]
         sections.append(accuracy_section(used, _ACCURACY_COLUMNS))
-    front = overview(run, settings, parameters, figures, accuracy)
+    shown = _implied(figures, parameters) if accuracy is None else _errors(accuracy)
+    front = Overview(
+        f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, by the "
+        "adaptive mechanism SafeTab-P",
+        in_one_sentence(statement_of(settings, parameters)),
+        (_budget(parameters), shown),
+        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
+    )
     return report_document(run, settings, front, sections)
 
 
@@ -182,5 +196,68 @@ def _coterminous(
             f"that is not suppressed, in the order {', '.join(settings.mechanism.summary_levels)}. "
             "The numbers below are of regions that share their blocks with another.",
             Table(("pass", "region type", "regions"), tuple(rows)),
+        ),
+    )
+
+
+def shown_level(region_type: str, level: int) -> str:
+    """A population group level in words: capitals are too wide for a chart."""
+    kind = region_type.removeprefix("PR-")
+    name = {"USA": "nation", "AIANNH": "AIANNH area"}.get(kind, kind.lower())
+    return f"{name if kind == region_type else f'PR {name}'}, {level}"
+
+
+def _budget(parameters: MechanismParameters) -> Section:
+    levels = {} if parameters.infinite else parameters.budgets
+    loss = "epsilon" if parameters.is_pure else "rho"
+    return bars_panel(
+        "The budget",
+        "Loss of every population group level; the levels of a pass add up.",
+        [shown_level(*level) for level in levels],
+        {loss: [float(budget) for budget in levels.values()]},
+        value_label=loss,
+    )
+
+
+def _errors(accuracy: pd.DataFrame) -> Section:
+    used = accuracy[(accuracy["shown"] > 0) & accuracy["mean_absolute_error"].notna()]
+    labels, errors = mean_errors(used, "mean_absolute_error", "shown")
+    return bars_panel(
+        "How accurate it is",
+        "Mean absolute error of the total of a group that is shown, by population group level.",
+        labels,
+        {"error": errors},
+        value_label="mean absolute error (persons)",
+        nothing="No group is shown.",
+    )
+
+
+def _implied(figures: Sequence[LevelFigures], parameters: MechanismParameters) -> Section:
+    percent = shown_percent(parameters.wanted.coverage)
+    return bars_panel(
+        "What the budget implies",
+        f"Margin of error of a count: it is within this of the truth in {percent} of 100 cases.",
+        [shown_level(item.region_type, item.level) for item in figures],
+        {"margin": [float(item.margin) for item in figures]},
+        value_label=f"margin of error, {percent} % (persons)",
+    )
+
+
+def mean_errors(accuracy: pd.DataFrame, column: str, weight: str) -> tuple[list[str], list[float]]:
+    """Population group levels, and the means of a column at each, weighted by another."""
+    labels, errors = [], []
+    for (region_type, level), rows in accuracy.groupby(["region_type", "level"], sort=False):
+        labels.append(shown_level(str(region_type), int(level)))
+        errors.append(float(np.average(rows[column], weights=rows[weight])))
+    return labels, errors
+
+
+def accuracy_section(accuracy: pd.DataFrame, columns: dict[str, str]) -> Section:
+    """The errors of every level and table; `columns` are figures with their headers."""
+    return Section(
+        "Accuracy",
+        (
+            "Differences between the release and the input, which is not confidential.",
+            errors_table(accuracy, _PLACES | columns, columns["mean_absolute_error"]),
         ),
     )

@@ -36,7 +36,7 @@ NAMED = (
     ("iteration_name", CODE),
     ("iteration_level", pa.int8()),
 )
-"""The columns of `named_columns`, with which the rows of tidy files begin."""
+"""The names of a count's group, with which the rows of tidy files begin."""
 
 COUNTED = (
     ("count", pa.int64()),
@@ -195,13 +195,20 @@ def count_columns(
     `group` (n,) is the position of each one's group, `n_cells` (n,) how many noisy counts it sums;
     `measured_at` names the column with the region type whose measurement it is.
     """
-    columns, level_of_row = named_columns(groups, group, names)
+    columns = {name: groups[name].take(group) for name in KEY}
+    columns["region_name"] = named_regions(groups, names).take(group)
+    iteration, codes = codes_of(groups, "iteration_code")
+    called = coded_texts(iteration, [names.iteration_name[code] for code in codes])
+    level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
+    level_of_row = level[iteration][group]
     place, places = codes_of(groups, measured_at)
     margin, margin_if_cut = noise.margins(
         (place[group], places), level_of_row, mask_of(groups, "total_only")[group], n_cells
     )
     return {
         **columns,
+        "iteration_name": called.take(group),
+        "iteration_level": pa.array(level_of_row),
         "count": pa.array(count),
         "variance": pa.array(groups["variance"].to_numpy()[group] * n_cells),
         "margin": pa.array(margin),
@@ -213,21 +220,6 @@ def production_keys(groups: pa.Table, group: np.ndarray) -> dict[str, pa.Chunked
     """The first columns of the production program's files, given each row's group (n,)."""
     columns = ("region_id", "region_type", "iteration_code")
     return {name.upper(): groups[name].take(group) for name in columns}
-
-
-def named_columns(
-    groups: pa.Table, rows: np.ndarray, names: GroupNames
-) -> tuple[dict[str, pa.Array], np.ndarray]:
-    """Keys and names of the groups that rows are of, as columns, and each row's iteration level."""
-    columns = {name: groups[name].take(rows) for name in KEY}
-    columns["region_name"] = named_regions(groups, names).take(rows)
-    iteration, codes = codes_of(groups, "iteration_code")
-    called = coded_texts(iteration, [names.iteration_name[code] for code in codes])
-    columns["iteration_name"] = called.take(rows)
-    level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
-    level_of_row = level[iteration][rows]
-    columns["iteration_level"] = pa.array(level_of_row)
-    return columns, level_of_row
 
 
 def named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:

@@ -108,12 +108,10 @@ def _moved(budgets: list[LevelBudget], number: int, by_total: int) -> Counter[Ch
     and join, `by_total` of them having a total only."""
     found: Counter[ChangedCount] = Counter()
     for budget in budgets:
-        stages = [budget.second_stage] if number > by_total else []
-        if stages and budget.stage_1_fraction:
-            stages.insert(0, budget.first_stage)
         noises = [(budget.total_only, by_total)]
-        noises += [(noise, number - by_total) for noise in stages]
-        for noise, times in noises:
+        if budget.stage_1_fraction:
+            noises.append((budget.first_stage, number - by_total))
+        for noise, times in (*noises, (budget.second_stage, number - by_total)):
             if times:
                 found[ChangedCount(noise)] += times
     return found

@@ -87,9 +87,7 @@ def household_plan(parameters: HouseholdParameters, region_pass: str | None = No
 
 
 def tabulation_plan(
-    parameters: HouseholdParameters,
-    name: str,
-    levels: tuple[MeasuredLevel, ...] = (),
+    parameters: HouseholdParameters, name: str, levels: tuple[MeasuredLevel, ...] = ()
 ) -> NoisePlan:
     """What one tabulation is measured with in the whole run, which is charged as one draw."""
     what, own = HOUSEHOLD_TABULATIONS[name].what, parameters.of[name]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...runs.errors import InputRefused
+from ...runs.errors import InputRefused, refused
 from ...runs.files import sha256_of_file, write_text
 from ...tables.sources import InputFile, is_url, read_public_text
 from .mechanism import (
@@ -40,10 +40,8 @@ def read_specification(directory: str) -> Specification:
     """The specification in a folder; raises InputRefused with a sentence about the first fault."""
     _refuse_missing(directory)
     texts = {name: _read(directory, name) for name in SPECIFICATION_FILES}
-    try:
+    with refused(of=SpecificationError):
         return parse_specification(texts)
-    except SpecificationError as error:
-        raise InputRefused(f"{error}.") from None
 
 
 def read_parameters(
@@ -63,7 +61,7 @@ def read_parameters(
     sources = [CONFIG_FILE] if _has_config(directory) else []
     if overrides or not sources:
         sources.append(SETTINGS_SECTION)
-    try:
+    with refused(of=SpecificationError):
         config = DEFAULTS
         if _has_config(directory):
             config = read_config(_read(directory, CONFIG_FILE))
@@ -73,8 +71,6 @@ def read_parameters(
             config[keys.thresholds] = thresholds | overrides[keys.thresholds]
         name = " and ".join(sources)
         return mechanism_parameters(config, name, wanted, infinite=infinite, keys=keys)
-    except SpecificationError as error:
-        raise InputRefused(f"{error}.") from None
 
 
 def copy_parameters(directory: str, to: Path) -> None:

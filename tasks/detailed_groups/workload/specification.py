@@ -31,24 +31,12 @@ MAJOR_LEVEL = 0
 
 CODE_PATTERN = "[1-9][0-9]{3}"
 
-_FLAGS = ("True", "False", "Null")
+_NAMED = {"ITERATION_CODE": "[0-9]{4}", "ITERATION_NAME": ".*", "LEVEL": "[0-9]"}
+_FLAGGED = dict.fromkeys(("DETAILED_ONLY", "COARSE_ONLY"), "True|False|Null")
 _COLUMNS: Mapping[str, Mapping[str, str]] = {
     CODES_FILE: {"RACE_ETH_CODE": CODE_PATTERN, "RACE_ETH_NAME": ".*"},
-    RACE_FILE: {
-        "ITERATION_CODE": "[0-9]{4}",
-        "ITERATION_NAME": ".*",
-        "LEVEL": "[0-9]",
-        "ALONE": "True|False",
-        "DETAILED_ONLY": "|".join(_FLAGS),
-        "COARSE_ONLY": "|".join(_FLAGS),
-    },
-    ETHNICITY_FILE: {
-        "ITERATION_CODE": "[0-9]{4}",
-        "ITERATION_NAME": ".*",
-        "LEVEL": "[0-9]",
-        "DETAILED_ONLY": "|".join(_FLAGS),
-        "COARSE_ONLY": "|".join(_FLAGS),
-    },
+    RACE_FILE: {**_NAMED, "ALONE": "True|False", **_FLAGGED},
+    ETHNICITY_FILE: {**_NAMED, **_FLAGGED},
     MAPPING_FILE: {"ITERATION_CODE": "[0-9]{4}", "RACE_ETH_CODE": CODE_PATTERN},
 }
 """Columns of each file in their order, and what a value must match as a whole."""

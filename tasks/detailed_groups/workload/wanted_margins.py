@@ -13,11 +13,7 @@ from fractions import Fraction
 
 from ...noise.quantiles import margin
 from ...runs.errors import InputRefused
-from .explorer import (
-    LevelBudget,
-    budget_for_margin,
-    continuous_budget,
-)
+from .explorer import LevelBudget, budget_for_margin, continuous_budget
 from .mapping import iteration_universe, stability
 from .mechanism import MechanismParameters
 from .regions import REGION_TYPES

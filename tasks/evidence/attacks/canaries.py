@@ -28,13 +28,7 @@ from ..methods.publish import generator_of
 from ..settings import DifferentialPrivacy, Swapping
 from ..workload.population import Population
 from ..workload.tables import AskedTable
-from .membership import (
-    GaussianTradeoff,
-    Rate,
-    clopper_pearson,
-    measured_test,
-    optimal_statistic,
-)
+from .membership import GaussianTradeoff, Rate, clopper_pearson, measured_test, optimal_statistic
 from .reidentification import composition, guessed
 from .release import Release, Row
 from .weighing import chance_of
@@ -334,12 +328,7 @@ def one_run_p_value(
 
 
 def one_run_epsilon_bound(
-    right: int,
-    guesses: int,
-    *,
-    delta: float = 0.0,
-    canaries: int = 0,
-    alpha: float = 0.05,
+    right: int, guesses: int, *, delta: float = 0.0, canaries: int = 0, alpha: float = 0.05
 ) -> float:
     """The greatest epsilon that the right guesses refute with confidence 1 - alpha; 0 if none."""
 

@@ -68,9 +68,7 @@ class Differences:
         return found.reshape(self.n_slivers, *np.shape(first)[1:])
 
     def bounds(
-        self,
-        first: tuple[np.ndarray, np.ndarray],
-        second: tuple[np.ndarray, np.ndarray],
+        self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the slivers from lower and upper bounds of the zones' figures; none below 0."""
         lower = upper = np.zeros(self.n_slivers)

@@ -56,10 +56,7 @@ def perturbation_costs(
 
 
 def likeliest(
-    system: TableSystem,
-    costs: Sequence[RowCosts | None],
-    *,
-    effort: Effort | None = None,
+    system: TableSystem, costs: Sequence[RowCosts | None], *, effort: Effort | None = None
 ) -> np.ndarray | None:
     """The histogram of one block whose rows cost least together, if one was found; rows with None
     cost nothing.

@@ -178,14 +178,7 @@ def enumerate_solutions(
         if nodes > most_nodes:
             return found[:n_found], False
         lower, upper = lowers[depth].copy(), uppers[depth].copy()
-        if not tighten(
-            rows,
-            cells,
-            row_lower,
-            row_upper,
-            lower,
-            upper,
-        ):
+        if not tighten(rows, cells, row_lower, row_upper, lower, upper):
             continue
         chosen, gap = -1, 0
         for cell in range(n_cells):

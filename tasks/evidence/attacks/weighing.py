@@ -52,11 +52,7 @@ def chance_of(method: Method, strength: int) -> tuple[Chance, int] | None:
 
 
 def most_likely(
-    release: Release,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    found: Reconstruction,
-    effort: Effort,
+    release: Release, lower: np.ndarray, upper: np.ndarray, found: Reconstruction, effort: Effort
 ) -> Reconstruction:
     """The people of `found`, those of areas with several solutions replaced by the likeliest.
 

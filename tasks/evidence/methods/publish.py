@@ -9,15 +9,7 @@ import numpy as np
 
 from ...census.people import People
 from ...census.queries import incidence
-from ..settings import (
-    CellKeys,
-    Coarsening,
-    Method,
-    Nothing,
-    Rounding,
-    Suppression,
-    Swapping,
-)
+from ..settings import CellKeys, Coarsening, Method, Nothing, Rounding, Suppression, Swapping
 from ..workload.population import Population, ancestors, counted, siblings
 from ..workload.tables import AskedTable, PublishedTable, Tables
 from . import coarsening, rounding, suppression
@@ -47,16 +39,6 @@ def publish(
     if isinstance(method, Suppression) and method.how == "cells":
         return _without_cells(population, method.thresholds[strength], generator)
     return _PUBLISHING[type(method)](population, method, strength, generator), []
-
-
-def _exactly(answers: Mapping[tuple[str, str], np.ndarray]) -> Tables:
-    return {key: PublishedTable.exactly(values) for key, values in answers.items()}
-
-
-def _nothing(
-    population: Population, method: Nothing, strength: int, generator: np.random.Generator
-) -> Tables:
-    return _exactly(population.truth)
 
 
 def _rounded(
@@ -135,9 +117,7 @@ def _without_cells(
 
 
 def _withheld_above(
-    table: AskedTable,
-    groups: Sequence[np.ndarray],
-    withheld: Mapping[tuple[str, str], np.ndarray],
+    table: AskedTable, groups: Sequence[np.ndarray], withheld: Mapping[tuple[str, str], np.ndarray]
 ) -> list[np.ndarray] | None:
     """For each group of siblings, which answers of their parent are withheld; None where none are
     published.
@@ -147,13 +127,6 @@ def _withheld_above(
     if above is None:
         return None
     return [above[table.places.parent[rows[0]]] for rows in groups]
-
-
-def _swapped(
-    population: Population, method: Swapping, strength: int, generator: np.random.Generator
-) -> Tables:
-    people = swapped_by(population, method, strength, generator)
-    return _exactly(counted(people, population.tables))
 
 
 def swapped_by(
@@ -211,12 +184,18 @@ def _added_up(tables: Sequence[AskedTable], published: Tables) -> Tables:
     return found
 
 
+def _exactly(answers: Mapping[tuple[str, str], np.ndarray]) -> Tables:
+    return {key: PublishedTable.exactly(values) for key, values in answers.items()}
+
+
 _PUBLISHING: Mapping[type, Callable[..., Tables]] = {
-    Nothing: _nothing,
+    Nothing: lambda population, *_: _exactly(population.truth),
     Rounding: _rounded,
     Coarsening: _coarsened,
     Suppression: _without_tables,
-    Swapping: _swapped,
+    Swapping: lambda population, *own: _exactly(
+        counted(swapped_by(population, *own), population.tables)
+    ),
     CellKeys: _with_cell_keys,
 }
 """How each kind of method publishes; `how` within a kind is its own."""

@@ -13,7 +13,6 @@ from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation.estimate import estimated_counts
 from ..ingest.files import read_plan, read_regions, true_counts
-from ..paths import UNIVERSE
 from ..release.report import loss_text
 from ..settings import GroupSizesSettings
 
@@ -24,34 +23,23 @@ FIGURES = {
 }
 
 
-def has_truth(run: RunDirectory, _settings: GroupSizesSettings) -> bool:
-    """Whether the confidential counts are still there to compare with."""
-    return run.histogram(UNIVERSE).exists()
-
-
 def write_accuracy(run: RunDirectory, _settings: GroupSizesSettings) -> None:
     """Write the errors by level and size to the confidential folder of the run."""
     plan, hierarchy = read_plan(run), read_regions(run)
-    frames = []
-    for name, estimated, truth in zip(
-        hierarchy.names,
-        estimated_counts(run, plan, hierarchy),
-        true_counts(run, hierarchy, plan),
-        strict=True,
-    ):
-        frames.append(
-            pd.DataFrame(
-                {
-                    "level": name,
-                    "size": np.arange(plan.smallest_size, plan.largest_size + 1),
-                    "regions": len(truth),
-                    "groups": truth.sum(axis=0),
-                    "absolute_error": np.abs(estimated - truth).sum(axis=0),
-                }
-            )
+    counts = estimated_counts(run, plan, hierarchy), true_counts(run, hierarchy, plan)
+    frames = [
+        pd.DataFrame(
+            {
+                "level": name,
+                "size": np.arange(plan.smallest_size, plan.largest_size + 1),
+                "regions": len(truth),
+                "groups": truth.sum(axis=0),
+                "absolute_error": np.abs(estimated - truth).sum(axis=0),
+            }
         )
-    table = pa.Table.from_pandas(pd.concat(frames), preserve_index=False)
-    write_errors(run, table)
+        for name, estimated, truth in zip(hierarchy.names, *counts, strict=True)
+    ]
+    write_errors(run, pa.Table.from_pandas(pd.concat(frames), preserve_index=False))
 
 
 def facts_of_run(run: RunDirectory, _settings: GroupSizesSettings) -> dict[str, str]:

@@ -15,12 +15,7 @@ from ...runs.directory import RunDirectory
 from ..ingest.files import read_regions
 from ..ingest.read import exact_level
 from ..paths import regions_file
-from ..settings import (
-    GeographySettings,
-    GroupSizesSettings,
-    GroupTables,
-    Invariants,
-)
+from ..settings import GeographySettings, GroupSizesSettings, GroupTables, Invariants
 
 
 def settings_of_release(

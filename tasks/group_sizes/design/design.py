@@ -30,9 +30,7 @@ class GroupSizesDesignSettings(GroupSizesSettings):
             refuse("a design needs mechanism.calibration = 'proven'")
 
 
-def designed(
-    settings: GroupSizesDesignSettings,
-) -> tuple[DesignedLevels, GroupSizesSettings]:
+def designed(settings: GroupSizesDesignSettings) -> tuple[DesignedLevels, GroupSizesSettings]:
     """The best shares for a design, and the settings with them; reads the public hierarchy alone.
 
     Raises InputRefused as `design_levels`, and for a hierarchy with a single level to measure.

@@ -30,13 +30,7 @@ from ...runs.directory import RunDirectory
 from ..ingest.files import exact_groups, read_plan, read_regions
 from ..paths import estimates_file, measurement_file
 from ..settings import GroupSizesSettings
-from ..workload.mechanisms import (
-    CHAIN_DP,
-    CUMULATIVE_DP,
-    HIERARCHICAL_DP,
-    RELAXED,
-    TOPDOWN,
-)
+from ..workload.mechanisms import CHAIN_DP, CUMULATIVE_DP, HIERARCHICAL_DP, RELAXED, TOPDOWN
 from ..workload.plan import Plan, merged_levels
 from ..workload.regions import RegionHierarchy
 from .chain import chain_optimum, isotonic_integers

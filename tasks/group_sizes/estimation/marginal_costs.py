@@ -32,12 +32,7 @@ import numpy as np
 from numba import njit
 
 from ..workload.regions import RegionHierarchy
-from .water_level import (
-    fill,
-    share_out,
-    sort_segment,
-    unit_level,
-)
+from .water_level import fill, share_out, sort_segment, unit_level
 
 NEVER = np.int64(1) << 60
 """Cost of a step that is not possible, because a count would be negative."""

@@ -279,11 +279,7 @@ def _reduced_cost(network: _Network, flow: np.ndarray, price: np.ndarray, arc: i
 
 @njit(cache=True, nogil=True)
 def _discharge(
-    network: _Network,
-    flow: np.ndarray,
-    price: np.ndarray,
-    excess: np.ndarray,
-    tolerance: int,
+    network: _Network, flow: np.ndarray, price: np.ndarray, excess: np.ndarray, tolerance: int
 ) -> None:
     """Push every excess along moves that save, raising prices where none does."""
     n = network.supply.size

@@ -10,21 +10,17 @@ from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
 from ...runs.files import read_values, while_unchanged
 from ...runs.stamps import write_parquet
-from ..paths import (
-    UNIVERSE,
-    exact_groups_file,
-    plan_file,
-    regions_file,
-)
+from ..paths import UNIVERSE, exact_groups_file, plan_file, regions_file
 from ..workload.plan import Plan
 from ..workload.regions import RegionHierarchy
-from .hierarchy import stored_hierarchy
+from .hierarchy import sorted_hierarchy
 
 
 @while_unchanged(regions_file, at_most=1)
 def read_regions(run: RunDirectory) -> RegionHierarchy:
     """The hierarchy of a run, which is not to be changed."""
-    return stored_hierarchy(regions_file(run))
+    rows = pq.read_table(regions_file(run)).to_pandas()
+    return sorted_hierarchy(rows, list(dict.fromkeys(rows["level"])))
 
 
 def read_plan(run: RunDirectory) -> Plan:

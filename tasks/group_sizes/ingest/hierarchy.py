@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ....validation.group_sizes.input_rules import REGION_RULES
+from ....validation.group_sizes.input_rules import RULES
 from ...census.levels import NATION, codes_of_level
 from ...runs.errors import InputRefused
 from ...runs.names import is_file_name
@@ -37,7 +36,7 @@ def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | 
 
 def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy | None:
     """The hierarchy of rows level, region, parent, texts all; None if they break a rule."""
-    named, once, plain, one_root, chain, depths = REGION_RULES
+    named, once, plain, one_root, chain, depths = RULES.of("regions")
     rows = rows.reset_index(drop=True)
     is_named = (rows["level"] != "") & (rows["region"] != "")
     tally.add(named, int((~is_named).sum()))
@@ -70,7 +69,7 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
         above = set(own["region"])
     tally.add(chain, 0)
     tally.add(depths, 0)
-    return _sorted(rows, order)
+    return sorted_hierarchy(rows, order)
 
 
 def hierarchy_of_geography(
@@ -99,7 +98,7 @@ def hierarchy_of_geography(
         raise InputRefused(
             f"{file}: {names[0]} has {len(rows[0])} regions; begin geography.levels with {NATION}."
         )
-    hierarchy = _sorted(pd.concat(rows), list(names))
+    hierarchy = sorted_hierarchy(pd.concat(rows), list(names))
     return hierarchy, pd.Index(hierarchy.levels[-1].region).get_indexer(above)
 
 
@@ -120,13 +119,7 @@ def write_hierarchy(path: Path, hierarchy: RegionHierarchy) -> None:
     write_parquet(path, table)
 
 
-def stored_hierarchy(path: Path) -> RegionHierarchy:
-    """Read what `write_hierarchy` wrote."""
-    rows = pq.read_table(path).to_pandas()
-    return _sorted(rows, list(dict.fromkeys(rows["level"])))
-
-
-def _sorted(rows: pd.DataFrame, order: Sequence[str]) -> RegionHierarchy:
+def sorted_hierarchy(rows: pd.DataFrame, order: Sequence[str]) -> RegionHierarchy:
     """Levels in the given order, regions by parent and then by name."""
     levels: list[RegionLevel] = []
     for name in order:

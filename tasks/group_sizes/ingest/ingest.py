@@ -6,7 +6,7 @@ from ...census.histograms import write_histogram
 from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
 from ...runs.files import write_values
-from ...tables.outcomes import write_input_outcomes
+from ...tables.outcomes import accepted_input
 from ..paths import UNIVERSE, plan_file, regions_file
 from ..settings import GroupSizesSettings
 from .files import write_exact_groups
@@ -21,9 +21,7 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
     counts are then in `confidential/findings.json`, and for input that is not confidential in the
     message too.
     """
-    check = check_groups(settings, run.confidential)
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    accepted = check.accepted(with_counts=not settings.input.confidential)
+    accepted = accepted_input(run, settings, check_groups(settings, run.confidential))
     plan = plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     store_identity(run, settings, accepted.digests)
     run.histogram(UNIVERSE).parent.mkdir(parents=True, exist_ok=True)

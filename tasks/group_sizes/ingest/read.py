@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ....validation.expectations import readable
-from ....validation.group_sizes.input_rules import census_rule, numbers_rule, total_rule
+from ....validation.group_sizes.input_rules import RULES, census_rule
 from ....validation.outcome import Outcome
 from ...census.cef_2020 import UNITS
 from ...census.evidence import EvidenceTally
@@ -23,19 +23,14 @@ from ...ledger.digests import InputDigest, PeopleDigests, input_digest
 from ...ledger.recognition import RecordColumn, people_digests
 from ...products.privacy_curves import with_exact
 from ...runs.errors import InputRefused
-from ...tables.findings import InputCheck, UnreadableInput, refusal
+from ...tables.findings import InputCheck, UnreadableInput, refusal, unreadable_refused
 from ...tables.sources import input_files
 from ...tables.tally import RuleTally
 from ..settings import GroupSizesSettings
 from ..workload.costs import budget_report
 from ..workload.exact_loss import exact_curve
 from ..workload.mechanisms import KEEP_ROWS, TOPDOWN
-from ..workload.plan import (
-    ImpossiblePlan,
-    Plan,
-    make_plan,
-    merged_levels,
-)
+from ..workload.plan import ImpossiblePlan, Plan, make_plan, merged_levels
 from ..workload.regions import RegionHierarchy
 from .hierarchy import hierarchy_of_geography, read_hierarchy
 from .tables import count_records, count_sizes, read_numbers
@@ -120,7 +115,7 @@ def check_groups(
         return InputCheck((*read, *tally.outcomes()), (error.finding,), None)
     declared = settings.invariants.groups
     if tally.is_clean and not isinstance(declared, bool):
-        tally.add(total_rule(kind), int(counts.sum() != declared))
+        tally.add(RULES.one("total", table=kind), int(counts.sum() != declared))
     _hold_to_numbers(settings, hierarchy, counts, kind, tally, read)
     outcomes = (*read, *tally.outcomes())
     findings = tally.findings(outcomes)
@@ -133,14 +128,12 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     paths = settings.input.paths()
     table = "geography" if settings.input.kind == "census" else "regions"
     name = settings.input.file_names()[table]
-    try:
+    with unreadable_refused():
         if table == "geography":
             blocks = load_geography(input_files(table, paths[table]), EvidenceTally())
             return hierarchy_of_geography(blocks.frame, settings.geography.levels, name)[0]
         tally = RuleTally({table: name})
         hierarchy = read_hierarchy(paths[table], name, tally)
-    except UnreadableInput as error:
-        raise refusal([error.finding]) from None
     if hierarchy is None:
         raise refusal(tally.findings())
     return hierarchy
@@ -249,11 +242,7 @@ def _refuse_level_shares(
 
 
 def _counts(
-    settings: GroupSizesSettings,
-    path: str,
-    name: str,
-    hierarchy: RegionHierarchy,
-    tally: RuleTally,
+    settings: GroupSizesSettings, path: str, name: str, hierarchy: RegionHierarchy, tally: RuleTally
 ) -> sparse.csr_array:
     regions = hierarchy.levels[-1].region
     sizes = (settings.smallest_size, settings.mechanism.largest_size)
@@ -278,14 +267,12 @@ def _hold_to_numbers(
         return
     name = tally.files["numbers"] = PurePosixPath(path).name
     depth = hierarchy.names.index(level)
-    try:
+    with unreadable_refused():
         numbers = read_numbers(path, name, hierarchy.levels[depth].region, tally)
-    except UnreadableInput as error:
-        raise refusal([error.finding]) from None
     read.append(readable("numbers", True))
     if numbers is not None:
         found = hierarchy.sum_up(counts.sum(axis=1))[depth]
-        tally.add(numbers_rule(table), int((found != numbers).sum()))
+        tally.add(RULES.one("numbers_by_region", table=table), int((found != numbers).sum()))
 
 
 def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCheck[GroupInput]:

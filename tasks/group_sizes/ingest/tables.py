@@ -10,34 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from ....validation.group_sizes.input_rules import NUMBERS_RULES, record_rules, size_rules
+from ....validation.group_sizes.input_rules import RULES, record_rules, size_rules
 from ...census.histograms import block_histogram
 from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts
-from ...tables.layouts import Field, TableLayout
+from ...tables.layouts import TableLayout
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.tally import RuleTally
 
-SIZES_LAYOUT = TableLayout(
-    "sizes",
-    (Field("region", "key"), Field("size", "number"), Field("count", "number")),
-    column_names="expected",
+SIZES_LAYOUT = TableLayout.expected("sizes", {"region": "key", "size": "number", "count": "number"})
+RECORDS_LAYOUT = TableLayout.expected(
+    "records", {"person": "key", "unit": "key", "region": "key", "quantity": "number"}
 )
-RECORDS_LAYOUT = TableLayout(
-    "records",
-    (
-        Field("person", "key"),
-        Field("unit", "key"),
-        Field("region", "key"),
-        Field("quantity", "number"),
-    ),
-    column_names="expected",
-)
-NUMBERS_LAYOUT = TableLayout(
-    "numbers",
-    (Field("region", "key"), Field("groups", "number")),
-    column_names="expected",
-)
+NUMBERS_LAYOUT = TableLayout.expected("numbers", {"region": "key", "groups": "number"})
 NOT_A_NUMBER = -1
 
 _WHOLE = re.compile(r"[0-9]{1,12}(\.0*)?", re.ASCII)
@@ -154,7 +139,7 @@ def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) ->
     None if a region is unknown, missing or there twice, or a number is none. Raises
     UnreadableInput for a file that cannot be read.
     """
-    known, once, valid = NUMBERS_RULES
+    known, once, valid = RULES.of("numbers")
     index = KeyIndex(pa.array(regions, pa.string()))
     file = InputFile("numbers", path, name, NUMBERS_LAYOUT)
     batches = list(read_batches(file, Selection(NUMBERS_LAYOUT.names)))

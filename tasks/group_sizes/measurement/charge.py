@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ....validation.group_sizes.privacy_loss import check_plan
+from ....validation.group_sizes.privacy_loss import ExpectedGroupSizes, check_plan
 from ...products.levels import refuse_other_noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
@@ -13,12 +13,31 @@ from ..paths import UNIVERSE, measurement_file, plan_file, regions_file
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
 from ..workload.exact_loss import curve_of_change
-from ..workload.expected import expected_of
+from ..workload.mechanisms import PUBLISHED
 
 
 def measurement_files(run: RunDirectory, _settings: GroupSizesSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
     return [measurement_file(run, level.level) for level in read_plan(run).measured_levels]
+
+
+def expected_of(settings: GroupSizesSettings) -> ExpectedGroupSizes:
+    """What the independent checks expect of a run with these settings."""
+    mechanism, declared = settings.mechanism, settings.invariants.groups
+    return ExpectedGroupSizes(
+        epsilon=settings.epsilon,
+        bounded=settings.privacy.neighbors == "bounded",
+        quantity=mechanism.largest_quantity,
+        published=mechanism.calibration == PUBLISHED,
+        mechanism=mechanism.name,
+        shares=mechanism.levels,
+        smallest_size=settings.smallest_size,
+        largest_size=mechanism.largest_size,
+        rho=settings.rho,
+        is_top_coded=mechanism.top_coded,
+        exact_level=settings.invariants.level,
+        groups=None if isinstance(declared, bool) else declared,
+    )
 
 
 def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:

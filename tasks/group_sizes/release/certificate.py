@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...pages.document import Block
+import math
+
+from ...pages.document import NONE, Block, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
@@ -10,7 +12,6 @@ from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
 from ..workload.exact_loss import curves_of
 from ..workload.plan import Plan
-from .noise import noise_section
 
 
 def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
@@ -71,3 +72,41 @@ def exact_of(plan: Plan) -> tuple[Exact, ...]:
         what = f"how many there are in every {plan.exact_level}, released without noise"
         exact.append(Exact("numbers of groups by region", what))
     return (*exact, Exact("regions", "which regions there are"))
+
+
+def noise_table(plan: Plan) -> Table:
+    """Regions, share, sensitivity and noise of every level; those of levels measured as another
+    are named in its row.
+    """
+    if plan.rho is None:
+        headers = ("share of epsilon", "sensitivity", "scale")
+    else:
+        headers = ("share of rho", "squared sensitivity", "sigma^2")
+    rows = []
+    for level in plan.levels:
+        if level.same_as is not None:
+            continue
+        same = "".join(f" = {o.level}" for o in plan.levels if o.same_as == level.level)
+        noise = level.noise_of(plan.noise)
+        parameter = NONE if noise is None else float(noise.parameter)
+        deviation = NONE if noise is None else math.sqrt(noise.variance)
+        own = (level.n_regions, str(level.share), level.sensitivity, parameter, deviation)
+        rows.append((level.level + same, *own))
+    return Table(("level", "regions", *headers, "noise s.d."), tuple(rows))
+
+
+def noise_section(plan: Plan) -> Section:
+    """The noise of every level, in words and as a table."""
+    noise = (
+        "discrete Laplace noise of scale sensitivity / (epsilon share)"
+        if plan.rho is None
+        else "discrete Gaussian noise of variance squared sensitivity / (2 rho share)"
+    )
+    return Section(
+        "Noise",
+        (
+            f"Every level was measured by the vector {plan.vector.replace('_', ' ')}, with {noise} "
+            f"on every value. Sensitivities are {plan.calibration}.",
+            noise_table(plan),
+        ),
+    )

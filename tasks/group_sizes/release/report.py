@@ -14,6 +14,7 @@ from ....validation.group_sizes.run_checks import count_violations, released_cou
 from ...pages.document import NONE, Cell, Document, Figure, Section, Table
 from ...pages.figures import line_chart
 from ...products.certificate import exact_section
+from ...products.comparison import errors_table
 from ...products.reports import Overview, bars_panel, first_rows, report_document
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
@@ -21,8 +22,7 @@ from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
 from ..workload.plan import Plan
-from .certificate import exact_of, statement_of
-from .noise import noise_section
+from .certificate import exact_of, noise_section, statement_of
 from .tables import GROUP_SIZES
 
 MOST_POINTS = 300
@@ -42,7 +42,18 @@ def report(
     sections = [_release(plan), exact_section(exact_of(plan)), noise_section(plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    front = overview(run, settings, plan, accuracy)
+    noise = noise_plan(plan)
+    implied = f"Noise in each value of the measured vector, {plan.vector.replace('_', ' ')}."
+    front = Overview(
+        f"Numbers of groups by size of the dataset {settings.privacy.dataset}, by the mechanism "
+        f"{plan.mechanism.replace('_', ' ')}",
+        in_one_sentence(statement_of(settings, plan)),
+        (
+            noise.budget_panel("Part of the loss that each level's measurements cost."),
+            noise.noise_panel(implied) if accuracy is None else _errors(accuracy),
+        ),
+        counts=first_rows(run.release / f"{GROUP_SIZES}.parquet"),
+    )
     return report_document(run, settings, front, [*sections, _sums(run)])
 
 
@@ -115,8 +126,12 @@ def by_level(errors: pd.DataFrame) -> pd.DataFrame:
 
 def _accuracy(accuracy: pd.DataFrame) -> Section:
     levels = list(dict.fromkeys(accuracy["level"]))
-    columns = ["level", "regions", "absolute_error", "error_per_region"]
-    of_levels = tuple(by_level(accuracy)[columns].itertuples(index=False, name=None))
+    columns = {
+        "level": "level",
+        "regions": "regions",
+        "absolute_error": "error",
+        "error_per_region": "error per region",
+    }
     by_size: list[tuple[Cell, ...]] = []
     for low, high in size_ranges(int(accuracy["size"].min()), int(accuracy["size"].max())):
         own = accuracy[accuracy["size"].between(low, high)]
@@ -147,7 +162,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
             "Distance between the release and the input in the L1 norm: |released - true|, summed "
             "over a level's regions and sizes. The input is not confidential, so it may be "
             "compared with the release.",
-            Table(("level", "regions", "error", "error per region"), of_levels),
+            errors_table(by_level(accuracy), columns),
             Table(("size", "groups", *(f"error: {name}" for name in levels)), tuple(by_size)),
             Figure(chart, "Error of all sizes up to each one."),
         ),
@@ -165,24 +180,6 @@ def _sums(run: RunDirectory) -> Section:
         ),
     )
     return Section("Violated sums", (Table(("what", "violated", "of"), rows),))
-
-
-def overview(
-    run: RunDirectory, settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None
-) -> Overview:
-    """The front page; `accuracy` is given for inputs that are not confidential."""
-    noise = noise_plan(plan)
-    implied = f"Noise in each value of the measured vector, {plan.vector.replace('_', ' ')}."
-    return Overview(
-        f"Numbers of groups by size of the dataset {settings.privacy.dataset}, by the mechanism "
-        f"{plan.mechanism.replace('_', ' ')}",
-        in_one_sentence(statement_of(settings, plan)),
-        (
-            noise.budget_panel("Part of the loss that each level's measurements cost."),
-            noise.noise_panel(implied) if accuracy is None else _errors(accuracy),
-        ),
-        counts=first_rows(run.release / f"{GROUP_SIZES}.parquet"),
-    )
 
 
 def _errors(accuracy: pd.DataFrame) -> Section:

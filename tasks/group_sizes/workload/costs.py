@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from ...ledger.accounting import (
-    BOUNDED,
-    PURE_DP,
-    UNBOUNDED,
-    ZCDP,
-    Guarantee,
-)
+from ...ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
 from ...ledger.summary import REPORT_DELTA
 from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused

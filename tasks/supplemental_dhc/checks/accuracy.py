@@ -15,7 +15,6 @@ from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation.estimate import values_of_level
 from ..ingest.files import read_areas, read_plan, true_counts
-from ..paths import UNIVERSE
 from ..release.report import loss_text
 from ..release.tables import released_rows
 from ..settings import SupplementalDhcSettings
@@ -27,11 +26,6 @@ FIGURES = {
     "rmse_noisy": "the same of the noisy values",
     "covered": "share of true values within the intervals",
 }
-
-
-def has_truth(run: RunDirectory, _settings: SupplementalDhcSettings) -> bool:
-    """Whether the confidential counts are still there to compare with."""
-    return run.histogram(UNIVERSE).exists()
 
 
 def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:

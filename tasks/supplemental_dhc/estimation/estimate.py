@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -107,23 +107,15 @@ def rows_of_level(
     """The rows of a level, in the order of `estimate_level`, from counts `(n_regions, n)` by query
     of the plan.
     """
-    found = [
-        {
-            "table": row.table,
-            "level": level,
-            "region": region,
-            "iteration": code,
-            "cell": row.number,
-            "label": row.label,
-            "noisy": _rounded(value),
-            "estimate": _rounded(None if own is None else own.value),
-            "low": _rounded(None if own is None else own.low),
-            "high": _rounded(None if own is None else own.high),
-        }
-        for row, region, code, value, own in values_of_level(plan, level, regions, values)
-    ]
     tables = {name: place for place, name in enumerate(dict.fromkeys(row.table for row in ROWS))}
-    found.sort(key=lambda row: tables[str(row["table"])])
+    found = []
+    for row, region, code, value, own in sorted(
+        values_of_level(plan, level, regions, values), key=lambda found: tables[found[0].table]
+    ):
+        numbers = (value, None, None, None) if own is None else (value, *astuple(own))
+        shown = (None if number is None else round(float(number), DECIMALS) for number in numbers)
+        cells = (row.table, level, region, code, row.number, row.label, *shown)
+        found.append(dict(zip(SCHEMA.names, cells, strict=True)))
     return pa.Table.from_pylist(found, schema=SCHEMA)
 
 
@@ -159,7 +151,3 @@ def noisy_counts(
             noise = query.sigma_squared
             sigma_squared[query.measure] = None if noise is None else float(noise)
     return NoisyCounts(own, sigma_squared)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(float(value), DECIMALS)

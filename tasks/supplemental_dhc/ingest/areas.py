@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...census.levels import GEOCODE_DIGITS, codes_of_level
 from ...runs.stamps import write_parquet
@@ -74,7 +73,7 @@ def areas_of(
     filled = distinct.fillna("")
     place = pd.MultiIndex.from_frame(filled)
     area = place.get_indexer(pd.MultiIndex.from_frame(frame.fillna("")))
-    return _areas(distinct), area.astype(np.int64)
+    return areas_of_rows(distinct), area.astype(np.int64)
 
 
 def write_areas(path: Path, areas: Areas) -> None:
@@ -88,12 +87,8 @@ def write_areas(path: Path, areas: Areas) -> None:
     write_parquet(path, pa.table(columns))
 
 
-def stored_areas(path: Path) -> Areas:
-    """Read what `write_areas` wrote."""
-    return _areas(pq.read_table(path).to_pandas().astype(object))
-
-
-def _areas(distinct: pd.DataFrame) -> Areas:
+def areas_of_rows(distinct: pd.DataFrame) -> Areas:
+    """The areas of one row an area, with its regions by level; blank where it lies in none."""
     regions, of_area = {}, {}
     for name in distinct:
         # What lies in none has the code -1.

@@ -36,11 +36,7 @@ def count_people(
 
 
 def columns_of_records(
-    name: str,
-    households: Households,
-    members: Members,
-    order: np.ndarray,
-    taus: Mapping[str, int],
+    name: str, households: Households, members: Members, order: np.ndarray, taus: Mapping[str, int]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Unit and column of all that a measure counts, `(n,)` each, by key of its iterations.
 

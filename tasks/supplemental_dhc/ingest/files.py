@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
@@ -10,12 +11,12 @@ from ...runs.files import read_values
 from ..paths import UNIVERSE, areas_file, plan_file
 from ..workload.measures import N_COLUMNS
 from ..workload.plan import Plan
-from .areas import Areas, stored_areas
+from .areas import Areas, areas_of_rows
 
 
 def read_areas(run: RunDirectory) -> Areas:
     """The areas of a run."""
-    return stored_areas(areas_file(run))
+    return areas_of_rows(pq.read_table(areas_file(run)).to_pandas().astype(object))
 
 
 def read_plan(run: RunDirectory) -> Plan:

@@ -12,13 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ...census.households import (
-    ADULT,
-    HOUSEHOLDER,
-    OWN_CHILDREN,
-    RELATIVES,
-    Members,
-)
+from ...census.households import ADULT, HOUSEHOLDER, OWN_CHILDREN, RELATIVES, Members
 from ...census.members import read_members, read_units
 from ...census.tables import UNIT_KEY
 from ...tables.columns import KeyIndex, canonical_keys

@@ -23,8 +23,8 @@ from ...ledger.identity import store_identity
 from ...products.privacy_curves import with_exact
 from ...runs.directory import RunDirectory
 from ...runs.files import write_values
-from ...tables.findings import InputCheck, UnreadableInput, refusal
-from ...tables.outcomes import write_input_outcomes
+from ...tables.findings import InputCheck, UnreadableInput, unreadable_refused
+from ...tables.outcomes import accepted_input
 from ...tables.sources import input_files
 from ...tables.tally import RuleTally
 from ..paths import UNIVERSE, areas_file, plan_file
@@ -83,11 +83,7 @@ def check_households(
     if findings := tally.findings(outcomes):
         return InputCheck(outcomes, findings, None)
     counts = count_people(
-        households,
-        members,
-        area_of_block[result.unit_block],
-        settings.mechanism.taus,
-        len(areas),
+        households, members, area_of_block[result.unit_block], settings.mechanism.taus, len(areas)
     )
     return InputCheck(outcomes, (), SupplementalInput(areas, counts, result))
 
@@ -99,9 +95,7 @@ def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> N
     counts are then in `confidential/findings.json`, and for input that is not confidential in the
     message too.
     """
-    check = check_households(settings, run.confidential)
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    accepted = check.accepted(with_counts=not settings.input.confidential)
+    accepted = accepted_input(run, settings, check_households(settings, run.confidential))
     store_identity(run, settings, accepted.census.digests)
     write_histogram(run.histogram(UNIVERSE), accepted.counts, accepted.areas.names)
     write_areas(areas_file(run), accepted.areas)
@@ -112,20 +106,15 @@ def public_areas(settings: SupplementalDhcSettings) -> Areas:
     """The areas alone, from the geography table; raises InputRefused."""
     path = settings.input.geography
     name = path.rpartition("/")[2]
-    try:
+    with unreadable_refused():
         blocks = load_geography(input_files("geography", path, name), EvidenceTally())
-    except UnreadableInput as error:
-        raise refusal([error.finding]) from None
     return areas_of(blocks.frame, settings.geography.levels, name)[0]
 
 
 def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> Plan:
     """The plan of a run."""
     return make_plan(
-        settings.rhos,
-        settings.mechanism.taus,
-        areas.n_regions,
-        infinite=settings.privacy.infinite,
+        settings.rhos, settings.mechanism.taus, areas.n_regions, infinite=settings.privacy.infinite
     )
 
 

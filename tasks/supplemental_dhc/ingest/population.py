@@ -42,8 +42,7 @@ def read_population(folder: Path) -> tuple[Households, Members, pd.Series]:
     """
     units = _read(folder / UNITS_FILE, ("geocode", "unit", "tenure", "size"))
     persons = _read(
-        folder / PERSONS_FILE,
-        ("geocode", "unit", "relationship", "sex", "age", "hispanic", RACE),
+        folder / PERSONS_FILE, ("geocode", "unit", "relationship", "sex", "age", "hispanic", RACE)
     )
     units = units[units["tenure"].notna()].reset_index(drop=True)
     persons = persons[persons["unit"].notna()]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ...pages.document import Cell, Document, Section, Table
 from ...products.certificate import exact_section
+from ...products.comparison import errors_table
 from ...products.reports import Overview, bars_panel, first_rows, report_document
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
@@ -37,7 +38,19 @@ def report(
     sections = [_release(plan), exact_section(EXACT), noise_section(plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    return report_document(run, settings, overview(run, settings, plan, accuracy), sections)
+    front = Overview(
+        f"People joined with their households in the dataset {settings.privacy.dataset}: tables "
+        "PH1 to PH8",
+        in_one_sentence(statement_of(settings, plan)),
+        (
+            _budget(plan),
+            noise_plan(plan).noise_panel("Noise in each count.")
+            if accuracy is None
+            else _errors(accuracy),
+        ),
+        counts=first_rows(run.release / f"{SUPPLEMENTAL_DHC}.parquet", COLUMNS),
+    )
+    return report_document(run, settings, front, sections)
 
 
 def loss_text(plan: Plan) -> str:
@@ -72,44 +85,19 @@ def _release(plan: Plan) -> Section:
 
 
 def _accuracy(accuracy: pd.DataFrame) -> Section:
-    headers = ("table", "level", "iteration", "rows", "root mean square error", "of noisy values")
-    rows = tuple(
-        (
-            row.table,
-            row.level,
-            row.iteration,
-            int(row.rows),
-            float(row.rmse),
-            float(row.rmse_noisy),
-            f"{100 * row.covered:.1f}",
-        )
-        for row in accuracy.itertuples()
-    )
+    columns = {name: name for name in ("table", "level", "iteration", "rows")} | {
+        "rmse": "root mean square error",
+        "rmse_noisy": "of noisy values",
+        "covered": "% within the interval",
+    }
+    shown = accuracy.assign(covered=[f"{100 * share:.1f}" for share in accuracy["covered"]])
     return Section(
         "Error",
         (
             "Estimates beside the true values of the input, which is not confidential, with at "
             "most tau persons of a household.",
-            Table((*headers, "% within the interval"), rows),
+            errors_table(shown, columns),
         ),
-    )
-
-
-def overview(
-    run: RunDirectory, settings: SupplementalDhcSettings, plan: Plan, accuracy: pd.DataFrame | None
-) -> Overview:
-    """The front page; `accuracy` is given for input that is not confidential."""
-    return Overview(
-        f"People joined with their households in the dataset {settings.privacy.dataset}: tables "
-        "PH1 to PH8",
-        in_one_sentence(statement_of(settings, plan)),
-        (
-            _budget(plan),
-            noise_plan(plan).noise_panel("Noise in each count.")
-            if accuracy is None
-            else _errors(accuracy),
-        ),
-        counts=first_rows(run.release / f"{SUPPLEMENTAL_DHC}.parquet", COLUMNS),
     )
 
 

@@ -13,7 +13,7 @@ from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN
 from ...products.levels import MeasuredLevel, NoisePlan
 from ...products.privacy_curves import Curves
-from ...runs.errors import InputRefused
+from ...runs.errors import InputRefused, refused
 from ..paths import UNIVERSE
 from .margins import margin_of, rho_for_margin
 from .plan import Plan, Query
@@ -114,10 +114,8 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
         first = ", ".join(list(queries)[:3])
         raise InputRefused(f"--target {target}: name a measured query, such as {first}.")
     query = queries[target]
-    try:
+    with refused(f"--target {target}: "):
         needed = rho_for_margin(query.stability, max(margin, 1))
-    except ValueError as error:
-        raise InputRefused(f"--target {target}: {error}.") from None
     total = plan.rho - query.rho + needed
     return (
         f"Counts of {target} are within {margin} of the truth, but for post-processing, with a "

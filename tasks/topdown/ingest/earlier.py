@@ -33,7 +33,7 @@ from ...census.microdata import (
 from ...census.queries import counted_rows, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused
+from ...runs.errors import InputRefused, refused
 from ...runs.files import sha256_of_file
 from ...runs.settings_files import settings_of_finished
 from ...runs.stamps import write_parquet
@@ -179,10 +179,8 @@ def _census_of_layout(held: Held, where: str) -> Census:
             f"{where} is no directory of a finished run; name one, or give held_to the layout that "
             "the file of microdata has."
         )
-    try:
+    with refused(f"{where}: the layout "):
         census = preset_census(held.layout)
-    except ValueError as error:
-        raise InputRefused(f"{where}: the layout {error}.") from None
     if held.universe not in census.universes:
         raise InputRefused(f"{where}: the layout {held.layout} has no universe {held.universe}.")
     return census
@@ -222,14 +220,10 @@ def _answers(
 ) -> sparse.csr_array:
     """The earlier counts `(n_areas, other_schema.n_cells)` added to the rows of the held query."""
     where = f"input.{held.release}, as held_to {held.name!r} needs it"
-    try:
+    with refused(f"{where}: ", " of the earlier release."):
         other_schema.cells_where(held.of)
-    except ValueError as error:
-        raise InputRefused(f"{where}: {error} of the earlier release.") from None
-    try:
+    with refused(f"{where}: the earlier release "):
         matrix = counted_rows(schema, other_schema, held.query, held.where, held.of)
-    except ValueError as error:
-        raise InputRefused(f"{where}: the earlier release {error}.") from None
     return sparse.csr_array(counts @ matrix)
 
 

@@ -18,7 +18,7 @@ from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_frame
 from ...tables.findings import InputCheck
-from ...tables.outcomes import write_input_outcomes
+from ...tables.outcomes import accepted_input
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
@@ -102,8 +102,7 @@ def _write_ingested(
     own: Mapping[bytes, Digests],
 ) -> None:
     """Write what a check of the input has found; `own` are digests of its people by their key."""
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    result = check.accepted(with_counts=not settings.input.confidential)
+    result = accepted_input(run, settings, check)
     refuse_large_deltas(settings, result.n_records)
     held = held_answers(settings, result)
     geography_file(run).parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from ...census.invariants import read_geography
 from ...census.queries import MarginalQuery, in_schema_order, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused
+from ...runs.errors import InputRefused, refused
 from ..paths import geography_file
 from ..settings import TopdownSettings
 from .area_lists import (
@@ -145,7 +145,5 @@ def _listed(
 
 
 def _query(schema: Schema, name: str) -> MarginalQuery:
-    try:
+    with refused():
         return marginal_query(schema, in_schema_order(schema, name))
-    except ValueError as error:
-        raise InputRefused(f"{error}.") from None

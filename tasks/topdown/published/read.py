@@ -24,7 +24,7 @@ from ...census.tables import load_geography
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
-from ...tables.findings import UnreadableInput, refusal
+from ...tables.findings import refusal, unreadable_refused
 from ...tables.sources import input_files
 from ..paths import (
     geography_file,
@@ -62,10 +62,8 @@ def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
     """The geography frame, held to the rules on geography files; raises InputRefused."""
     files = input_files("geography", settings.input.paths()["geography"])
     evidence = EvidenceTally()
-    try:
+    with unreadable_refused():
         frame = load_geography(files, evidence).frame
-    except UnreadableInput as error:
-        raise refusal([error.finding]) from None
     rules = applicable_rules(evidence.suites)
     if findings := evidence.findings(rules, {"geography": files}):
         raise refusal(findings, with_counts=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
@@ -34,7 +33,7 @@ from ...census.invariants import (
 )
 from ...census.recodes import CodeSet
 from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused
+from ...runs.errors import refused
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..workload.sections import DHC
@@ -90,13 +89,13 @@ class AreaSpines:
         self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
     ) -> tuple[Category, ...]:
         """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
-        with _refusing(universe):
+        with refused(f"Spine of {universe}: ", of=GeographyRefused):
             return declared_categories(geography, declared_rules(self.settings, geography))
 
     def _built(
         self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame, kind: str
     ) -> Spine:
-        with _refusing(universe):
+        with refused(f"Spine of {universe}: ", of=GeographyRefused):
             spine = self._of_kind(universe, geography, invariants, kind)
         return with_blocks_only(spine) if self.settings.blocks_only else spine
 
@@ -179,7 +178,7 @@ class BlockSpines(AreaSpines):
     ) -> tuple[Category, ...]:
         """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
         blocks, group_quarters = _inhabited(universe, geography, invariants)
-        with _refusing(universe):
+        with refused(f"Spine of {universe}: ", of=GeographyRefused):
             return off_spine_categories(
                 blocks,
                 spine_rules(self.settings.geography, self.census),
@@ -301,11 +300,3 @@ def _inhabited(
     if used.all():
         return geography, facilities
     return geography[used].reset_index(drop=True), facilities
-
-
-@contextmanager
-def _refusing(universe: str) -> Iterator[None]:
-    try:
-        yield
-    except GeographyRefused as error:
-        raise InputRefused(f"Spine of {universe}: {error}.") from None

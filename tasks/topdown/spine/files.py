@@ -21,7 +21,7 @@ from ....geography.levels import Geolevel, Spine
 from ....geography.tables import is_in_order, spine_from_tables, spine_to_tables
 from ....geography.texts import texts_of
 from ...runs.charged_files import digest_of, is_left_out
-from ...runs.errors import InputRefused
+from ...runs.errors import refused
 from ...runs.files import replacing, while_unchanged
 from ...runs.stamps import write_parquet
 
@@ -76,10 +76,8 @@ def read_spine(folder: Path) -> Spine:
     has_arrays = _files_of_spine(folder)[0].name == ARRAYS
     if has_arrays and (spine := _mapped(folder)) is not None:
         return spine
-    try:
+    with refused(f"spine/{folder.name}: ", of=GeographyRefused):
         return spine_from_tables(pq.read_table(folder / GEOUNITS), pq.read_table(folder / BLOCKS))
-    except GeographyRefused as error:
-        raise InputRefused(f"spine/{folder.name}: {error}.") from None
 
 
 def _write_arrays(spine: Spine, folder: Path) -> None:

@@ -11,7 +11,7 @@ from ....geography.rules import (
     validated_shares,
 )
 from ...census.census import Census
-from ...runs.errors import InputRefused
+from ...runs.errors import InputRefused, refused
 from ..settings import TopdownSettings
 from ..workload.sections import GeographySettings
 
@@ -38,7 +38,7 @@ def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
 def refuse_no_spine(settings: TopdownSettings) -> None:
     """Refuse rules and geolevel shares that make no spine, or none that holds state totals."""
     kind, census = settings.geography.spine, settings.compiled_census
-    try:
+    with refused("Settings of the spine: ", of=GeographyRefused):
         for universe in settings.run.universes:
             shares = settings.budget[universe].geolevels
             if settings.has_block_rules:
@@ -46,8 +46,6 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
                 validated_shares(shares, kind)
             else:
                 checked_geolevels(shares, kind, census.geolevels)
-    except GeographyRefused as error:
-        raise InputRefused(f"Settings of the spine: {error}.") from None
     if census.has_blocks:
         _refuse_unheld_state_totals(settings)
 

@@ -13,16 +13,14 @@ selecting nodes by noisy counts brings.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
-from ...products.comparison import read_errors, write_errors
+from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
-from ..paths import leaves_file
+from ..release.certificate import cost_table
 from ..release.error_bound import proposition_1, theorem_4
-from ..release.statements import cost_table
 from ..release.table import released_level
 from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION
@@ -42,11 +40,6 @@ FIGURES = {
 }
 
 
-def has_truth(run: RunDirectory, _settings: TripsSettings) -> bool:
-    """Whether the confidential counts are still there to compare with."""
-    return leaves_file(run).exists()
-
-
 def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
     """Write the errors of a released run into the confidential folder."""
     plan, truth = plan_of(run, settings), read_truth(run)
@@ -64,11 +57,6 @@ def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
         row["bias"] = None if biases is None else biases[level]
         rows.append(row)
     write_errors(run, pa.Table.from_pylist(rows), ACCURACY)
-
-
-def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
-    """What `write_accuracy` wrote; None if the truth was gone."""
-    return read_errors(run, ACCURACY)
 
 
 def level_errors(truth: NodeCounts, released: NodeCounts) -> dict[str, float]:

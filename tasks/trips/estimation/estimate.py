@@ -15,13 +15,7 @@ from ..paths import estimates_file, measured_file
 from ..settings import TripsSettings
 from ..workload.plan import Plan
 from ..workload.truth import NodeCounts
-from .top_down import (
-    ROOT,
-    MeasuredTree,
-    integer_pass,
-    only_children,
-    step_down,
-)
+from .top_down import ROOT, MeasuredTree, integer_pass, only_children, step_down
 
 ONLY_SHARD = "00000"
 """Name of a level's shard where there is but one."""
@@ -49,12 +43,7 @@ def combine_levels(run: RunDirectory, settings: TripsSettings) -> None:
     """Combine the measurements of all levels, and write the estimates of every level."""
     plan = plan_of(run, settings)
     for level, nodes in integer_pass(measured_tree(run, plan), settings.mechanism):
-        write_estimates(
-            estimates_file(run, level, ONLY_SHARD),
-            plan.tree,
-            level,
-            nodes,
-        )
+        write_estimates(estimates_file(run, level, ONLY_SHARD), plan.tree, level, nodes)
 
 
 def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:

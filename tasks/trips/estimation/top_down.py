@@ -8,12 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..settings import TripsMechanism
-from ..workload.mechanisms import (
-    CHEBYSHEV,
-    FULL_INFORMATION,
-    TDA_CHEBYSHEV,
-    TDA_L2,
-)
+from ..workload.mechanisms import CHEBYSHEV, FULL_INFORMATION, TDA_CHEBYSHEV, TDA_L2
 from ..workload.tree import Tree
 from ..workload.truth import NodeCounts
 from .black_box import chebyshev_by_highs

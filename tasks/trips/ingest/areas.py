@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ....validation.rules import Rule
-from ....validation.trips.input_rules import area_rules, column_rules
+from ....validation.trips.input_rules import RULES, column_rules
 from ...tables.area_files import read_area_rows
 from ...tables.sources import InputFile
 from ...tables.tally import RuleTally
@@ -24,7 +24,7 @@ Level = tuple[str, pd.DataFrame]
 
 def area_levels(file: InputFile, evidence: RuleTally) -> list[Level] | None:
     """Levels of an areas file, coarsest first, each with its areas; None if a rule is broken."""
-    *rules, chain, depths = area_rules(file.table)
+    *rules, chain, depths = RULES.of("areas", table=file.table)
     rows = _checked_rows(file, rules[:3], evidence)
     order = _chain(rows)
     is_whole = evidence.add(chain, int(order is None))

@@ -21,13 +21,7 @@ import pyarrow.parquet as pq
 
 from ...ledger.accounting import Guarantee
 from ...runs.directory import RunDirectory
-from ...runs.files import (
-    read_record,
-    read_values,
-    while_unchanged,
-    write_record,
-    write_values,
-)
+from ...runs.files import read_record, read_values, while_unchanged, write_record, write_values
 from ...runs.stamps import write_parquet
 from ..paths import areas_file, leaves_file, plan_file, tree_file
 from ..settings import TripsSettings

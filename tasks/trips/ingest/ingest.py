@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ....validation.expectations import readable
-from ....validation.trips.input_rules import depth_rule, place_rule
+from ....validation.trips.input_rules import RULES, place_rule
 from ...ledger.charging import random_choice_source
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest, unnamed_digest
 from ...ledger.identity import store_identity
@@ -19,8 +19,8 @@ from ...products.privacy_curves import with_exact
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...tables.area_files import areas_file
-from ...tables.findings import InputCheck, UnreadableInput, refusal
-from ...tables.outcomes import write_input_outcomes
+from ...tables.findings import InputCheck, UnreadableInput, refusal, unreadable_refused
+from ...tables.outcomes import accepted_input
 from ...tables.tally import RuleTally
 from ..paths import UNIVERSE
 from ..settings import TripsInput, TripsSettings
@@ -30,11 +30,7 @@ from ..workload.hierarchy import Hierarchy
 from ..workload.plan import Plan, make_plan
 from ..workload.tree import Tree, column_tree, od_tree
 from ..workload.truth import NodeCounts
-from .areas import (
-    area_levels,
-    column_levels,
-    hierarchy_of_areas,
-)
+from .areas import area_levels, column_levels, hierarchy_of_areas
 from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
 from .observed import observed_levels
 from .persons import check_contributions
@@ -94,10 +90,8 @@ def public_shape(settings: TripsSettings) -> Shape:
     """The shape of a run from its areas alone; raises InputRefused if they break a rule."""
     evidence = RuleTally(settings.input.file_names())
     with_counts = not settings.input.confidential
-    try:
+    with unreadable_refused(with_counts=with_counts):
         shape = _read_shape(settings, evidence)
-    except UnreadableInput as error:
-        raise refusal([error.finding], with_counts=with_counts) from None
     if shape is None:
         raise refusal(evidence.findings(), with_counts=with_counts)
     return shape
@@ -110,9 +104,7 @@ def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
     its counts are then in `confidential/findings.json`, and for input that is not confidential in
     the message too.
     """
-    check = check_input(settings)
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    found = check.accepted(with_counts=not settings.input.confidential)
+    found = accepted_input(run, settings, check_input(settings))
     tree, leaves = found.shape.tree, found.leaves
     refuse_delta_of(settings, leaves.total)
     store_identity(run, settings, lambda key: input_digests(tree, found.whole, key))
@@ -221,7 +213,7 @@ def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
         destination_levels = area_levels(file, evidence)
     if levels is None or destination_levels is None:
         return None
-    if not evidence.add(depth_rule(key), len(levels) != len(destination_levels)):
+    if not evidence.add(RULES.one("depth", table=key), len(levels) != len(destination_levels)):
         return None
     dimensions = (
         hierarchy_of_areas(ORIGIN, levels, level_prefix="origin "),

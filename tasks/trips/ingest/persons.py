@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ....validation.trips.input_rules import contribution_rules, person_rule
+from ....validation.trips.input_rules import RULES
 from ...noise.randomness import RandomSource, random_words
 from ...tables.columns import trimmed_texts
 from ...tables.tally import RuleTally
@@ -87,7 +87,8 @@ class PeopleSoFar:
         """Add a batch: the persons of all rows, and keys and counts of the usable ones."""
         texts = trimmed_texts(persons)
         is_blank = texts.is_null().to_numpy(zero_copy_only=False)
-        evidence.add(person_rule(self.table, self.column), int(is_blank.sum()))
+        rule = RULES.one("person", table=self.table, column=self.column)
+        evidence.add(rule, int(is_blank.sum()))
         is_named = ~is_blank[usable]
         self._persons.append(texts.filter(pa.array(usable & ~is_blank)))
         self._keys.append(keys[is_named])
@@ -116,7 +117,7 @@ def check_contributions(
     `drops` tells that trips beyond the most, and those beside another in one cell, are dropped.
     """
     most, are_distinct = contribution.trips, contribution.are_distinct
-    at_most, at_least, once = contribution_rules(table, column, most)
+    at_most, at_least, once = RULES.of("contribution", table=table, column=column, most=most)
     rows = trips.distinct()
     if are_distinct and not drops:
         evidence.add(once, int(np.unique(rows.person[rows.counts > 1]).size))

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from ....validation.rules import Rule
-from ....validation.trips.input_rules import LARGEST_COUNT, count_rules
+from ....validation.trips.input_rules import LARGEST_COUNT, RULES
 from ...tables.columns import CodedColumn, KeyIndex
-from ...tables.layouts import Field, TableLayout
+from ...tables.layouts import Field, Kind, TableLayout
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.tally import RuleTally
@@ -45,8 +45,8 @@ class PlaceColumn:
 
 def trips_file(table: str, path: str, name: str, columns: Sequence[str]) -> InputFile:
     """The input file of a table whose columns the settings name."""
-    fields = tuple(Field(column, "text") for column in columns)
-    return InputFile(table, path, name, TableLayout(table, fields, column_names="expected"))
+    kinds: dict[str, Kind] = dict.fromkeys(columns, "text")
+    return InputFile(table, path, name, TableLayout.expected(table, kinds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,8 @@ def count_leaves(
         KeyIndex(pa.array(tree.dimensions[place.dimension].levels[place.depth].codes, pa.string()))
         for place in places
     ]
-    rules = count_rules(file.table, count) if count else ()
+    words = {"table": file.table, "column": count, "largest": LARGEST_COUNT}
+    rules = RULES.of("counts", **words) if count else ()
     for rule in (*(place.rule for place in places), *rules):
         evidence.add(rule, 0)
     so_far = NodeCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))

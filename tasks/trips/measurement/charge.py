@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ....validation.trips.privacy_loss import check_noise
+from ....validation.trips.privacy_loss import ExpectedTrips, check_noise
 from ....validation.trips.run_files import read_tree as read_public_tree
 from ...products.levels import refuse_other_noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of
-from ..paths import (
-    areas_file,
-    cuts_file,
-    leaves_file,
-    measured_file,
-    plan_file,
-    tree_file,
-)
+from ..paths import areas_file, cuts_file, leaves_file, measured_file, plan_file, tree_file
 from ..settings import TripsSettings
 from ..workload.costs import noise_plan
 from ..workload.exact_loss import curve_of_change
-from ..workload.expected import expected_of
+from ..workload.plan import Plan
 from .files import read_cuts
 
 
@@ -42,6 +35,23 @@ def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
         [noise_plan(plan).draw(curve_of_change(plan, settings.contribution))],
         decided_by=[tree_file(run), areas_file(run), plan_file(run)],
         truth=[leaves_file(run)],
+    )
+
+
+def expected_of(settings: TripsSettings, plan: Plan) -> ExpectedTrips:
+    """What the independent checks may take for granted about a run."""
+    contribution = settings.contribution
+    return ExpectedTrips(
+        loss=None if plan.guarantee is None else plan.guarantee.parameter,
+        threshold=None if plan.histogram is None else plan.histogram.threshold,
+        levels=plan.levels,
+        top_down=plan.is_top_down,
+        children_measured=plan.is_top_down and not plan.measures_all and not plan.is_selected,
+        every_node=plan.budget is not None and (plan.measures_all or not plan.is_top_down),
+        bounded=contribution.is_bounded,
+        trips_per_person=contribution.trips,
+        distinct=contribution.are_distinct,
+        exact=contribution.is_exact,
     )
 
 

@@ -25,10 +25,7 @@ from ...runs.directory import RunDirectory
 from ...runs.files import read_values
 from ...runs.stamps import stamp, write_parquet, write_parquet_once
 from ...runs.writing import Recording, write_once
-from ..paths import (
-    cuts_file,
-    level_folder,
-)
+from ..paths import cuts_file, level_folder
 from ..workload.tree import Tree
 from ..workload.truth import NodeCounts
 

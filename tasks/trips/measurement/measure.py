@@ -18,27 +18,13 @@ from ...noise.draws import NoiseDraws
 from ...runs.directory import RunDirectory
 from ...runs.errors import SpineflowError
 from ..ingest.files import plan_of, read_truth
-from ..paths import (
-    UNIVERSE,
-    cuts_file,
-    estimates_files,
-    leaves_file,
-    level_folder,
-    measured_file,
-)
+from ..paths import UNIVERSE, cuts_file, estimates_files, leaves_file, level_folder, measured_file
 from ..settings import TripsSettings
 from ..workload.mechanisms import GAUSSIAN_LEAVES
 from ..workload.plan import Plan
 from ..workload.tree import Tree
 from ..workload.truth import NodeCounts, TrueTree
-from .files import (
-    Cuts,
-    NodeShard,
-    read_cuts,
-    read_nodes,
-    write_cuts,
-    write_measured,
-)
+from .files import Cuts, NodeShard, read_cuts, read_nodes, write_cuts, write_measured
 
 NODES_PER_SHARD = 1 << 23
 """Most noisy counts of a shard, unless one parent has more children."""
@@ -161,12 +147,7 @@ def cut_at(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
 
 
 def _noisy_groups(
-    run: RunDirectory,
-    plan: Plan,
-    truth: TrueTree,
-    level: int,
-    shard: NodeShard,
-    draws: NoiseDraws,
+    run: RunDirectory, plan: Plan, truth: TrueTree, level: int, shard: NodeShard, draws: NoiseDraws
 ) -> Iterator[NodeCounts]:
     """Noisy counts of a shard's nodes, drawn as they are asked for."""
     if level == 0:

@@ -1,22 +1,46 @@
-"""What the certificate of a trips release says: public content only, true of its plan."""
+"""What a trips release says of itself, on its certificate and in its report: the mechanism, its
+cost, its noise; public content only, true of its plan.
+"""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
+from ...ledger.accounting import BOUNDED, Guarantee
+from ...noise.mechanisms import noise_deviation
 from ...pages.document import Block, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import TripsSettings
-from ..workload.costs import noise_plan
+from ..workload.costs import budget_report, noise_plan
 from ..workload.exact_loss import curves_of
-from ..workload.plan import Plan
-from .statements import (
-    METHODS,
-    change_text,
-    contribution_text,
-    noise_section,
+from ..workload.mechanisms import (
+    FULL_INFORMATION,
+    GAUSSIAN_LEAVES,
+    INFTDA,
+    STABILITY_HISTOGRAM,
+    TDA_CHEBYSHEV,
+    TDA_L2,
 )
+from ..workload.plan import Plan
 from .table import RANGE_QUERIES
+
+METHODS = {
+    INFTDA: "level by level from the top, each level's noisy counts being brought to the counts "
+    "above by the integer Chebyshev projection of InfTDA",
+    TDA_L2: "level by level from the top, each level's noisy counts being brought to the counts "
+    "above by the nearest integers in the L2 norm",
+    TDA_CHEBYSHEV: "level by level from the top, each level's noisy counts being brought to the "
+    "counts above by a Chebyshev minimiser of a general solver",
+    FULL_INFORMATION: "from the noisy counts of all levels, combined by least squares on the tree "
+    "and then brought to integers from the top",
+    GAUSSIAN_LEAVES: "by adding noise to every cell, so that counts may be negative and cells "
+    "without trips are listed",
+    STABILITY_HISTOGRAM: "by adding noise to cells with trips, and leaving out what falls below a "
+    "threshold",
+}
 
 
 def facts_of(
@@ -43,10 +67,7 @@ def facts_of(
 
 
 def statement_of(
-    settings: TripsSettings,
-    plan: Plan,
-    warning: str | None = None,
-    figures: tuple[Block, ...] = (),
+    settings: TripsSettings, plan: Plan, warning: str | None = None, figures: tuple[Block, ...] = ()
 ) -> Statement:
     """The guarantee for one person with all trips; `figures` stand beside those of it."""
     if plan.guarantee is None or not settings.is_private:
@@ -88,3 +109,122 @@ def _levels(plan: Plan) -> Section:
             Table(("level", "areas"), rows),
         ),
     )
+
+
+def change_text(guarantee: Guarantee) -> str:
+    """What two neighbouring tables differ by."""
+    if guarantee.neighbors == BOUNDED:
+        return "one person's trips, which go elsewhere in the other"
+    return "one person, who is in one of them alone with all trips"
+
+
+def contribution_text(settings: TripsSettings) -> str:
+    """How many trips a person makes, as the settings say."""
+    privacy = settings.privacy
+    m = privacy.trips_per_person
+    exactly = "exactly" if settings.contribution.has_invariant_total else "at most"
+    trips = f"{exactly} {m:,} {'trip' if m == 1 else 'trips'}"
+    if m > 1:
+        trips += ", no two in one cell" if privacy.distinct_trips else ", wherever they go"
+    return f"A person makes {trips}; who makes more is protected less."
+
+
+def cost_table(settings: TripsSettings, plan: Plan) -> Table:
+    """Loss and epsilon, natively and composed."""
+    report = budget_report(plan, settings.report_delta)
+    return Table(
+        (
+            "neighbours",
+            "delta",
+            "epsilon",
+            "epsilon (simple)",
+            "rho per person, bounded",
+        ),
+        (
+            (
+                report["neighbors"],
+                f"{float(Fraction(report['delta'])):g}",
+                _shown(report["epsilon"]["tight"]),
+                _shown(report["epsilon"]["simple"]),
+                report["rho"],
+            ),
+        ),
+    )
+
+
+def conversion_sentence(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
+    """What the tight conversion of epsilon and delta would allow, where the simple one was used."""
+    rho, other = settings.rho, settings.other_rho
+    if rho is None or other is None or plan.budget is None:
+        return ()
+    less = 1 - math.sqrt(rho / other)
+    return (
+        f"The tight conversion allows rho {float(other):.4g} instead of {float(rho):.4g} "
+        f"at the same epsilon and delta, with {100 * less:.0f} % less noise: "
+        "privacy.conversion = 'tight'.",
+    )
+
+
+def noise_section(settings: TripsSettings, plan: Plan) -> Section:
+    """What each measured level costs, and the noise of its counts."""
+    report = budget_report(plan, settings.report_delta)
+    if plan.budget is None:
+        query = report["queries"][0]
+        return Section(
+            "Noise",
+            (
+                f"Discrete Laplace noise of scale {query['scale'] or 0}; counts below "
+                f"{query['threshold']} are not published.",
+            ),
+        )
+    rows = tuple(
+        (
+            query["geolevel"],
+            plan.tree.n_nodes(level),
+            query["share"],
+            query["squared_sensitivity"],
+            0.0 if plan.guarantee is None else noise_deviation(query),
+        )
+        for level, query in zip(plan.levels, report["queries"], strict=True)
+    )
+    return Section(
+        "Noise",
+        (
+            "The tree's measured levels: the areas that tell their counts apart, how many counts "
+            "there could be, the level's share of the loss, the squared sensitivity and the "
+            "standard deviation of the noise in each count. The shares add to exactly 1."
+            + _inferred(plan),
+            Table(
+                ("level", "nodes", "share", "squared sensitivity", "noise s.d."), rows, "noise s.d."
+            ),
+        ),
+    )
+
+
+def _inferred(plan: Plan) -> str:
+    levels = [level for level in plan.inferred if level]
+    if not levels:
+        return ""
+    names = " and ".join(plan.tree.level_name(level) for level in levels)
+    return f" Not measured, since every node is an only child with its parent's count: {names}."
+
+
+def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:
+    """A sentence if delta is no smaller than one over the persons; None if it is, or unknown.
+
+    `n_trips` must be public: an invariant total, or a released one.
+    """
+    delta = settings.privacy.delta
+    if delta is None or settings.privacy.epsilon is None or n_trips is None or n_trips <= 0:
+        return None
+    n_persons = math.ceil(n_trips / settings.privacy.trips_per_person)
+    if delta * n_persons < 1:
+        return None
+    return (
+        f"privacy.delta = {delta} is not below one over the number of persons: such a guarantee "
+        "does not rule out that a person's trips are published outright, so choose a smaller one"
+    )
+
+
+def _shown(epsilon: float | str) -> str:
+    return epsilon if isinstance(epsilon, str) else f"{epsilon:.3f}"

@@ -13,6 +13,7 @@ from ...ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
 from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import line_chart
 from ...products.certificate import exact_section
+from ...products.comparison import errors_table
 from ...products.reports import Overview, bars_panel, first_rows, report_document
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
@@ -21,16 +22,17 @@ from ..settings import TripsSettings
 from ..workload.costs import noise_plan
 from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan
-from .certificate import exact_of, statement_of
-from .error_bound import BETA, BOUND_OF, error_bounds
-from .false_cells import false_cells
-from .statements import (
+from .certificate import (
     METHODS,
     conversion_sentence,
     cost_table,
     delta_warning,
+    exact_of,
     noise_section,
+    statement_of,
 )
+from .error_bound import BETA, BOUND_OF, error_bounds
+from .false_cells import false_cells
 from .table import TABLE, n_released, n_trips
 
 
@@ -46,7 +48,18 @@ def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | 
     by_epsilon = _by_epsilon(settings, plan)
     if by_epsilon is not None:
         sections.append(by_epsilon)
-    return report_document(run, settings, overview(run, settings, plan, accuracy), sections)
+    front = Overview(
+        f"Trips of the dataset {settings.privacy.dataset}, by the mechanism {plan.mechanism}",
+        in_one_sentence(statement_of(settings, plan)),
+        (
+            _budget(plan),
+            noise_plan(plan).noise_panel("Noise in each measured count, by level of the tree.")
+            if accuracy is None
+            else _errors(accuracy),
+        ),
+        counts=first_rows(run.release / f"{TABLE}.parquet"),
+    )
+    return report_document(run, settings, front, sections)
 
 
 def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:
@@ -112,13 +125,12 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         for name, text in columns.items()
         if name in accuracy and accuracy[name].notna().all()
     }
-    rows = tuple(accuracy[list(known)].itertuples(index=False, name=None))
     return Section(
         "Accuracy",
         (
             "Errors by level, over the nodes that have trips in the input or in the release. The "
             "input is not confidential, so it may be compared with the release.",
-            Table(tuple(known.values()), rows, columns["mean_absolute_error"]),
+            errors_table(accuracy, known, columns["mean_absolute_error"]),
             *_error_charts(accuracy),
         ),
     )
@@ -185,23 +197,6 @@ def _by_epsilon(settings: TripsSettings, plan: Plan) -> Section | None:
             "in a count, before counts are brought together.",
             Figure(chart, "Margin of error of measured counts, by level, against epsilon."),
         ),
-    )
-
-
-def overview(
-    run: RunDirectory, settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None
-) -> Overview:
-    """The front page; `accuracy` is given for inputs that are not confidential."""
-    return Overview(
-        f"Trips of the dataset {settings.privacy.dataset}, by the mechanism {plan.mechanism}",
-        in_one_sentence(statement_of(settings, plan)),
-        (
-            _budget(plan),
-            noise_plan(plan).noise_panel("Noise in each measured count, by level of the tree.")
-            if accuracy is None
-            else _errors(accuracy),
-        ),
-        counts=first_rows(run.release / f"{TABLE}.parquet"),
     )
 
 

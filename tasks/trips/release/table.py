@@ -22,12 +22,7 @@ from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
 from ...runs.stamps import stamp
 from ..ingest.files import RunTree, read_tree
-from ..measurement.files import (
-    ROWS_PER_GROUP,
-    node_columns,
-    node_keys,
-    read_nodes,
-)
+from ..measurement.files import ROWS_PER_GROUP, node_columns, node_keys, read_nodes
 from ..paths import estimates_files
 from ..workload.tree import Tree
 from ..workload.truth import NodeCounts, summed

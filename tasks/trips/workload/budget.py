@@ -64,10 +64,7 @@ def measured_levels(
 
 
 def level_budget(
-    tree: Tree,
-    contribution: Contribution,
-    rho: Fraction | None,
-    shares: Mapping[int, Fraction],
+    tree: Tree, contribution: Contribution, rho: Fraction | None, shares: Mapping[int, Fraction]
 ) -> LevelBudget:
     """The budget of a tree's levels with these shares; raises ValueError if they are not sound."""
     if any(share <= 0 for share in shares.values()) or sum(shares.values(), Fraction(0)) != 1:

@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ...ledger.accounting import (
-    BOUNDED,
-    PURE_DP,
-    UNBOUNDED,
-    ZCDP,
-    Guarantee,
-)
+from ...ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
 from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...runs.errors import InputRefused
@@ -25,12 +19,7 @@ from .budget import (
     optimised_shares,
     uniform_shares,
 )
-from .mechanisms import (
-    FULL_INFORMATION,
-    GAUSSIAN_LEAVES,
-    STABILITY_HISTOGRAM,
-    TOP_DOWN,
-)
+from .mechanisms import FULL_INFORMATION, GAUSSIAN_LEAVES, STABILITY_HISTOGRAM, TOP_DOWN
 from .stability import StabilityHistogram, stability_histogram
 from .tree import Tree
 

@@ -9,11 +9,12 @@ import pytest
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
-from spineflow.tasks.group_sizes.measurement.measure import noisy_vector
+from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED
 from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.tables.tally import RuleTally
 
 COUNTIES = 3144
@@ -77,7 +78,7 @@ def test_no_level_of_a_release_is_further_off_than_twice_its_groups(
     plan = plan_of(mechanism, calibration, 300, 200, (1, 3, 30))
     draws = UnchargedNoise(SeededRandom(2))
     noisy = [
-        noisy_vector(plan.vector, own, level.noise_of(plan.noise), draws)
+        with_noise(true_vector(plan.vector, own), level.noise_of(plan.noise), draws)
         for level, own in zip(plan.levels, truth, strict=True)
     ]
     errors = [

@@ -10,6 +10,7 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.release import certificate as detailed_groups
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.release import certificate as group_sizes
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.plan import make_plan
@@ -44,7 +45,8 @@ def groups_text(folder: Path, *overrides: str) -> str:
         '[privacy]\ndataset = "d"\n'
     )
     settings = load_settings(DetailedGroupsSettings, file, presets=folder, overrides=overrides)
-    return said(detailed_groups.facts_of(settings, parameters_of(settings)))
+    specification = read_specification(settings.input.parameters)
+    return said(detailed_groups.facts_of(settings, parameters_of(settings), specification))
 
 
 def test_detailed_groups_by_definition_and_pass(groups_input: Path) -> None:

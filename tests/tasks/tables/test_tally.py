@@ -10,10 +10,10 @@ import pytest
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.tables.tally import RuleTally
 from spineflow.validation.group_sizes.input_rules import size_rules
-from spineflow.validation.trips.input_rules import count_rules
+from spineflow.validation.trips.input_rules import LARGEST_COUNT, RULES
 
 SIZES = size_rules(1, 3)[1]
-WHOLE, NOT_NEGATIVE = count_rules("trips", "n")
+WHOLE, NOT_NEGATIVE = RULES.of("counts", table="trips", column="n", largest=LARGEST_COUNT)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.workload.expected import expected_of
+from spineflow.tasks.group_sizes.measurement.charge import expected_of
 from spineflow.validation.group_sizes.run_checks import CHECKS, run_checks
 
 

@@ -18,9 +18,9 @@ from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.ingest.files import read_tree as read_run_tree
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
+from spineflow.tasks.trips.measurement.charge import expected_of
 from spineflow.tasks.trips.order import tree_to_table
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.expected import expected_of
 from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
 from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.validation.outcome import Failures

@@ -10,13 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.checks.accuracy import (
-    has_truth,
-    level_errors,
-    write_accuracy,
-)
+from spineflow.tasks.detailed_groups.checks.accuracy import level_errors, write_accuracy
 from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
 from spineflow.tasks.detailed_groups.measurement.stages import ShardGroups
+from spineflow.tasks.detailed_groups.paths import truth_files
 from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
@@ -38,7 +35,7 @@ def finished(measured_groups, folder: Path, *overrides: str):
 @pytest.mark.slow
 def test_without_noise_only_suppression_errs(measured_groups, tmp_path: Path) -> None:
     run, settings = finished(measured_groups, tmp_path / "run", "privacy.infinite=true")
-    assert has_truth(run, settings)
+    assert all(path.exists() for path in truth_files(run))
     write_accuracy(run, settings)
     found = read_errors(run)
     assert (run.confidential / "accuracy.parquet").exists()
@@ -58,8 +55,9 @@ def test_with_noise_and_without_truth(measured_groups, tmp_path: Path) -> None:
     assert found["somebody_suppressed"].sum() > 0
     stamp = pq.read_schema(run.confidential / "accuracy.parquet").metadata
     assert stamp[b"spineflow"] == b"NOT PRIVATE"
+    files = truth_files(run)
     shutil.rmtree(run.confidential)
-    assert not has_truth(run, settings)
+    assert not any(path.exists() for path in files)
     assert read_errors(run) is None
 
 

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from spineflow.tasks.group_sizes.checks.accuracy import (
-    has_truth,
-    write_accuracy,
-)
+from spineflow.tasks.group_sizes.checks.accuracy import write_accuracy
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.report import report
@@ -102,8 +99,9 @@ def test_a_check_that_fails_withholds_the_release(run_groups, tmp_path: Path) ->
 
 
 def test_the_truth_may_be_deleted(released) -> None:
-    run, settings, _ = released
-    assert has_truth(run, settings)
+    run, _, _ = released
+    accuracy = GROUP_SIZES.accuracy
+    assert accuracy is not None and accuracy.is_possible(run)
     shutil.rmtree(run.confidential)
-    assert not has_truth(run, settings)
+    assert not accuracy.is_possible(run)
     assert read_errors(run) is None

@@ -14,10 +14,11 @@ from spineflow.flows.cli import main
 from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings, designed
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.read import plan_of, public_hierarchy
-from spineflow.tasks.group_sizes.measurement.measure import noisy_vector, true_vector
+from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 
@@ -84,7 +85,7 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, mechanism: str)
     for replicate in range(replicates):
         draws = UnchargedNoise(SeededRandom(2, mechanism, str(replicate)))
         noisy = [
-            noisy_vector(plan.vector, counts, level.noise_of(plan.noise), draws)
+            with_noise(true_vector(plan.vector, counts), level.noise_of(plan.noise), draws)
             for level, counts in zip(plan.levels, truth, strict=True)
         ]
         estimates = estimate_plan(plan, hierarchy, noisy)

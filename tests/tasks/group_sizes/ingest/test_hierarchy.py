@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from spineflow.tasks.group_sizes.ingest.files import read_regions
 from spineflow.tasks.group_sizes.ingest.hierarchy import (
     hierarchy_of_geography,
     hierarchy_of_rows,
     read_hierarchy,
-    stored_hierarchy,
     write_hierarchy,
 )
+from spineflow.tasks.group_sizes.paths import regions_file
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.area_files import areas_file
 from spineflow.tasks.tables.findings import UnreadableInput
@@ -166,7 +168,8 @@ def test_levels_may_be_any_columns_of_the_geography() -> None:
 
 def test_a_stored_hierarchy_is_read_back(tmp_path: Path) -> None:
     hierarchy = hierarchy_of_rows(frame(ROWS), tally())
-    write_hierarchy(tmp_path / "regions.parquet", hierarchy)
-    found = stored_hierarchy(tmp_path / "regions.parquet")
+    run = RunDirectory(tmp_path)
+    write_hierarchy(regions_file(run), hierarchy)
+    found = read_regions(run)
     assert as_text(found) == EXPECTED
     assert np.array_equal(found.leaves[0], hierarchy.leaves[0])

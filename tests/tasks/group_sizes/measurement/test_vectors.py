@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
-from spineflow.tasks.group_sizes.measurement.measure import noisy_vector, true_vector
+from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
@@ -16,6 +16,7 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
 from spineflow.tasks.noise.draws import Noise, UnchargedNoise
 from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
 from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.products.measurement import with_noise
 
 COUNTS = np.array([[1, 2, 0], [4, 0, 3]])
 
@@ -30,15 +31,14 @@ def test_vectors_are_sums_of_counts() -> None:
 
 def test_without_a_scale_there_is_no_noise() -> None:
     draws = UnchargedNoise(SeededRandom(1))
-    assert (noisy_vector(GROUP_SIZES, COUNTS, None, draws) == COUNTS).all()
+    assert (with_noise(true_vector(GROUP_SIZES, COUNTS), None, draws) == COUNTS).all()
 
 
 @pytest.mark.parametrize("vector", [CUMULATIVE_GROUP_SIZES, CHAINED_CUMULATIVE_GROUP_SIZES])
 def test_noise_is_discrete_laplace_of_the_scale_and_of_no_other(vector: str) -> None:
     counts = np.arange(60_000).reshape(60, 1000) % 7
-    noise = noisy_vector(
-        vector, counts, Noise(DISCRETE_LAPLACE, Fraction(3)), UnchargedNoise(SeededRandom(5))
-    ) - true_vector(vector, counts)
+    truth, laplace = true_vector(vector, counts), Noise(DISCRETE_LAPLACE, Fraction(3))
+    noise = with_noise(truth, laplace, UnchargedNoise(SeededRandom(5))) - truth
     values = np.arange(-12, 13)
     observed = [np.sum(noise < -12), *(np.sum(noise == v) for v in values), np.sum(noise > 12)]
 
@@ -55,9 +55,8 @@ def test_noise_is_discrete_laplace_of_the_scale_and_of_no_other(vector: str) -> 
 
 def test_counts_that_would_wrap_are_refused() -> None:
     with pytest.raises(OverflowError):
-        noisy_vector(
-            GROUP_SIZES,
-            np.full((1, 50), (1 << 63) - 1),
+        with_noise(
+            true_vector(GROUP_SIZES, np.full((1, 50), (1 << 63) - 1)),
             Noise(DISCRETE_LAPLACE, Fraction(5)),
             UnchargedNoise(SeededRandom(1)),
         )

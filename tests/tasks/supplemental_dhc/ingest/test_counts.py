@@ -10,7 +10,7 @@ import pytest
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.supplemental_dhc.ingest.areas import stored_areas, write_areas
+from spineflow.tasks.supplemental_dhc.ingest.areas import areas_of_rows, write_areas
 from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES, columns_of
@@ -185,7 +185,7 @@ def test_areas_are_those_of_the_geography(households: Path, tmp_path: Path) -> N
     geography = pd.read_csv(households / "grfc.txt", sep="|", dtype=str)
     assert len(areas.regions["PLACEFP"]) == geography["PLACEFP"].nunique()
     write_areas(tmp_path / "areas.parquet", areas)
-    again = stored_areas(tmp_path / "areas.parquet")
+    again = areas_of_rows(pd.read_parquet(tmp_path / "areas.parquet").astype(object))
     for name, regions in areas.regions.items():
         assert (again.regions[name] == regions).all()
         assert (again.region_of_area[name] == areas.region_of_area[name]).all()

@@ -1,0 +1,67 @@
+"""Measuring a level: answers of its regions to queries, each with noise of its own, as one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from ..answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from ..ledger.charging import single_draw
+from ..noise.draws import Noise, NoiseDraws, sum_that_fits
+from ..runs.directory import RunDirectory
+from ..runs.settings import ProductSettings
+
+
+def publish_level(
+    run: RunDirectory,
+    settings: ProductSettings,
+    path: Path,
+    universe: str,
+    level: str,
+    answers: Callable[[NoiseDraws], Sequence[NoisyAnswers]],
+) -> None:
+    """Publish the answers of a level, which are asked for as their file is written; raises as
+    `single_draw`.
+    """
+    truth, seeds = [run.histogram(universe)], (universe, level)
+    with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
+        groups, is_private = map(answers, [drawing.noise]), settings.is_private
+        write_measurements(path, groups, is_private=is_private, recording=drawing.recording)
+
+
+def noisy_answers(
+    query: str,
+    regions: np.ndarray,
+    values: np.ndarray,
+    noise: Noise | None,
+    loss: Fraction | None,
+    draws: NoiseDraws,
+    part: str,
+) -> NoisyAnswers:
+    """Answers `(n_regions, n)` to a query with noise, charged under the name of a part, for which
+    `loss` is spent; raises as `with_noise`.
+    """
+    plb, variance = ("inf", 0.0) if noise is None else (str(loss), noise.variance)
+    return NoisyAnswers(
+        query + DPQUERY_SUFFIX,
+        regions,
+        with_noise(values, noise, draws, part),
+        np.full(len(regions), variance),
+        np.full(len(regions), plb, dtype=object),
+    )
+
+
+def with_noise(
+    values: np.ndarray, noise: Noise | None, draws: NoiseDraws, part: str = ""
+) -> np.ndarray:
+    """Values with independent noise on each, so that they may be negative; without it if it is
+    None. `part` is the name under which the noise is charged.
+
+    Raises OverflowError if a value does not fit 64 bits.
+    """
+    if noise is None:
+        return values
+    return sum_that_fits(values, draws.draw(part, noise, values.size).reshape(values.shape))
