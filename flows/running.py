@@ -19,6 +19,7 @@ from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.order import LEDGER, Wave, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
+from ..tasks.products.steps import copy_checked_release
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
     RunDirectory,
@@ -37,7 +38,6 @@ from ..tasks.runs.settings import (
     run_by,
 )
 from ..tasks.runs.settings_files import dump_settings, frozen_settings
-from ..tasks.runs.steps import copy_checked_release
 from .cancelling import (
     NO_ANSWER,
     RunCancelled,
