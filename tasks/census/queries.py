@@ -174,9 +174,9 @@ def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ..
     """What a query tells: name of the attribute or coarsening, attribute, and its labels, in the
     order of the schema's attributes.
     """
-    if name == "total":
+    if name == TOTAL:
         return []
-    if name == "detailed":
+    if name == DETAILED:
         return [(a, a, schema.labels(a)) for a in schema.attributes]
     found = {}
     for part in marginal_query(schema, name).name.split(" * "):

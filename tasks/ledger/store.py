@@ -34,7 +34,6 @@ from .key import (
     LedgerKey,
     Mark,
     fingerprint_of,
-    key_path,
     make_key,
     read_key,
     write_mark,
@@ -83,7 +82,7 @@ class Ledger:
     @property
     def key_path(self) -> Path:
         """The file with the key of the input digests, and the mark."""
-        return key_path(self.path)
+        return Path(f"{self.path}.key")
 
     def key(self) -> bytes:
         """The key of the input digests; raises BudgetRefused if its file cannot be used."""
