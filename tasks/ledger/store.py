@@ -30,14 +30,7 @@ from pathlib import Path
 from ..runs.errors import BudgetRefused
 from ..runs.files import sync
 from ..runs.writing import UNFINISHED_SUFFIX
-from .key import (
-    LedgerKey,
-    Mark,
-    fingerprint_of,
-    make_key,
-    read_key,
-    write_mark,
-)
+from .key import LedgerKey, Mark, fingerprint_of, make_key, read_key, write_mark
 
 APPLICATION_ID, JOINED_ID = 0x73706C67, 0x73706C6A
 """Of a ledger, and of one that was joined to another."""
