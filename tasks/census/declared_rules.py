@@ -69,13 +69,8 @@ def _rules_of_charges(universe: Universe) -> Iterator[Rule]:
     if declared.count is not None and declared.largest_count is not None:
         yield from _of("largest_count", universe, declared.count, most=declared.largest_count)
     for table, contribution in universe.contributions.items():
-        yield from _of(
-            "contributions",
-            universe,
-            contribution.person,
-            table,
-            most=contribution.records_per_person,
-        )
+        most = contribution.records_per_person
+        yield from _of("contributions", universe, contribution.person, table, most=most)
 
 
 def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:

@@ -102,11 +102,7 @@ class MarginalQuery:
     @cached_property
     def matrix(self) -> sparse.csr_array:
         """The 0/1 matrix Q, shape `(n_rows, n_cells)`."""
-        n_cells = self.row_of_cell.size
-        return sparse.csr_array(
-            (np.ones(n_cells, dtype=np.int64), (self.row_of_cell, np.arange(n_cells))),
-            shape=(self.n_rows, n_cells),
-        )
+        return incidence(self.row_of_cell, self.n_rows)
 
     def answer(self, histograms: np.ndarray) -> np.ndarray:
         """Answers Qx of histograms of shape `(n, n_cells)`, shape `(n, n_rows)`."""
