@@ -287,11 +287,9 @@ def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
         most = areas.homes(has * (others - has_both))
         yield f"own children {band}", (areas.homes(has) <= there) & (there <= most)
     minors = areas.persons(age < ADULT)
-    needed = areas.homes(areas.has_minors) + areas.homes(areas.children[0] & areas.children[1])
-    yield (
-        "minors",
-        (needed <= minors) & ((minors == 0) | (areas.homes(areas.has_minors) > 0)),
-    )
+    with_minors = areas.homes(areas.has_minors)
+    needed = with_minors + areas.homes(areas.children[0] & areas.children[1])
+    yield "minors", (needed <= minors) & ((minors == 0) | (with_minors > 0))
     of_couples = (age >= YOUNGEST_HOUSEHOLDER) & (age < ADULT) & ~child
     childless = areas.has_minors & ~(areas.children[0] | areas.children[1])
     yield "minors who are no children", areas.homes(childless) <= areas.persons(of_couples)
@@ -300,23 +298,17 @@ def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
         has = areas.levels[household_types.ELDERLY] >= level
         is_younger = areas.levels[household_types.AGE] < FIRST_AGES.index(cut)
         there = areas.persons(~heads & (age >= cut))
-        yield (
-            f"persons of {cut} years and over who are no householders",
-            (areas.homes(has & is_younger) <= there)
-            & (there <= areas.homes(has * (areas.most - 1))),
-        )
+        least, most = areas.homes(has & is_younger), areas.homes(has * (areas.most - 1))
+        words = f"persons of {cut} years and over who are no householders"
+        yield words, (least <= there) & (there <= most)
     relatives = areas.persons(members.are(*RELATIVES))
     is_married = np.isin(areas.couple, MARRIED)
-    yield (
-        "relatives",
-        (areas.homes(areas.has_relatives & ~is_married) <= relatives)
-        & (relatives <= areas.homes(areas.has_relatives * others)),
-    )
+    least = areas.homes(areas.has_relatives & ~is_married)
+    most = areas.homes(areas.has_relatives * others)
+    yield "relatives", (least <= relatives) & (relatives <= most)
     three = areas.homes(areas.has_generations)
-    yield (
-        "three generations",
-        (three <= areas.persons(own)) & (three <= areas.persons(members.are(*OTHER_GENERATIONS))),
-    )
+    beside = areas.persons(members.are(*OTHER_GENERATIONS))
+    yield "three generations", (three <= areas.persons(own)) & (three <= beside)
 
 
 def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:
