@@ -202,7 +202,6 @@ def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, 
     run, _, settings = existing_run(options.run_directory)
     if not isinstance(settings, TopdownSettings):
         raise InputRefused(f"{run.root} is no run of topdown; only those have {what}.")
-    run.refuse_edited_settings()
     refuse_altered(run)
     return run, settings
 

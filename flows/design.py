@@ -52,11 +52,6 @@ def summary(run: RunDirectory, settings: ComparisonSettings) -> tuple[str, ...]:
     )
 
 
-def rewritten(run: RunDirectory, settings: ComparisonSettings) -> None:
-    """Write the report again."""
-    write_report(run, settings)
-
-
 PRODUCT: Product = Product(
     settings=ComparisonSettings,
     costs=lambda settings: TOPDOWN.costs(settings.topdown),
@@ -66,7 +61,7 @@ PRODUCT: Product = Product(
     fits=lambda settings, accepted: fits(settings.topdown, accepted),
     order=order,
     summary=summary,
-    rewritten=rewritten,
+    rewritten=write_report,
 )
 
 design, design_stages = flows_of(

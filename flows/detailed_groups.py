@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ..tasks.detailed_groups.product import DETAILED_GROUPS
-from .entry import flows_of
+from .entry import CHARGED_FIRST, flows_of
 
 detailed_groups, detailed_groups_stages = flows_of(
     __name__,
     DETAILED_GROUPS,
-    "Releases adaptive tables for detailed race and ethnicity groups, by "
-    "SafeTab-P. Every draw of noise is charged to the dataset's ledger first; the "
-    "release appears once every check has passed.",
+    "Releases adaptive tables for detailed race and ethnicity groups, by SafeTab-P. "
+    + CHARGED_FIRST,
 )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from ..tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
-from .entry import flows_of
+from .entry import CHARGED_FIRST, flows_of
 
 detailed_households, detailed_households_stages = flows_of(
     __name__,
     DETAILED_HOUSEHOLDS,
-    "Releases tables of households by type and tenure for detailed race and ethnicity "
-    "groups of the householder, by SafeTab-H, as detailed as the totals of a finished run "
-    "of detailed groups allow. Every draw of noise is charged to the dataset's ledger "
-    "first; the release appears once every check has passed.",
+    "Releases tables of households by type and tenure for detailed race and ethnicity groups of "
+    "the householder, by SafeTab-H, as detailed as the totals of a finished run of detailed groups "
+    f"allow. {CHARGED_FIRST}",
 )

@@ -28,6 +28,11 @@ from .running import (
     tracker_of,
 )
 
+CHARGED_FIRST = (
+    "Every draw of noise is charged to the dataset's ledger first; the release appears once every "
+    "check has passed."
+)
+
 FullPath = Annotated[str, Field(pattern="^(/.*)?$")]
 """A full path, or nothing: a server cannot tell from where a worker would take another."""
 

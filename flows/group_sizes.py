@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ..tasks.group_sizes.product import GROUP_SIZES
-from .entry import flows_of
+from .entry import CHARGED_FIRST, flows_of
 
 group_sizes, group_sizes_stages = flows_of(
     __name__,
     GROUP_SIZES,
-    "Releases how many groups, such as households, there are of every size in "
-    "every region. Every draw of noise is charged to the dataset's ledger first; "
-    "the release appears once every check has passed.",
+    "Releases how many groups, such as households, there are of every size in every region. "
+    + CHARGED_FIRST,
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from ..tasks.population.checks.checked import write_checked_population
+from ..tasks.population.checks.expected import expected_population
 from ..tasks.population.estimation.blocks import populated
 from ..tasks.population.estimation.pieces import (
     blocks_of,
@@ -19,11 +19,14 @@ from ..tasks.population.estimation.pieces import (
     write_released,
 )
 from ..tasks.population.ingest.released import Sources, read_released
+from ..tasks.population.release.population import population_of_pieces, write_population
+from ..tasks.products.acceptance import accept
 from ..tasks.products.order import Call, Order, call
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Made, made
 from ..tasks.runs.steps import step
 from ..tasks.topdown.settings import TopdownSettings
+from ..validation.population.run_checks import check_population
 from .products_settings import ProductsSettings
 
 
@@ -63,12 +66,15 @@ def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made
 
 @step("make population", ProductsSettings, run_name="one population")
 def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
-    """Write one population of all pieces beside the index of the releases, and check it."""
+    """Write one population of all pieces beside the index of the releases, and check it: what a
+    check refuses is not released."""
     redistricting, *_ = names = _names(settings)
     sources = sources_of(run, names)
     declared = cast(TopdownSettings, settings.products.chosen()[redistricting]).compiled_census
     folder = run.unchecked_release
-    paths = write_checked_population(run, settings, sources, declared, folder)
+    paths = write_population(population_of_pieces(run, sources), folder)
+    expected = expected_population(folder, sources.redistricting.release, declared)
+    accept(run, settings, check_population(expected))
     return made(folder, {"files": len(paths)})
 
 

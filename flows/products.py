@@ -34,12 +34,7 @@ from .order import run_submitted
 from .population import population_order, sources_of
 from .products_settings import ProductsSettings
 from .results import show_result
-from .running import (
-    entered,
-    prepare,
-    run_stages,
-    stages_run_name,
-)
+from .running import entered, prepare, run_stages, stages_run_name
 
 
 @flow(name="products-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -164,7 +159,6 @@ PRODUCT: Product = Product(
 products = settings_flow(
     __name__,
     PRODUCT,
-    "Releases several products of one dataset, one after the other, all charged "
-    "to one ledger. The products and their own settings stand in the settings "
-    "file.",
+    "Releases several products of one dataset, one after the other, all charged to one ledger. The "
+    "products and their own settings stand in the settings file.",
 )

@@ -43,11 +43,8 @@ def show_table(table: Table, *, key: str, description: str) -> None:
         [float(f"{cell:.{DIGITS}g}") if isinstance(cell, float) else cell for cell in row]
         for row in table.rows
     ]
-    create_table_artifact(
-        [dict(zip(table.headers, row, strict=True)) for row in rows],
-        key=key_of(key),
-        description=description,
-    )
+    named = [dict(zip(table.headers, row, strict=True)) for row in rows]
+    create_table_artifact(named, key=key_of(key), description=description)
 
 
 def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
@@ -61,28 +58,21 @@ def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
     """The checks of a finished run, if its product has any, its certificate, and its result in
     words."""
     if (run.checks / CHECKS_FILE).exists():
-        show_table(
-            checks_table(run),
-            key="checks",
-            description="Independent checks of the result before its release",
-        )
+        about = "Independent checks of the result before its release"
+        show_table(checks_table(run), key="checks", description=about)
     show_result(run, settings)
 
 
 def show_result(run: RunDirectory, settings: ProductSettings) -> None:
     """The result of a finished run in words, and its certificate, on the page of this flow run."""
-    create_markdown_artifact(
-        to_markdown(result_page(run, settings)),
-        key="result",
-        description=f"{settings.PRODUCT} of {settings.privacy.dataset}",
-    )
+    text = to_markdown(result_page(run, settings))
+    about = f"{settings.PRODUCT} of {settings.privacy.dataset}"
+    create_markdown_artifact(text, key="result", description=about)
     file = run.release / f"{CERTIFICATE}.md"
     if file.exists():
-        create_markdown_artifact(
-            file.read_text(encoding="utf-8"),
-            key="certificate",
-            description="The certificate, which goes with every copy of the release",
-        )
+        about = "The certificate, which goes with every copy of the release"
+        text = file.read_text(encoding="utf-8")
+        create_markdown_artifact(text, key="certificate", description=about)
 
 
 def show_failed_rules(run: RunDirectory) -> None:
@@ -95,11 +85,9 @@ def show_failed_rules(run: RunDirectory) -> None:
         if not outcome["passed"]
     )
     if failed:
-        show_table(
-            Table(("table", "rule that is not met"), failed),
-            key="failed-rules",
-            description="Rules on the input; how many rows break them is in confidential/ alone",
-        )
+        about = "Rules on the input; how many rows break them is in confidential/ alone"
+        table = Table(("table", "rule that is not met"), failed)
+        show_table(table, key="failed-rules", description=about)
 
 
 def result_page(run: RunDirectory, settings: ProductSettings) -> Document:

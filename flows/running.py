@@ -19,6 +19,7 @@ from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.order import LEDGER, Wave, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
+from ..tasks.products.steps import copy_checked_release
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
     RunDirectory,
@@ -30,33 +31,16 @@ from ..tasks.runs.directory import (
 )
 from ..tasks.runs.errors import CheckFailed, InputRefused, SpineflowError
 from ..tasks.runs.publication import refuse_taken_place
-from ..tasks.runs.settings import (
-    ProductSettings,
-    RunnerSettings,
-    have_same_release,
-    run_by,
-)
+from ..tasks.runs.settings import ProductSettings, RunnerSettings, have_same_release, run_by
 from ..tasks.runs.settings_files import dump_settings, frozen_settings
-from ..tasks.runs.steps import copy_checked_release
-from .cancelling import (
-    NO_ANSWER,
-    RunCancelled,
-    mark_ended,
-    was_cancelled,
-    watched,
-)
+from .cancelling import NO_ANSWER, RunCancelled, mark_ended, was_cancelled, watched
 from .endings import Interrupted, explained
 from .events import tell_failed_check, tell_published
 from .existing import parts_of
 from .interruption import going_on
 from .kernels import compile_beside
 from .log_lines import say
-from .order import (
-    call_here,
-    run_in_process,
-    run_submitted,
-    with_warnings,
-)
+from .order import call_here, run_in_process, run_submitted, with_warnings
 from .progress import begin_run, end_picture, run_id
 from .registry import stages_of
 from .results import show_failed_rules

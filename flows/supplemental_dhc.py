@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ..tasks.supplemental_dhc.product import SUPPLEMENTAL
-from .entry import flows_of
+from .entry import CHARGED_FIRST, flows_of
 
 supplemental_dhc, supplemental_dhc_stages = flows_of(
     __name__,
     SUPPLEMENTAL,
     "Releases average sizes of households and families, and people by the household that they "
-    "live in, with intervals. Every draw of noise is charged to the dataset's ledger first; "
-    "the release appears once every check has passed.",
+    f"live in, with intervals. {CHARGED_FIRST}",
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ..tasks.topdown.product import TOPDOWN
-from .entry import flows_of
+from .entry import CHARGED_FIRST, flows_of
 
 topdown, topdown_stages = flows_of(
     __name__,
     TOPDOWN,
-    "Releases microdata of persons and housing units, and redistricting tables, "
-    "by the TopDown Algorithm. Every draw of noise is charged to the dataset's "
-    "ledger first; the release appears once every check has passed.",
+    "Releases microdata of persons and housing units, and redistricting tables, by the TopDown "
+    f"Algorithm. {CHARGED_FIRST}",
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ..tasks.trips.product import TRIPS
-from .entry import flows_of
+from .entry import CHARGED_FIRST, flows_of
 
 trips, trips_stages = flows_of(
     __name__,
     TRIPS,
-    "Releases origin/destination tables, or any table that forms a tree, by "
-    "InfTDA. Every draw of noise is charged to the dataset's ledger first; the "
-    "release appears once every check has passed.",
+    "Releases origin/destination tables, or any table that forms a tree, by InfTDA. "
+    + CHARGED_FIRST,
 )

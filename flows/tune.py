@@ -27,30 +27,15 @@ from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
 from ..tasks.tune.criterion import described, is_better, is_met
-from ..tasks.tune.grid import (
-    loss_grid,
-    scaled,
-    search_geolevels,
-    search_weights,
-    smallest,
-    within,
-)
-from ..tasks.tune.report import (
-    ERRORS,
-    VARIANTS,
-    release_settings,
-    write_tuning_report,
-)
+from ..tasks.tune.grid import loss_grid, scaled, search_geolevels, search_weights, smallest, within
+from ..tasks.tune.report import ERRORS, VARIANTS, release_settings, write_tuning_report
 from ..tasks.tune.settings import Criterion, TuneSettings
 from ..tasks.tune.steps import prepare, read_tuning_data, replicate
 from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
 from .entry import settings_flow
 from .order import run_submitted
 from .results import show_result
-from .running import (
-    entered,
-    stages_run_name,
-)
+from .running import entered, stages_run_name
 from .tune_settings import AnyTuneSettings
 
 

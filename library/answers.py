@@ -270,11 +270,7 @@ def _trips_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFram
 
 def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     """Of detailed groups of persons, or of the tables of households by the householder's."""
-    from spineflow.tasks.detailed_groups.paths import (
-        household_folder,
-        measured_folder,
-        read_shards,
-    )
+    from spineflow.tasks.detailed_groups.paths import household_folder, measured_folder, read_shards
 
     is_of_persons = universe == PERSONS_BY_GROUP
     if kind == "estimates":

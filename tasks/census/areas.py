@@ -88,7 +88,7 @@ class AreaIndex:
         above = columns[0]
         for known, column, is_skipped in zip(self._known, columns, self._is_skipped, strict=True):
             above = _filled(column, above) if is_skipped else column
-            code = above.lookup(partial(_number_in, known), np.int64)
+            code = above.lookup(partial(number_in, known), np.int64)
             is_known &= code >= 0
             key = key * len(known) + code
         at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
@@ -105,7 +105,7 @@ def _filled(column: CodedColumn, above: CodedColumn) -> CodedColumn:
     )
 
 
-def _number_in(known: Mapping[str, int], code: str | None) -> int:
+def number_in(known: Mapping[str, int], code: str | None) -> int:
     """The number of a known code; -1 for others and for a blank."""
     return -1 if code is None else known.get(code, -1)
 

@@ -536,17 +536,17 @@ def _relation(
     name: str, number: int, census: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> Relation:
     entry = census.universes[name].relations[number]
-    weights = {name: np.zeros(schemas[name].of(census.universes[name].attributes).n_cells, int)}
+    weights: dict[str, Any] = {}
     for sign, terms in ((1, entry.left), (-1, entry.right)):
         for term in terms:
             other = term.universe or name
             if other not in schemas:
                 raise ValueError(f"relation {entry.name!r} names {other!r}, which is no universe")
             schema = schemas[other].of(census.universes[other].attributes)
-            weights.setdefault(other, np.zeros(schema.n_cells, dtype=int))
-            weights[other] = weights[other] + sign * term.times * schema.cells_where(term.where)
-    own = weights.pop(name)
-    if not own.any():
+            moved = sign * term.times * schema.cells_where(term.where)
+            weights[other] = weights.get(other, 0) + moved
+    own = weights.pop(name, None)
+    if own is None or not own.any():
         raise ValueError(f"relation {entry.name!r} says nothing of {name!r}, which declares it")
     order = list(census.universes)
     late = [other for other in weights if order.index(other) > order.index(name)]
@@ -565,9 +565,7 @@ def _check_description(universe: Universe, universes: Mapping[str, Universe]) ->
     if microdata is None or microdata.described_by is None:
         return
     description, what = microdata.described_by, f"described_by of {universe.name!r}"
-    refuse_unknown_universe(
-        what, description.universe, {name: one.schema for name, one in universes.items()}
-    )
+    refuse_unknown_universe(what, description.universe, universes)
     other = universes[description.universe]
     if all(held.universe != universe.name for held in other.held_beside):
         raise ValueError(

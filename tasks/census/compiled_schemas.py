@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ..runs.spelling import did_you_mean
 from .attribute_declarations import CoarseningDeclaration
@@ -72,11 +72,11 @@ def compiled_schema(
     )
 
 
-def refuse_unknown_universe(what: str, universe: str, schemas: Mapping[str, Schema]) -> None:
+def refuse_unknown_universe(what: str, universe: str, declared: Collection[str]) -> None:
     """Raise ValueError, saying what names it, for a universe that is not declared."""
-    if universe not in schemas:
+    if universe not in declared:
         raise ValueError(
-            f"{what} is of {universe!r}, which is no universe{did_you_mean(universe, schemas)}"
+            f"{what} is of {universe!r}, which is no universe{did_you_mean(universe, declared)}"
         )
 
 

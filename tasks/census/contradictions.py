@@ -107,15 +107,12 @@ def _entries(
         schema, own = schemas[universe], cells[universe]
         for zero in zeros[universe]:
             mask = schema.cells_where(zero.where)[own].astype(np.float64)
-            yield _Entry(
-                f"structural zero {zero.name!r} of {universe}", (({universe: mask}, 0.0, 0.0),)
-            )
+            rows = (({universe: mask}, 0.0, 0.0),)
+            yield _Entry(f"structural zero {zero.name!r} of {universe}", rows)
         declared = census.universes[universe]
         for bound in _bounds(declared, schema):
-            yield _Entry(
-                f"bound {bound.name!r} of {universe}",
-                tuple(_bound_rows(schemas, cells, universe, bound)),
-            )
+            of_bound = tuple(_bound_rows(schemas, cells, universe, bound))
+            yield _Entry(f"bound {bound.name!r} of {universe}", of_bound)
         for relation in declared.relations:
             weights = {universe: relation.own[own].astype(np.float64)}
             for side in relation.others:
@@ -123,10 +120,8 @@ def _entries(
             low = 0.0 if relation.sign != "<=" else -np.inf
             high = 0.0 if relation.sign != ">=" else np.inf
             spoken_of = {universe: (relation.own[own] != 0).astype(np.float64)}
-            yield _Entry(
-                f"relation {relation.name!r} of {universe}",
-                ((weights, low, high), (spoken_of, 1.0, np.inf)),
-            )
+            both = (weights, low, high), (spoken_of, 1.0, np.inf)
+            yield _Entry(f"relation {relation.name!r} of {universe}", both)
 
 
 def _bounds(universe: Universe, schema: Schema) -> list[Bound]:

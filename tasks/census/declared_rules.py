@@ -29,18 +29,10 @@ def declared_rules(
     listed = ", ".join(columns)
     rules.append(_FILE.one("repeated_area", table=table, column=columns[-1], columns=listed))
     for name in universes:
-        rules += _universe_rules(census, census.universes[name])
+        universe = census.universes[name]
+        rules += [*_rules_of_steps(universe), *_rules_of_charges(universe)]
+        rules += [*_rules_of_records(census, universe), *_rules_of_areas(universe)]
     return tuple(rule for rule in rules if rule.evidence in evidence.get(rule.suite, {}))
-
-
-def _universe_rules(census: Census, universe: Universe) -> list[Rule]:
-    """The rules of a universe: on the way to the area, on single records, and on areas."""
-    return [
-        *_rules_of_steps(universe),
-        *_rules_of_charges(universe),
-        *_rules_of_records(census, universe),
-        *_rules_of_areas(universe),
-    ]
 
 
 def _of(
@@ -77,13 +69,8 @@ def _rules_of_charges(universe: Universe) -> Iterator[Rule]:
     if declared.count is not None and declared.largest_count is not None:
         yield from _of("largest_count", universe, declared.count, most=declared.largest_count)
     for table, contribution in universe.contributions.items():
-        yield from _of(
-            "contributions",
-            universe,
-            contribution.person,
-            table,
-            most=contribution.records_per_person,
-        )
+        most = contribution.records_per_person
+        yield from _of("contributions", universe, contribution.person, table, most=most)
 
 
 def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:

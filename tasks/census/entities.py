@@ -13,11 +13,7 @@ import pandas as pd
 
 from ...geography.declared import declared_units
 from ..tables.sources import InputFile
-from .declarations import (
-    CensusGeography,
-    EntityColumns,
-    TableDeclaration,
-)
+from .declarations import CensusGeography, EntityColumns, TableDeclaration
 
 FARTHEST = {"latitude": 90.0, "longitude": 180.0}
 """Largest degrees of each coordinate, east and north or west and south."""

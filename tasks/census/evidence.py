@@ -98,14 +98,10 @@ class EvidenceTally:
         for number, rule in enumerate(rules):
             count = count_violations(rule, self.suites)
             if count or (outcomes is not None and not outcomes[number].passed):
-                first = min(
-                    (
-                        self._first_file[rule.suite, rule.evidence, value]
-                        for value in self.suites[rule.suite][rule.evidence]
-                        if not rule.is_met_by(value)
-                    ),
-                    default=0,
-                )
+                where = rule.suite, rule.evidence
+                seen = self.suites[rule.suite][rule.evidence]
+                broken = [value for value in seen if not rule.is_met_by(value)]
+                first = min((self._first_file[*where, value] for value in broken), default=0)
                 name = files[rule.table][first].name
                 found.append(Finding(name, rule.column, rule.statement, rule.remedy, count or None))
         return tuple(found)

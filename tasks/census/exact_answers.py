@@ -52,6 +52,7 @@ def exact_answers(
 
 
 def _answers(census: Census, universes: Sequence[str]) -> Iterator[ExactAnswers]:
+    last = census.geolevels[-1]
     for name in universes:
         for invariant in census.universes[name].invariants:
             reason = f"the invariant {invariant.name!r}"
@@ -62,22 +63,12 @@ def _answers(census: Census, universes: Sequence[str]) -> Iterator[ExactAnswers]
     for name in census.universes if census.has_blocks else universes:
         universe = census.universes[name]
         for bound in universe.bounds:
-            yield ExactAnswers(
-                bound.per,
-                TOTAL if bound.by is None else bound.by,
-                census.geolevels[-1],
-                name,
-                f"the bound {bound.name!r}",
-            )
+            reason = f"the bound {bound.name!r}"
+            yield ExactAnswers(bound.per, bound.by or TOTAL, last, name, reason)
         microdata = universe.declared.microdata
         if microdata is not None and microdata.further is not None and name in universes:
-            yield ExactAnswers(
-                microdata.further.universe,
-                TOTAL,
-                census.geolevels[-1],
-                name,
-                "the further rows of microdata",
-            )
+            reason = "the further rows of microdata"
+            yield ExactAnswers(microdata.further.universe, TOTAL, last, name, reason)
 
 
 AREAS = "areas"
@@ -118,12 +109,10 @@ def refuse_protected_answers(
         for bound in census.universes[name].bounds:
             per = census.universes[bound.per]
             what = f"bound {bound.name!r} of {name}"
-            published = (
-                f"would publish the exact numbers of {per.name} by {bound.by!r} in every "
-                f"{census.geolevels[-1]}"
-                if bound.by is not None
-                else f"would publish the exact number of {per.name} in every {census.geolevels[-1]}"
-            )
+            numbers = f"number of {per.name}"
+            if bound.by is not None:
+                numbers = f"numbers of {per.name} by {bound.by!r}"
+            published = f"would publish the exact {numbers} in every {census.geolevels[-1]}"
             if _is_derived_from_occupants(per, bound):
                 refuse(
                     f"{what} {published}, which their occupants tell ("

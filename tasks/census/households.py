@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -42,6 +43,17 @@ class Members:
     hispanic: np.ndarray
     race: np.ndarray
 
+    def number(self, n_units: int, of: np.ndarray) -> np.ndarray:
+        """How many members of each unit `(n_units,)` are among those of a mask."""
+        return np.bincount(self.unit[of], minlength=n_units).astype(np.int64)
+
+    def of_householder(self, n_units: int, values: np.ndarray) -> np.ndarray:
+        """What `(n_persons,)` values are of the householder of each unit `(n_units,)`, the last one
+        listed; 0 without one."""
+        found, heads = np.zeros(n_units, dtype=np.int64), self.are(HOUSEHOLDER)
+        found[self.unit[heads]] = values[heads]
+        return found
+
     def are(self, first: int, last: int | None = None) -> np.ndarray:
         """Whether their RELSHIP is `first`, or from `first` to `last`."""
         return (self.relationship >= first) & (
@@ -55,19 +67,13 @@ def unit_columns(members: Members, n_units: int) -> dict[str, np.ndarray]:
     Of a household with several householders, spouses or partners, which `incoherent` counts, the
     last one listed tells.
     """
-
-    def number(of: np.ndarray) -> np.ndarray:
-        return np.bincount(members.unit[of], minlength=n_units).astype(np.int64)
-
-    def of_householder(of: np.ndarray, values: np.ndarray) -> np.ndarray:
-        found = np.zeros(n_units, dtype=np.int64)
-        found[members.unit[of]] = values[of]
-        return found
-
-    age, heads = members.age, members.are(HOUSEHOLDER)
+    number, of_householder = (
+        partial(of, n_units) for of in (members.number, members.of_householder)
+    )
+    age = members.age
     size = number(np.ones(len(age), dtype=bool))
     is_occupied, is_alone = size > 0, size == 1
-    sex = of_householder(heads, members.sex)
+    sex = of_householder(members.sex)
     opposite_spouse, opposite_partner, same_spouse, same_partner = (
         number(members.are(relationship)) > 0 for relationship in (21, 22, 23, 24)
     )
@@ -93,9 +99,9 @@ def unit_columns(members: Members, n_units: int) -> dict[str, np.ndarray]:
     partners = np.where(same_partner, np.where(is_woman, 3, 1), np.where(is_woman, 4, 2))
     found = {
         "FINAL_POP": size,
-        "HHLDRAGE": of_householder(heads, age),
-        "HHSPAN": of_householder(heads, members.hispanic),
-        "HHRACE": of_householder(heads, members.race),
+        "HHLDRAGE": of_householder(age),
+        "HHSPAN": of_householder(members.hispanic),
+        "HHRACE": of_householder(members.race),
         "HHT": household_type,
         "HHT2": np.where(is_married | is_cohabiting, partnered, np.where(is_woman, 5, 9) + lone),
         "CPLT": np.where(is_alone, 0, couple),
@@ -122,30 +128,18 @@ def incoherent(members: Members, n_units: int) -> dict[str, int]:
 
     The keys are the rules as clauses with "must"; only those that are broken are there.
     """
-    every = np.ones(len(members.age), dtype=bool)
-
-    def number(of: np.ndarray) -> np.ndarray:
-        return np.bincount(members.unit[of], minlength=n_units)
-
-    heads = members.are(HOUSEHOLDER)
-    of_head = np.zeros(n_units, dtype=np.int64)
-    of_head[members.unit[heads]] = members.sex[heads]
-    differs = members.sex != of_head[members.unit]
-    opposite = members.are(21) | members.are(22)
-    same = members.are(23) | members.are(24)
+    number = partial(members.number, n_units)
+    heads, opposite, same = (members.are(*kinds) for kinds in ((HOUSEHOLDER,), (21, 22), (23, 24)))
+    differs = members.sex != members.of_householder(n_units, members.sex)[members.unit]
+    size = number(np.ones(len(heads), dtype=bool))
+    too_young = heads & (members.age < YOUNGEST_HOUSEHOLDER)
+    unfit = (opposite & ~differs) | (same & differs)
+    spouses = "a household must have no more than one spouse or partner (RELSHIP 21 to 24)"
     broken = {
-        "a household must have one householder (RELSHIP 20)": (number(every) > 0)
-        & (number(heads) != 1),
-        "a household must have no more than one spouse or partner (RELSHIP 21 to 24)": number(
-            opposite | same
-        )
-        > 1,
-        "a householder must be 15 or older": number(heads & (members.age < YOUNGEST_HOUSEHOLDER))
-        > 0,
-        "the sex of a spouse or partner must fit RELSHIP 21 to 24": number(
-            (opposite & ~differs) | (same & differs)
-        )
-        > 0,
+        "a household must have one householder (RELSHIP 20)": (size > 0) & (number(heads) != 1),
+        spouses: number(opposite | same) > 1,
+        "a householder must be 15 or older": number(too_young) > 0,
+        "the sex of a spouse or partner must fit RELSHIP 21 to 24": number(unfit) > 0,
         "who lives in a household must have RELSHIP 20 to 36": number(~members.are(20, 36)) > 0,
     }
     return {rule: int(mask.sum()) for rule, mask in broken.items() if mask.any()}

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from ..tables.cef_layout import RACE_COLUMN
 from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
-from ..tables.findings import Finding, UnreadableInput
+from ..tables.findings import Finding
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
 from .households import UNIT_COLUMNS, Members, disagreements, incoherent, unit_columns
@@ -157,14 +157,8 @@ def _write(
             writer = writer or pq.ParquetWriter(target, rows.schema, compression="zstd")
             writer.write_table(rows.cast(writer.schema))
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise UnreadableInput(
-            Finding(
-                files[0].name,
-                "",
-                "the files of the table must have columns of the same types",
-                "write them alike",
-            )
-        ) from None
+        rule = "the files of the table must have columns of the same types"
+        raise files[0].unreadable(rule, "write them alike") from None
     finally:
         if writer is not None:
             writer.close()

@@ -6,9 +6,9 @@ memory is that of the histograms and one batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +19,14 @@ from scipy import sparse
 
 from ..runs.files import NOT_PRIVATE, STAMP_KEY
 from ..tables.columns import CodedColumn
-from .areas import AreaIndex, Areas
+from .areas import AreaIndex, Areas, number_in
 from .cef_2020 import CENSUS
 from .census import Census
 from .declarations import MicrodataColumn, MicrodataDeclaration
 from .schema import Schema
+
+_Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of the records of a batch: their area, their cell, and how many they are, `(n_rows,)`."""
 
 ROWS_PER_BATCH = 1 << 18
 _LINES_OF_STAMP = f"# {NOT_PRIVATE}\n".encode()
@@ -122,15 +125,10 @@ def count_microdata(
         if (blocks[np.minimum(block, len(blocks) - 1)] != geocode).any():
             raise ValueError(f"{path.name} has a row in a block outside the geography")
         cell = np.ravel_multi_index(levels, schema.shape)
-        return _Rows(block[is_own], cell, np.ones(len(cell), dtype=np.int64))
+        return block[is_own], cell, np.ones(len(cell), dtype=np.int64)
 
-    read = dict.fromkeys(
-        [
-            *digits,
-            *(name for of_attribute in codes for name in of_attribute.names),
-            *(name for name, _ in marks),
-        ]
-    )
+    telling_names = (name for of_attribute in codes for name in of_attribute.names)
+    read = dict.fromkeys([*digits, *telling_names, *(name for name, _ in marks)])
     return _count(file, tuple(read), rows, (len(blocks), schema.n_cells)), schema
 
 
@@ -149,34 +147,21 @@ def count_labelled_microdata(
         raise ValueError(
             f"{path.name} has the columns {', '.join(file.names)} and not {', '.join(names)}"
         )
-    level_of = {
-        name: {label: level for level, label in enumerate(schema.labels(name))}
-        for name in schema.attributes
-    }
 
     def rows(batch: pa.RecordBatch) -> _Rows:
         area = index.positions([_coded(batch, name) for name in areas.columns])
         if (area < 0).any():
             raise ValueError(f"{path.name} has a row in an area outside the geography")
         levels = {}
-        for name, known in level_of.items():
-            level = _looked_up(batch, name, known)
-            if (level < 0).any():
+        for name in schema.attributes:
+            known = {label: level for level, label in enumerate(schema.labels(name))}
+            levels[name] = _coded(batch, name).lookup(partial(number_in, known), np.int64)
+            if (levels[name] < 0).any():
                 raise _unknown_code(path, name)
-            levels[name] = level
         times = np.ones(batch.num_rows, dtype=np.int64)
-        return _Rows(area, schema.cells(levels), _integers(batch, count) if count else times)
+        return area, schema.cells(levels), _integers(batch, count) if count else times
 
     return _count(file, names, rows, (len(areas), schema.n_cells))
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Of the records of a batch: their area, their cell, and how many they are, `(n_rows,)`."""
-
-    area: np.ndarray
-    cell: np.ndarray
-    times: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,10 +224,10 @@ def _count(
     """Count records by area and cell, as `rows_of` has them of each batch."""
     keys, counts = [], []
     for batch in file.batches(names):
-        rows = rows_of(batch)
-        distinct, where = np.unique(rows.area * shape[1] + rows.cell, return_inverse=True)
+        area, cell, times = rows_of(batch)
+        distinct, where = np.unique(area * shape[1] + cell, return_inverse=True)
         keys.append(distinct)
-        counts.append(np.bincount(where, rows.times, len(distinct)).astype(np.int64))
+        counts.append(np.bincount(where, times, len(distinct)).astype(np.int64))
     key = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
     count = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
     return sparse.csr_array(sparse.coo_array((count, np.divmod(key, shape[1])), shape=shape))
@@ -251,11 +236,6 @@ def _count(
 def _coded(batch: pa.RecordBatch, name: str) -> CodedColumn:
     column = batch.column(name)
     return CodedColumn(column.indices.to_numpy(), tuple(column.dictionary.to_pylist()))
-
-
-def _looked_up(batch: pa.RecordBatch, name: str, known: Mapping[str, int]) -> np.ndarray:
-    """The number of every row's text, -1 for an unknown text."""
-    return _coded(batch, name).lookup(lambda text: known.get(text or "", -1), np.int64)
 
 
 def _integers(batch: pa.RecordBatch, name: str) -> np.ndarray:

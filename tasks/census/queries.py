@@ -102,11 +102,7 @@ class MarginalQuery:
     @cached_property
     def matrix(self) -> sparse.csr_array:
         """The 0/1 matrix Q, shape `(n_rows, n_cells)`."""
-        n_cells = self.row_of_cell.size
-        return sparse.csr_array(
-            (np.ones(n_cells, dtype=np.int64), (self.row_of_cell, np.arange(n_cells))),
-            shape=(self.n_rows, n_cells),
-        )
+        return incidence(self.row_of_cell, self.n_rows)
 
     def answer(self, histograms: np.ndarray) -> np.ndarray:
         """Answers Qx of histograms of shape `(n, n_cells)`, shape `(n, n_rows)`."""
@@ -174,9 +170,9 @@ def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ..
     """What a query tells: name of the attribute or coarsening, attribute, and its labels, in the
     order of the schema's attributes.
     """
-    if name == "total":
+    if name == TOTAL:
         return []
-    if name == "detailed":
+    if name == DETAILED:
         return [(a, a, schema.labels(a)) for a in schema.attributes]
     found = {}
     for part in marginal_query(schema, name).name.split(" * "):

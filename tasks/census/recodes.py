@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .attribute_declarations import (
-    DATE_PARTS,
-    AttributeDeclaration,
-    CodeRange,
-    Codes,
-    RefusedCodes,
-)
+from .attribute_declarations import DATE_PARTS, AttributeDeclaration, CodeRange, Codes, RefusedCodes
 
 if TYPE_CHECKING:
     from ..tables.columns import CodedColumn

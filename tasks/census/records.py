@@ -19,7 +19,6 @@ from ..tables.sources import InputFile
 from .areas import AreaIndex, Areas, shaped
 from .census import Universe
 from .counting import Counted, PlacedBatch, RecordCounter, Weights, count_files
-from .declarations import Step
 from .evidence import EvidenceTally
 from .joins import (
     ByTable,
@@ -147,7 +146,8 @@ class UniverseCounter(RecordCounter):
         way to the area is known.
         """
         is_counted = weights.is_member
-        if any(_is_joined(column, self._universe.steps) for column in recode.columns):
+        on_the_way = tuple(f"{step.table}." for step in self._universe.steps)
+        if any(column.startswith(on_the_way) for column in recode.columns):
             is_counted = is_counted & (read.placed.row >= 0)
         found, name = level[is_counted], self._universe.name
         for number in range(len(recode.refused)):
@@ -292,11 +292,6 @@ def _joined(
     if isinstance(place, ByTable):
         tally_references(universe, referring, place.joined.n_rows, evidence, depth + 1)
     return joined
-
-
-def _is_joined(column: str, steps: Sequence[Step]) -> bool:
-    """Whether a column is of a table on the way to the area."""
-    return any(column.startswith(f"{step.table}.") for step in steps)
 
 
 def _columns_of(universe: Universe, table: str) -> tuple[str, ...]:

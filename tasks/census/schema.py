@@ -137,10 +137,7 @@ class Schema:
         mask = np.ones(1, dtype=bool)
         chosen = self.positions(conditions)
         for attribute, size in zip(self.attributes, self.shape, strict=True):
-            inside = np.ones(size, dtype=bool)
-            if attribute in chosen:
-                inside[:] = False
-                inside[chosen[attribute]] = True
+            inside = np.isin(np.arange(size), chosen.get(attribute, range(size)))
             mask = (mask[:, None] & inside).ravel()
         return mask
 
@@ -148,13 +145,9 @@ class Schema:
         """Levels of an attribute or coarsening as they are given, ranges spelt out as labels."""
         labels = self.grouping(name).levels
         return [
-            each
+            level if isinstance(level, int) else labels[at]
             for level in levels
-            for each in (
-                [level]
-                if isinstance(level, int) or level in labels
-                else [labels[at] for at in positions_of(name, level, labels)]
-            )
+            for at in positions_of(name, level, labels)
         ]
 
     def of(self, attributes: Iterable[str]) -> Schema:

@@ -32,7 +32,7 @@ from .curves import written
 from .digests import ENOUGH_WEAK, InputDigest
 from .exact_curve import PrivacyCurve
 from .spending import SpentDraw
-from .store import Ledger, reading, writing
+from .store import Ledger, holds, reading, writing
 
 OF_GUARANTEE = ("definition", "parameter", "neighbors", "delta", "bounded_factor", "bounded_rho")
 """Columns of a draw that `Guarantee` has under the same names."""
@@ -141,10 +141,8 @@ def charge(
 
 def _has_results(connection: sqlite3.Connection, dataset: str) -> bool:
     """Whether something that was drawn from a dataset has been published."""
-    row = connection.execute(
-        "SELECT 1 FROM draws JOIN published USING (run_id) WHERE dataset = ? LIMIT 1", [dataset]
-    )
-    return row.fetchone() is not None
+    query = "SELECT 1 FROM draws JOIN published USING (run_id) WHERE dataset = ? LIMIT 1"
+    return holds(connection, query, [dataset])
 
 
 def is_charged(ledger: Ledger, run_id: str) -> bool:
@@ -155,8 +153,7 @@ def is_charged(ledger: Ledger, run_id: str) -> bool:
 
 def holds_draws(connection: sqlite3.Connection, run_id: str) -> bool:
     """Whether there is a draw of this run."""
-    found = connection.execute("SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
-    return found.fetchone() is not None
+    return holds(connection, "SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
 
 
 def _row(

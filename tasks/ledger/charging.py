@@ -40,7 +40,7 @@ from .claims import (
 from .digests import InputDigest, file_digest
 from .identity import refuse_known_elsewhere, unasked_ledgers
 from .listed import list_held, list_ledger
-from .store import Ledger, ledger_at, open_ledger, reading
+from .store import Ledger, holds, ledger_at, open_ledger, reading
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,8 @@ def first_run_notice(settings: ProductSettings) -> str | None:
             f"'spineflow ledger init --ledger {ledger.path} --cap RHO'"
         )
     with reading(open_ledger(ledger.path, must_exist=True)) as connection:
-        is_first = not connection.execute(
-            "SELECT 1 FROM draws WHERE dataset = ? LIMIT 1", [dataset]
-        ).fetchone()
+        query = "SELECT 1 FROM draws WHERE dataset = ? LIMIT 1"
+        is_first = not holds(connection, query, [dataset])
         caps = caps_of(connection, dataset)
     if caps.rho is not None or caps.epsilon is not None or not is_first:
         return None
@@ -232,7 +231,7 @@ def single_draw(
     charged.
     """
     if not settings.is_private:
-        yield FileDraw(uncharged_noise(settings, *seeds))
+        yield FileDraw(UnchargedNoise(random_choice_source(settings, *seeds)))
         return
     run_id, name = run.read_manifest()["run_id"], path.relative_to(run.root).as_posix()
     ledger = ledger_at(Path(settings.privacy.ledger))
@@ -262,13 +261,9 @@ def single_draw(
     yield FileDraw(noise, Recording(run.unrecorded(path), record))
 
 
-def uncharged_noise(settings: ProductSettings, *key: str) -> UnchargedNoise:
-    """Noise of a run that is not private: what a seed, if there is one, and a key fix."""
-    return UnchargedNoise(random_choice_source(settings, *key))
-
-
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:
-    """Random bits for choices that are no noise, such as which records are kept."""
+    """Random bits for choices that are no noise, such as which records are kept, and for noise of a
+    run that is not private; a seed, if there is one, and a key fix them."""
     if settings.privacy.seed is not None:
         return SeededRandom(settings.privacy.seed, *key)
     return SystemRandom()

@@ -33,7 +33,7 @@ from ..noise.draws import Noise
 from ..noise.randomness import SystemRandom
 from ..runs.errors import BudgetRefused
 from .charges import charged_files_of_run, holds_draws, truth_of_run
-from .store import Ledger, reading, writing
+from .store import Ledger, holds, reading, writing
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,8 @@ def claim(
     """
     token = secrets.token_hex(16)
     with writing(ledger) as connection:
-        charged = connection.execute(
-            "SELECT 1 FROM draws WHERE run_id = ? AND name = ?", [run_id, draw]
-        ).fetchone()
-        if charged is None:
+        query = "SELECT 1 FROM draws WHERE run_id = ? AND name = ?"
+        if not holds(connection, query, [run_id, draw]):
             raise BudgetRefused(
                 f"the ledger {ledger.path} holds no charge for draw {draw!r} of run {run_id}; "
                 "restore the ledger that it was charged to"

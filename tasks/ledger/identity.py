@@ -24,7 +24,7 @@ from .charges import datasets_of
 from .digests import INPUT_DIGESTS, InputDigest
 from .key import read_key
 from .listed import listed_ledgers
-from .store import Ledger, has_joined, ledger_at, open_ledger, reading
+from .store import Ledger, has_joined, holds, ledger_at, open_ledger, reading
 
 INPUT_FILES = "input_files.json"
 """Sizes and times of the input files, in the run's confidential folder."""
@@ -197,7 +197,7 @@ def refuse_known_elsewhere(
                 "[privacy] ledger to that one"
             )
         with reading(other) as connection:
-            is_empty = not connection.execute("SELECT 1 FROM inputs LIMIT 1").fetchone()
+            is_empty = not holds(connection, "SELECT 1 FROM inputs LIMIT 1")
             asked = [] if is_empty else _under_keys_of(other, digests)
             known = sorted(datasets_of(connection, asked))
         if known:

@@ -29,6 +29,7 @@ from .store import (
     bring_up_retired,
     connected,
     has_joined,
+    holds,
     is_joined,
     joined_to,
     ledger_at,
@@ -99,10 +100,8 @@ def join(path: Path, other_path: Path) -> Ledger:
 
 
 def _holds(connection: sqlite3.Connection, table: str, column: str, values: Sequence[str]) -> bool:
-    return any(
-        connection.execute(f"SELECT 1 FROM {table} WHERE {column} = ? LIMIT 1", [value]).fetchone()
-        for value in values
-    )
+    query = f"SELECT 1 FROM {table} WHERE {column} = ? LIMIT 1"
+    return any(holds(connection, query, [value]) for value in values)
 
 
 def _refuse_copies(ledger: Ledger, other: Ledger, connection: sqlite3.Connection) -> None:

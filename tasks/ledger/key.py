@@ -61,11 +61,6 @@ def fingerprint_of(key: bytes) -> str:
     return hmac.new(key, b"ledger key fingerprint", hashlib.sha256).hexdigest()
 
 
-def key_path(ledger: Path) -> Path:
-    """The file with the key of a ledger."""
-    return Path(f"{ledger}.key")
-
-
 def read_key(path: Path) -> LedgerKey:
     """Read a key file; raises BudgetRefused if it is missing, damaged, or open to others."""
     try:

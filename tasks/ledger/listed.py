@@ -10,14 +10,13 @@ so that of two runs under two ledgers one finds the other.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..runs.errors import BudgetRefused
-from ..runs.files import replacing
+from ..runs.files import locked, replacing
 
 LIST_VARIABLE = "SPINEFLOW_LEDGERS"
 """Of the environment: the file with the list of ledgers; nothing for none."""
@@ -81,11 +80,8 @@ def list_held() -> Iterator[None]:
         descriptor = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise _cannot_be_written(file, error) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(descriptor):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _change(change: Callable[[list[Path]], list[Path]]) -> None:

@@ -185,11 +185,6 @@ class _Level:
     bits: np.ndarray
     counts: sparse.csr_array | None = None
 
-    @property
-    def is_inhabited(self) -> np.ndarray:
-        """Mask (n_units,) of the geounits that have records."""
-        return self.bits > 0
-
 
 class _ColumnDigests:
     """The lists of digests of one column."""
@@ -258,7 +253,7 @@ class _ColumnDigests:
     def _of_areas(self, upper: int, lower: int) -> _List:
         """The multisets of what the geounits of a lower level hold, by geounit of an upper one."""
         below, n_units = self._levels[lower], self._n_units(upper)
-        rows = np.flatnonzero(below.is_inhabited)
+        rows = np.flatnonzero(below.bits > 0)  # Of those that have records.
         parents, hashes = self._parents(upper, lower)[rows], self._hashing.of_sums(below.sums[rows])
         sums = np.zeros((n_units, 2), dtype=np.uint64)
         np.add.at(sums, parents, hashes)

@@ -16,29 +16,20 @@ they are opened, in one transaction; newer ones are refused.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ..runs.errors import BudgetRefused
-from ..runs.files import sync
+from ..runs.files import locked, sync
 from ..runs.writing import UNFINISHED_SUFFIX
-from .key import (
-    LedgerKey,
-    Mark,
-    fingerprint_of,
-    key_path,
-    make_key,
-    read_key,
-    write_mark,
-)
+from .key import LedgerKey, Mark, fingerprint_of, make_key, read_key, write_mark
 
 APPLICATION_ID, JOINED_ID = 0x73706C67, 0x73706C6A
 """Of a ledger, and of one that was joined to another."""
@@ -83,7 +74,7 @@ class Ledger:
     @property
     def key_path(self) -> Path:
         """The file with the key of the input digests, and the mark."""
-        return key_path(self.path)
+        return Path(f"{self.path}.key")
 
     def key(self) -> bytes:
         """The key of the input digests; raises BudgetRefused if its file cannot be used."""
@@ -171,8 +162,7 @@ def joined_to(ledger: Ledger) -> tuple[Ledger, str]:
 def has_joined(ledger: Ledger, fingerprint: str) -> bool:
     """Whether a ledger holds what one with a key of this fingerprint held."""
     with reading(ledger) as connection:
-        found = connection.execute("SELECT 1 FROM joined WHERE key_fingerprint = ?", [fingerprint])
-        return found.fetchone() is not None
+        return holds(connection, "SELECT 1 FROM joined WHERE key_fingerprint = ?", [fingerprint])
 
 
 def retire(ledger: Ledger, target: Ledger) -> None:
@@ -205,7 +195,8 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
     """
     ledger = ledger_at(path)
     try:
-        with _locked_folder(ledger.path.parent):
+        # One process makes the ledger.
+        with locked(os.open(ledger.path.parent, os.O_RDONLY)):
             _discard_unfinished(ledger)
             if not must_exist and not ledger.path.exists() and not _is_used(ledger):
                 _refuse_what_others_can_write(ledger)
@@ -232,6 +223,11 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
                 raise Damaged(f"its tables are not those of layout {layout}")
     with reading(ledger):
         return ledger
+
+
+def holds(connection: sqlite3.Connection, query: str, values: Sequence[str] = ()) -> bool:
+    """Whether a query has any row."""
+    return connection.execute(query, values).fetchone() is not None
 
 
 @contextmanager
@@ -466,14 +462,3 @@ def _is_used(ledger: Ledger) -> bool:
     A key without the mark is that of a ledger which was not made before its maker died.
     """
     return ledger.key_path.exists() and read_key(ledger.key_path).is_used
-
-
-@contextmanager
-def _locked_folder(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder, so that one process makes the ledger."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -6,11 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from fractions import Fraction
 
-from .accounting import (
-    compose,
-    epsilon_simple,
-    epsilon_tight,
-)
+from .accounting import compose, epsilon_simple, epsilon_tight
 from .caps import Caps, caps_of
 from .spending import Spending, guarantee_of, spending_of
 from .store import Ledger, reading

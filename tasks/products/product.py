@@ -166,7 +166,7 @@ class Product:
     figures: Figures | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
-    rewritten: Callable[[RunDirectory, Any], None] = lambda run, settings: None
+    rewritten: Callable[[RunDirectory, Any], object] = lambda run, settings: None
     write_truth: Callable[[Any, Path], Sequence[Path]] = lambda settings, folder: ()
 
     @property

@@ -7,17 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...validation.outcome import CHECKS_FILE
-from ..pages.document import (
-    NONE,
-    Block,
-    Details,
-    Document,
-    Figure,
-    FrontPage,
-    Link,
-    Section,
-    Table,
-)
+from ..pages.document import NONE, Block, Details, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import bar_chart, strip_chart
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record

@@ -9,13 +9,7 @@ from ..pages.document import Block, Document, Link, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
-from .certificate import (
-    BLURRED,
-    PUBLIC_WHY_NOT,
-    files_table,
-    provenance_section,
-    write_pages,
-)
+from .certificate import BLURRED, PUBLIC_WHY_NOT, files_table, provenance_section, write_pages
 from .spent import spent_section
 from .statement import Statement
 

@@ -14,7 +14,6 @@ import json
 import os
 import secrets
 import shutil
-import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,12 +112,6 @@ class Prefix:
             self.store.pipe_file(f"{self.root}/{name}", TRIAL)
         with suppress(SpineflowError, OSError), store_errors(self.url, self.url):
             self.store.rm_file(f"{self.root}/{name}")
-
-
-def place_of(run: RunDirectory) -> str | None:
-    """Where the frozen settings of a run ask for its release to be copied; None if nowhere."""
-    with run.settings.open("rb") as file:
-        return tomllib.load(file).get("release", {}).get("publish_to")
 
 
 def marker_address(place: str, product: str) -> str:

@@ -20,10 +20,9 @@ from .charged_files import digest_of, refuse_altered
 from .confinement import StorageFailed, confined
 from .directory import RunDirectory
 from .freed_memory import give_back_freed_memory
-from .handles import Artifact, Made, found, made
+from .handles import Artifact, Made, found
 from .logs import shorten_errors
 from .metering import confined_work, metered, reads_public_files, stopwatch
-from .publication import copy_release, marker_address, place_of
 from .settings import ProductSettings
 from .settings_files import frozen_settings
 from .stores import StoreSilent
@@ -45,10 +44,8 @@ _MADE_BEFORE = "made_before"
 """Attribute of a task's function: the model of its settings, and what tells where its file is."""
 
 
-def opened(
-    run_root: str | Path, model: Model | None
-) -> tuple[RunDirectory, ProductSettings | None]:
-    """The run at `run_root` and the settings it has frozen; None without a `model`.
+def opened(run_root: str | Path, model: Model) -> tuple[RunDirectory, ProductSettings]:
+    """The run at `run_root` and the settings it has frozen.
 
     Every step reads its run through here. Raises InputRefused if the settings cannot be read or
     have been edited since the run began, or if a file that decides what is drawn is not the one
@@ -58,8 +55,6 @@ def opened(
     if run.manifest.exists():
         run.refuse_edited_settings()
         refuse_altered(run)
-    if model is None:
-        return run, None
     own = model if isinstance(model, type) else model(run)
     return run, frozen_settings(own, run.settings)
 
@@ -86,7 +81,7 @@ def _storage_may_recover(_task: Task, run: TaskRun, state: State) -> bool:
 
 def step(
     name: str,
-    model: Model | None,
+    model: Model,
     *,
     run_name: str,
     retried: bool = True,
@@ -96,11 +91,9 @@ def step(
 
     That part is a function `(run, settings, *keys)` of the run directory, its frozen settings, read
     as `model` or as what it tells of the run, and what names one piece of work (universe, level,
-    shard). It returns what it has
-    `made`, or `found` from an earlier attempt. Without a `model` it is a function `(run, *keys)`.
-    Where `made_at` of the same arguments is the file that it makes, it is not called if that file
-    stands. The task is called with the root of the run directory and the keys, and returns an
-    Artifact.
+    shard). It returns what it has `made`, or `found` from an earlier attempt. Where `made_at` of
+    the same arguments is the file that it makes, it is not called if that file stands. The task is
+    called with the root of the run directory and the keys, and returns an Artifact.
 
     Prefect caches and persists nothing: artifacts in the run directory are the cache, and a step
     that finds its own says so by ending in the state Reused. Steps with `retried` are tried again
@@ -115,12 +108,11 @@ def step(
         @functools.wraps(function)
         def perform(run_root: str, *keys: Any) -> Artifact:
             with metered() as work, stopwatch() as seconds:
-                run, settings = opened(run_root, model)
-                arguments = (run, *(() if model is None else (settings,)), *keys)
+                arguments = (*opened(run_root, model), *keys)
                 path = None if made_at is None else made_at(*arguments)
                 is_made = path is not None and path.exists()
                 made = found(path or "") if is_made else function(*arguments)
-                artifact = artifact_of(run, made, seconds())
+                artifact = artifact_of(arguments[0], made, seconds())
                 return replace(artifact, work=work() if is_public else confined_work(work()))
 
         @functools.wraps(function)
@@ -132,7 +124,7 @@ def step(
             return artifact
 
         run_step.__dict__[_MADE_BEFORE] = (model, made_at)
-        run_step.__dict__["__signature__"] = _signature(function, given=1 if model is None else 2)
+        run_step.__dict__["__signature__"] = _signature(function)
         as_task = task(
             name=name,
             task_run_name=run_name,
@@ -190,27 +182,15 @@ def made_before(step: Task, run_root: str, keys: Sequence[tuple[Any, ...]]) -> l
     if made_at is None:
         return [None] * len(keys)
     run, settings = opened(run_root, model)
-    own = (run,) if model is None else (run, settings)
-    paths = (made_at(*own, *one) for one in keys)
+    paths = (made_at(run, settings, *one) for one in keys)
     return [path if path.exists() else None for path in paths]
 
 
-def _signature(function: Callable[..., Made], given: int) -> inspect.Signature:
-    """What the task takes: the root of the run instead of the function's `given` first, the keys.
+def _signature(function: Callable[..., Made]) -> inspect.Signature:
+    """What the task takes: the root of the run instead of the function's first two, the keys.
 
     Prefect names a task run after the arguments that it finds here.
     """
-    keys = list(inspect.signature(function).parameters.values())[given:]
+    keys = list(inspect.signature(function).parameters.values())[2:]
     root = inspect.Parameter("run_root", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
     return inspect.Signature([root, *keys], return_annotation=Artifact)
-
-
-@step("copy release", None, run_name="copy release")
-def copy_checked_release(run: RunDirectory) -> Made:
-    """Copy the checked release to where the settings say, whole or not at all."""
-    place = place_of(run)
-    if place is None:
-        raise ValueError("the settings of the run name no place for its release")
-    is_new = copy_release(run, place)
-    marker = marker_address(place, run.read_manifest()["product"])
-    return made(marker) if is_new else found(marker)

@@ -82,11 +82,8 @@ def store_errors(url: str, name: str) -> Iterator[None]:
         raise
     except ImportError:
         protocol = url.partition("://")[0]
-        package = (
-            f"spineflow[{EXTRAS[protocol]}]"
-            if protocol in EXTRAS
-            else "the fsspec package of its protocol"
-        )
+        extra = EXTRAS.get(protocol)
+        package = f"spineflow[{extra}]" if extra else "the fsspec package of its protocol"
         raise StoreRefused(
             name, f"nothing here reads {protocol} addresses", f"install {package}"
         ) from None

@@ -33,7 +33,8 @@ def _cleaned(text_format: TextFormat, name: str, array: pa.Array, decimal: str) 
         return _cleaned_codes(text_format, array.dictionary_encode(), is_number).dictionary_decode()
     if not is_text:
         return array
-    array = _composed(array)
+    if not _is_plain(array):
+        array = pc.utf8_normalize(array, form="NFC")
     if not text_format.missing:
         return array
     missing = pa.array(sorted(text_format.missing), array.type)
@@ -58,10 +59,6 @@ def _is_plain(values: pa.Array) -> bool:
     """Whether values are no texts, or in letters that have one form alone."""
     is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
-
-
-def _composed(texts: pa.Array) -> pa.Array:
-    return texts if _is_plain(texts) else pc.utf8_normalize(texts, form="NFC")
 
 
 def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:

@@ -27,14 +27,7 @@ from .cleaned import cleaned
 from .findings import UnreadableInput
 from .formats import SEPARATORS
 from .layouts import TableLayout
-from .sources import (
-    PARQUET_MAGIC,
-    ByteStream,
-    InputFile,
-    TextStream,
-    gunzipped,
-    open_binary,
-)
+from .sources import PARQUET_MAGIC, ByteStream, InputFile, TextStream, gunzipped, open_binary
 
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""

@@ -11,13 +11,7 @@ import pandas as pd
 from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
 from ..products.acceptance import released
-from ..products.reports import (
-    bars_panel,
-    provenance,
-    stage_seconds,
-    stages_section,
-    time_panel,
-)
+from ..products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, write_page, write_text
 from ..runs.settings_files import dump_settings

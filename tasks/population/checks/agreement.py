@@ -87,10 +87,7 @@ def read_population(folder: Path) -> PersonsAndHouseholds:
     homes = homes.filter(pc.field("occupied"))
     codes = pc.unique(pa.chunked_array([*people["geocode"].chunks, *homes["geocode"].chunks]))
     blocks = codes.take(pc.sort_indices(codes))
-    of_person, of_home = (
-        pc.index_in(one["geocode"], value_set=blocks).to_numpy().astype(np.int64)
-        for one in (people, homes)
-    )
+    of_person, of_home = (_positions(one["geocode"], blocks) for one in (people, homes))
     unit, home = (pc.fill_null(one["unit"], NOBODY).to_numpy() for one in (people, homes))
     levels = [_levels(one, schema) for one, schema in zip((people, homes), schemas, strict=True)]
     return PersonsAndHouseholds(
@@ -106,14 +103,13 @@ def read_population(folder: Path) -> PersonsAndHouseholds:
 
 def _levels(table: pa.Table, schema: Schema) -> np.ndarray:
     """Level of each row in each attribute `(n_attributes, n)`."""
-    return np.stack(
-        [
-            pc.index_in(table[name], value_set=pa.array(schema.labels(name), pa.string()))
-            .to_numpy()
-            .astype(np.int64)
-            for name in schema.attributes
-        ]
-    )
+    labels = {name: pa.array(schema.labels(name), pa.string()) for name in schema.attributes}
+    return np.stack([_positions(table[name], known) for name, known in labels.items()])
+
+
+def _positions(values: pa.ChunkedArray, known: pa.Array) -> np.ndarray:
+    """Where each value stands among known ones."""
+    return pc.index_in(values, value_set=known).to_numpy().astype(np.int64)
 
 
 def _table(areas: str, found: Mapping[str, Mapping[Measure, Ratio]]) -> Table:

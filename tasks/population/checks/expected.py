@@ -77,6 +77,7 @@ def _kept(released: Universe, own: Schema, folder: Path) -> ReleasedCounts:
     """The rows of a universe of a redistricting release, by the labels of a population's file."""
     microdata = released.declared.microdata
     columns = () if microdata is None else microdata.columns
+    further = {} if microdata is None or microdata.further is None else microdata.further.values
     codes = {}
     for column in columns:
         if column.attribute not in released.schema.attributes:
@@ -88,12 +89,8 @@ def _kept(released: Universe, own: Schema, folder: Path) -> ReleasedCounts:
             label: grouping.levels[group]
             for label, group in zip(own.labels(grouping.attribute), grouping.groups, strict=True)
         }
-        further = (
-            ""
-            if microdata is None or microdata.further is None
-            else (microdata.further.values.get(column.name, ""))
-        )
-        of_code = {label: code.get(to, further) for label, to in of_label.items()}
+        beyond = further.get(column.name, "")
+        of_code = {label: code.get(to, beyond) for label, to in of_label.items()}
         codes[column.name] = (grouping.attribute, of_code)
     area = [column.name for column in columns if column.digits is not None]
     return ReleasedCounts(folder / f"mdf_{released.name}.parquet", area, codes)

@@ -155,18 +155,15 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
         return Ratio(int((so & among).sum()), int(among.sum()))
 
     alone, empty = (occupied > 0) & (everybody == 0), (occupied == 0) & (everybody > 0)
+    one = Measure("M1", "occupied units and nobody, or persons and no occupied unit")
+    equal = Measure("M2", "as many persons as the sizes of households add up to")
+    allowed = Measure("M3", "as many persons as sizes allow, the open one included")
     found = {
-        (one := Measure("M1", "occupied units and nobody, or persons and no occupied unit")): share(
-            alone | empty
-        ),
+        one: share(alone | empty),
         one._replace(part="occupied units and nobody"): share(alone),
         one._replace(part="persons and no occupied unit"): share(empty),
-        Measure("M2", "as many persons as the sizes of households add up to"): share(
-            everybody == sizes
-        ),
-        Measure("M3", "as many persons as sizes allow, the open one included"): share(
-            (sizes <= everybody) & (everybody <= areas.homes(areas.most))
-        ),
+        equal: share(everybody == sizes),
+        allowed: share((sizes <= everybody) & (everybody <= areas.homes(areas.most))),
     }
     one = Measure("M4", "a householder of a race or origin of which nobody is")
     lacking = np.zeros(areas.n, dtype=bool)
@@ -271,12 +268,8 @@ def _couples(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
     is_same = np.isin(areas.couple, SAME_SEX)
     sex = np.where(is_same, head, FEMALE - MALE - head)
     person = (role - PARTNERS[0]) * 2 + members.sex - MALE
-    yield (
-        "",
-        areas.are_equal(
-            np.isin(role, PARTNERS), person, areas.couple != NO_COUPLE, areas.couple * 2 + sex
-        ),
-    )
+    is_partner, has_partner = np.isin(role, PARTNERS), areas.couple != NO_COUPLE
+    yield "", areas.are_equal(is_partner, person, has_partner, areas.couple * 2 + sex)
 
 
 def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
@@ -291,16 +284,12 @@ def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
     has_both = areas.own[0] & areas.own[1]
     for (band, of_age), has in zip(bands.items(), areas.own, strict=True):
         there = areas.persons(own & of_age)
-        yield (
-            f"own children {band}",
-            (areas.homes(has) <= there) & (there <= areas.homes(has * (others - has_both))),
-        )
+        most = areas.homes(has * (others - has_both))
+        yield f"own children {band}", (areas.homes(has) <= there) & (there <= most)
     minors = areas.persons(age < ADULT)
-    needed = areas.homes(areas.has_minors) + areas.homes(areas.children[0] & areas.children[1])
-    yield (
-        "minors",
-        (needed <= minors) & ((minors == 0) | (areas.homes(areas.has_minors) > 0)),
-    )
+    with_minors = areas.homes(areas.has_minors)
+    needed = with_minors + areas.homes(areas.children[0] & areas.children[1])
+    yield "minors", (needed <= minors) & ((minors == 0) | (with_minors > 0))
     of_couples = (age >= YOUNGEST_HOUSEHOLDER) & (age < ADULT) & ~child
     childless = areas.has_minors & ~(areas.children[0] | areas.children[1])
     yield "minors who are no children", areas.homes(childless) <= areas.persons(of_couples)
@@ -309,23 +298,17 @@ def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
         has = areas.levels[household_types.ELDERLY] >= level
         is_younger = areas.levels[household_types.AGE] < FIRST_AGES.index(cut)
         there = areas.persons(~heads & (age >= cut))
-        yield (
-            f"persons of {cut} years and over who are no householders",
-            (areas.homes(has & is_younger) <= there)
-            & (there <= areas.homes(has * (areas.most - 1))),
-        )
+        least, most = areas.homes(has & is_younger), areas.homes(has * (areas.most - 1))
+        words = f"persons of {cut} years and over who are no householders"
+        yield words, (least <= there) & (there <= most)
     relatives = areas.persons(members.are(*RELATIVES))
     is_married = np.isin(areas.couple, MARRIED)
-    yield (
-        "relatives",
-        (areas.homes(areas.has_relatives & ~is_married) <= relatives)
-        & (relatives <= areas.homes(areas.has_relatives * others)),
-    )
+    least = areas.homes(areas.has_relatives & ~is_married)
+    most = areas.homes(areas.has_relatives * others)
+    yield "relatives", (least <= relatives) & (relatives <= most)
     three = areas.homes(areas.has_generations)
-    yield (
-        "three generations",
-        (three <= areas.persons(own)) & (three <= areas.persons(members.are(*OTHER_GENERATIONS))),
-    )
+    beside = areas.persons(members.are(*OTHER_GENERATIONS))
+    yield "three generations", (three <= areas.persons(own)) & (three <= beside)
 
 
 def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:

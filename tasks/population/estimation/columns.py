@@ -215,10 +215,8 @@ class Program:
         cost = self.problem.costs[owner, table.outcome[pattern]]
         z = self._lp.add(cost, starts, row[order], value[order])
         self._key = np.append(self._key, key[is_new])
-        self._owner, self._pattern = (
-            np.append(self._owner, owner),
-            np.append(self._pattern, pattern),
-        )
+        self._owner = np.append(self._owner, owner)
+        self._pattern = np.append(self._pattern, pattern)
         self._z = np.append(self._z, z)
         return n_new
 

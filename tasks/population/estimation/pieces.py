@@ -174,9 +174,7 @@ def drift_before(run: RunDirectory, piece: str) -> Drift:
     states, number = _states(run), int(piece)
     before = earlier(number, states)
     if before is not None:
-        metadata = pq.read_schema(made_file(run, _name(before))).metadata or {}
-        if _DRIFT in metadata:  # Pieces of an earlier version do not tell.
-            return Drift.from_json(metadata[_DRIFT])
+        return Drift.from_json(pq.read_schema(made_file(run, _name(before))).metadata[_DRIFT])
     return first_drift(number, states)
 
 

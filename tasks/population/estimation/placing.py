@@ -16,14 +16,7 @@ from ...census.households import FEMALE, MALE, Members
 from ..workload.changes import LEAST
 from ..workload.household_types import FIRST_AGES, levels_of_age
 from ..workload.patterns import book
-from ..workload.places import (
-    HOUSEHOLDERS,
-    N_BANDS,
-    OLDEST,
-    PARTNERS,
-    fitted,
-    places_of,
-)
+from ..workload.places import HOUSEHOLDERS, N_BANDS, OLDEST, PARTNERS, fitted, places_of
 from ..workload.tables import details
 from .composition import Composition, Households
 from .drift import Drift, origin_and_race, origin_and_sex, sex_and_age

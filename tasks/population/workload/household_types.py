@@ -79,7 +79,8 @@ class HouseholdType:
 def type_of_label(label: str) -> HouseholdType:
     """The type of a label.
 
-    >>> told_type("no couple; relatives; own under 6; children of both ages; minors; size 4").own
+    >>> label = "no couple; relatives; own under 6; children of both ages; minors; size 4"
+    >>> type_of_label(label).own
     (0,)
     """
     size = re.search(r"; size (\d)\+?$", label)

@@ -23,8 +23,8 @@ from spineflow.tasks.runs.stores import StoreSilent
 from spineflow.tasks.trips.settings import TripsSettings
 
 
-@step("write", None, run_name="write-{name}")
-def write(run: RunDirectory, name: str) -> Made:
+@step("write", TripsSettings, run_name="write-{name}")
+def write(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
     """Write a file that names itself."""
     path = run.root / name
     if path.exists():
@@ -33,52 +33,27 @@ def write(run: RunDirectory, name: str) -> Made:
     return made(path, {"letters": len(name)})
 
 
-@step("refuse", None, run_name="refuse")
-def refuse(run: RunDirectory) -> Made:
+@step("refuse", TripsSettings, run_name="refuse")
+def refuse(run: RunDirectory, settings: TripsSettings) -> Made:
     """Raise what is public."""
     raise InputRefused("No.")
 
 
-@step("fail", None, run_name="fail", retried=False)
-def fail(run: RunDirectory, canary: str) -> Made:
+@step("fail", TripsSettings, run_name="fail", retried=False)
+def fail(run: RunDirectory, settings: TripsSettings, canary: str) -> Made:
     """Raise what quotes data."""
     raise (OSError(28, canary) if canary == "disk" else ValueError(canary))
 
 
-@step("solve", None, run_name="solve-{level}")
-def solve_level(run: RunDirectory, level: str) -> Made:
+@step("solve", TripsSettings, run_name="solve-{level}")
+def solve_level(run: RunDirectory, settings: TripsSettings, level: str) -> Made:
     """Ask for more memory than there is."""
     raise MemoryError("secret")
 
 
-def test_what_runs_out_of_memory_is_named_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(MemoryFailed) as failed:
-        solve_level.fn(str(tmp_path), "Tract")
-    assert str(failed.value) == (
-        "Memory ran out in solve_level Tract; give the run more, or fewer tasks at once "
-        f"(--set run.workers=N) with 'spineflow resume {tmp_path}'."
-    )
-
-
-def test_steps_tell_what_they_made(tmp_path: Path) -> None:
-    artifact = write.fn(str(tmp_path), "a.txt")
-    digest = hashlib.sha256(b"a.txt").hexdigest()
-    assert artifact == Artifact("a.txt", digest, artifact.seconds, False, (("letters", 5),))
-    assert artifact.seconds >= 0
-
-
-def test_what_is_there_is_reused(tmp_path: Path) -> None:
-    first = write.fn(str(tmp_path), "a.txt")
-    state = write.fn(str(tmp_path), "a.txt")
-    assert isinstance(state, State) and state.name == "Reused" and state.is_completed()
-    assert (state.data.path, state.data.digest, state.data.reused) == (
-        first.path,
-        first.digest,
-        True,
-    )
-
-
-def test_settings_are_those_that_the_run_has_frozen(tmp_path: Path) -> None:
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A run that has frozen its settings, and has no more."""
     settings = TripsSettings.model_validate(
         {
             "input": {
@@ -90,8 +65,38 @@ def test_settings_are_those_that_the_run_has_frozen(tmp_path: Path) -> None:
             "privacy": {"dataset": "d", "epsilon": "1", "delta": "1/1000"},
         }
     )
-    file = tmp_path / "settings.toml"
-    file.write_text(dump_settings(settings))
+    RunDirectory(tmp_path).settings.write_text(dump_settings(settings))
+    return tmp_path
+
+
+def test_what_runs_out_of_memory_is_named_with_a_remedy(root: Path) -> None:
+    with pytest.raises(MemoryFailed) as failed:
+        solve_level.fn(str(root), "Tract")
+    assert str(failed.value) == (
+        "Memory ran out in solve_level Tract; give the run more, or fewer tasks at once "
+        f"(--set run.workers=N) with 'spineflow resume {root}'."
+    )
+
+
+def test_steps_tell_what_they_made(root: Path) -> None:
+    artifact = write.fn(str(root), "a.txt")
+    digest = hashlib.sha256(b"a.txt").hexdigest()
+    assert artifact == Artifact("a.txt", digest, artifact.seconds, False, (("letters", 5),))
+    assert artifact.seconds >= 0
+
+
+def test_what_is_there_is_reused(root: Path) -> None:
+    first = write.fn(str(root), "a.txt")
+    state = write.fn(str(root), "a.txt")
+    assert isinstance(state, State) and state.name == "Reused" and state.is_completed()
+    assert (state.data.path, state.data.digest, state.data.reused) == (
+        first.path,
+        first.digest,
+        True,
+    )
+
+
+def test_settings_are_those_that_the_run_has_frozen(root: Path) -> None:
     given = []
 
     @step("look", TripsSettings, run_name="look-{level}")
@@ -99,8 +104,10 @@ def test_settings_are_those_that_the_run_has_frozen(tmp_path: Path) -> None:
         given.append((run, settings, level))
         return made("")
 
-    look.fn(str(tmp_path), 3)
-    assert given == [(RunDirectory(tmp_path), frozen_settings(TripsSettings, file), 3)]
+    look.fn(str(root), 3)
+    assert given == [
+        (RunDirectory(root), frozen_settings(TripsSettings, RunDirectory(root).settings), 3)
+    ]
 
 
 def test_tasks_take_the_root_and_the_keys() -> None:
@@ -110,19 +117,19 @@ def test_tasks_take_the_root_and_the_keys() -> None:
     assert write.name == "write" and write.__doc__ == "Write a file that names itself."
 
 
-def test_tasks_travel_to_other_processes(tmp_path: Path) -> None:
+def test_tasks_travel_to_other_processes(root: Path) -> None:
     copy = cloudpickle.loads(cloudpickle.dumps(write))
-    assert copy.fn(str(tmp_path), "a.txt").path == "a.txt"
+    assert copy.fn(str(root), "a.txt").path == "a.txt"
     assert list(inspect.signature(copy.fn).parameters) == ["run_root", "name"]
 
 
 @pytest.mark.parametrize(("of", "retries"), [(write, 6), (fail, 0)])
 def test_small_calls_are_one_task_that_is_tried_again_as_their_step_is(
-    of: Task, retries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of: Task, retries: int, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted: list[tuple[Task, Sequence[Any]]] = []
     monkeypatch.setattr(Task, "submit", lambda task, *own, **_: submitted.append((task, own)))
-    submit_together(of, str(tmp_path), [("a.txt",), ("b.txt",)], [])
+    submit_together(of, str(root), [("a.txt",), ("b.txt",)], [])
     ((task, own),) = submitted
     assert (task.name, task.retries) == (of.name, retries)
     assert own[-1] == f"{of.name} a.txt, b.txt"
@@ -131,7 +138,7 @@ def test_small_calls_are_one_task_that_is_tried_again_as_their_step_is(
         with pytest.raises(WorkLost):
             task.fn(*own)
         return
-    write.fn(str(tmp_path), "a.txt")
+    write.fn(str(root), "a.txt")
     assert [(one.path, one.reused) for one in task.fn(*own)] == [("a.txt", True), ("b.txt", False)]
     again = task.fn(*own)
     assert isinstance(again, State) and again.name == "Reused" and len(again.data) == 2
@@ -162,14 +169,14 @@ def test_stores_are_tried_again_for_minutes(error: Exception, attempts: int) -> 
     assert sum(waits[:2]) == 12 and 240 <= sum(waits) <= 600
 
 
-def test_only_public_errors_leave_a_step(tmp_path: Path) -> None:
+def test_only_public_errors_leave_a_step(root: Path) -> None:
     with pytest.raises(InputRefused, match=r"^No\.$"):
-        refuse.fn(str(tmp_path))
+        refuse.fn(str(root))
     with pytest.raises(WorkLost, match="^fail failed with ValueError") as lost:
-        fail.fn(str(tmp_path), "canary")
+        fail.fn(str(root), "canary")
     assert "canary" not in str(lost.value)
     with pytest.raises(StorageFailed, match="No space left"):
-        fail.fn(str(tmp_path), "disk")
+        fail.fn(str(root), "disk")
 
 
 def test_confidential_files_get_no_digest(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_confidential_files_are_not_measured_out() -> None:
         "spineflow.tasks.detailed_groups.measurement.steps",
         "spineflow.tasks.supplemental_dhc.ingest.steps",
         "spineflow.tasks.supplemental_dhc.measurement.steps",
-        "spineflow.tasks.runs.steps",
+        "spineflow.tasks.products.steps",
     ):
         assert not reads_public_files(module)
     assert reads_public_files("spineflow.tasks.topdown.estimation.steps")
