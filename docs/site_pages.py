@@ -7,6 +7,7 @@ the site is made, unless the folder that `SPINEFLOW_NOTEBOOKS` names holds them 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,22 @@ SECONDS = 300
 """How long a notebook's kernel may take to start, and each of its cells."""
 
 
-def executed(notebook: Path) -> Any:
-    """A notebook with the outputs of its cells; raises CellExecutionError for one that fails."""
+def executed(notebooks: Sequence[Path]) -> list[Any]:
+    """Notebooks with the outputs of their cells; raises CellExecutionError for one that fails.
+
+    One kernel, which takes seconds to start, runs them in turn, and forgets the names of each.
+    """
     import nbformat
     from nbconvert.preprocessors import ExecutePreprocessor
 
-    found = nbformat.read(notebook, as_version=4)
+    found = [nbformat.read(notebook, as_version=4) for notebook in notebooks]
+    in_turn = nbformat.v4.new_notebook()
+    for one in found:
+        in_turn.cells.extend([*one.cells, nbformat.v4.new_code_cell("%reset -f")])
     run = ExecutePreprocessor(timeout=SECONDS, startup_timeout=SECONDS, kernel_name="python3")
-    run.preprocess(found, {"metadata": {"path": str(notebook.parent)}})
+    run.preprocess(in_turn, {"metadata": {"path": str(notebooks[0].parent)}})
+    for one in found:
+        one.metadata["language_info"] = in_turn.metadata["language_info"]
     return found
 
 
@@ -42,8 +51,9 @@ def on_files(files: Any, config: Any) -> Any:
     for name, page in TOP.items():
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=_relinked(text, "")))
-    for notebook in sorted(NOTEBOOKS.glob("*.ipynb")):
-        text, figures = _as_markdown(notebook)
+    notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
+    for notebook, content in zip(notebooks, _with_outputs(notebooks), strict=True):
+        text, figures = _as_markdown(content, notebook.stem)
         page = f"notebooks/{notebook.stem}"
         files.append(File.generated(config, f"{page}.md", content=text))
         for name, content in figures.items():
@@ -65,16 +75,22 @@ def _relinked(text: str, above: str) -> str:
     return text
 
 
-def _as_markdown(notebook: Path) -> tuple[str, dict[str, bytes]]:
-    """The page of a notebook, and the figures in it by their names."""
+def _with_outputs(notebooks: Sequence[Path]) -> list[Any]:
+    """Notebooks with their outputs, as they are kept or else by running them."""
     import nbformat
-    from nbconvert import MarkdownExporter
 
     kept = os.environ.get("SPINEFLOW_NOTEBOOKS")
-    stored = None if not kept else Path(kept) / notebook.name
-    found = executed(notebook) if stored is None else nbformat.read(stored, as_version=4)
-    text, resources = MarkdownExporter().from_notebook_node(found)
+    if not kept:
+        return executed(notebooks)
+    return [nbformat.read(Path(kept) / notebook.name, as_version=4) for notebook in notebooks]
+
+
+def _as_markdown(notebook: Any, name: str) -> tuple[str, dict[str, bytes]]:
+    """The page of a notebook of that name, and the figures in it by their names."""
+    from nbconvert import MarkdownExporter
+
+    text, resources = MarkdownExporter().from_notebook_node(notebook)
     figures = resources.get("outputs", {})
-    for name in figures:
-        text = text.replace(f"]({name})", f"]({notebook.stem}_{name})")
+    for figure in figures:
+        text = text.replace(f"]({figure})", f"]({name}_{figure})")
     return text, figures

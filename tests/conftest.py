@@ -6,6 +6,7 @@ server are made there by the first test that needs them, and the controller ends
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import os
@@ -38,6 +39,18 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     if os.access(MEMORY, os.W_OK) and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
+_WORKERS: set[int] = set()
+"""This process, if it is a worker of pytest-xdist; not its forks."""
+
+
+@atexit.register
+def _leave() -> None:
+    """End a worker at once when all others have done what they do at the end of a process: nobody
+    asks how it ended, and to take down what it has imported takes seconds."""
+    if os.getpid() in _WORKERS:
+        os._exit(0)
+
+
 _prefect_home = tempfile.TemporaryDirectory(prefix="spineflow-prefect-", ignore_cleanup_errors=True)
 os.environ["PREFECT_HOME"] = _prefect_home.name
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -67,6 +80,8 @@ which are compiled in the meantime, and others wait for what the last makes."""
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make what the workers have in common, or take it from the controller."""
+    if hasattr(config, "workerinput"):
+        _WORKERS.add(os.getpid())
     told = getattr(config, "workerinput", {}).get("spineflow")
     config.stash[SESSION] = told or {
         "folder": tempfile.mkdtemp(prefix="spineflow-tests-"),
@@ -127,7 +142,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, object, obje
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind: Prefect's home, and with the last of the session its server."""
-    gc.unfreeze()  # Or else libraries that count what they have made would tell of leaks.
+    # Libraries that count what they have made would tell of leaks, were it frozen at the very end;
+    # until then pytest looks for garbage twice.
+    atexit.register(gc.unfreeze)
     _prefect_home.cleanup()
     if not hasattr(config, "workerinput") and SESSION in config.stash:
         folder = Path(config.stash[SESSION]["folder"])

@@ -14,8 +14,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from fractions import Fraction
+from io import StringIO
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -131,11 +132,10 @@ def postgres(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def server(real_server, new_spineflow, tmp_path_factory) -> Iterator[dict[str, str]]:
+def server(real_server, tmp_path_factory) -> Iterator[dict[str, str]]:
     """Environment in which a Prefect server, and a worker of the pool `spineflow`, are running.
 
-    The database is PostgreSQL if it is here, as in an office; that of other tests is SQLite. The
-    flows are registered by the command as users start it.
+    The database is PostgreSQL if it is here, as in an office; that of other tests is SQLite.
     """
     folder = tmp_path_factory.mktemp("office")
     port = free_port()
@@ -157,8 +157,9 @@ def server(real_server, new_spineflow, tmp_path_factory) -> Iterator[dict[str, s
         stack.enter_context(running(start, without_blocks, folder / "server.log"))
         api = environment["PREFECT_API_URL"]
         wait_until(lambda: asked(f"{api}/health"), "the Prefect server")
-        code, shown, errors = new_spineflow("deploy", folder=folder, **environment).ended()
-        assert code == 0, errors
+        with temporary_settings({PREFECT_API_URL: api}), redirect_stdout(StringIO()) as told:
+            assert main(["deploy"]) == 0
+        shown = told.getvalue()
         assert all(f"registered {name}/{TITLES[name]}" in shown for name in MODULES)
         worker = [*prefect, "worker", "start", "--pool", "spineflow"]
         stack.enter_context(running(worker, environment, folder / "worker.log"))

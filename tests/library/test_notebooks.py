@@ -53,9 +53,8 @@ def with_canaries(notebook: Path, folder: Path) -> Path:
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the notebooks, run on tables with planted values."""
     folder, planted = (tmp_path_factory.mktemp(name) for name in ("executed", "planted"))
-    pages = module()
-    for notebook in NOTEBOOKS:
-        run = pages.executed(with_canaries(notebook, planted))
+    copies = [with_canaries(notebook, planted) for notebook in NOTEBOOKS]
+    for notebook, run in zip(NOTEBOOKS, module().executed(copies), strict=True):
         nbformat.write(run, folder / notebook.name)
     return folder
 
