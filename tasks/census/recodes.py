@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -123,7 +123,7 @@ class Recode:
     reading: Reading | None = None
     refused: tuple[RefusedCodes, ...] = ()
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns that the recode reads, each once."""
         return tuple(dict.fromkeys(name for _, where in self.rules for name in where))
@@ -144,16 +144,26 @@ class Recode:
             return columns[names[0]].lookup(self.level_of, np.int16)
         level = np.full(n_rows, UNKNOWN, dtype=np.int16)
         is_open = np.ones(n_rows, dtype=bool)
-        # Many rules ask for the same, which is looked up once.
-        asked = dict.fromkeys(condition for _, where in self.rules for condition in where.items())
-        holds = {(name, codes): columns[name].lookup(codes.holds, bool) for name, codes in asked}
-        for number, where in self.rules:
+        asked, numbered = self._conditions
+        holds = [columns[name].lookup(codes.holds, bool) for name, codes in asked]
+        for number, conditions in numbered:
             fits = is_open.copy()
-            for condition in where.items():
+            for condition in conditions:
                 fits &= holds[condition]
             level[fits] = number
             is_open &= ~fits
         return level
+
+    @cached_property
+    def _conditions(self) -> tuple[list[tuple[str, Condition]], list[tuple[int, list[int]]]]:
+        """What rules ask of a column, each once however many ask for the same, and the level of
+        every rule with the numbers of what it asks."""
+        number: dict[tuple[str, Condition], int] = {}
+        numbered = [
+            (level, [number.setdefault(condition, len(number)) for condition in where.items()])
+            for level, where in self.rules
+        ]
+        return list(number), numbered
 
 
 def whole_number(value: str | None) -> int | None:

@@ -36,6 +36,9 @@ from .cells import CARRIED, Cells
 from .composition import Households
 from .placing import Persons
 
+_BLOCK, _NONE, _MORE, _LESS = (np.int64(number) for number in (BLOCK, 0, 1, -1))
+"""Numbers of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
+
 
 class People(NamedTuple):
     """Members. By their place in a household `(n,)`: the relationship by its place among those of
@@ -264,8 +267,16 @@ def _counts(carried: np.ndarray, tables: Tables, curve: tuple[int, int]) -> Coun
 def weigh(counts: Counts) -> None:
     """Work out by how much the sum grows with the weights that tables now have."""
     for table in range(counts.weight.shape[0]):
+        # Nearly all rows are as they were released.
+        unchanged = counts.weight[table].sum() * _growth_of_leaving(counts, _NONE)
         for row in range(counts.first_rows[table], counts.first_rows[table + 1]):
-            _step(counts, table, row)
+            differs = 0
+            for level in range(counts.weight.shape[1]):
+                differs |= counts.more[row, level]
+            if differs:
+                _step(counts, table, row)
+            else:
+                counts.step[row, 0] = counts.step[row, 1] = unchanged
 
 
 @njit(cache=True, nogil=True)
@@ -360,17 +371,17 @@ def enter(state: State, spans: Spans, block: int) -> None:
     """Count what a block has changed, and its tract and block group where it is their first."""
     for level, area in ((TRACT, spans.tract), (BLOCK_GROUP, spans.block_group)):
         if block == 0 or area[block] != area[block - 1]:
-            _add(state, spans, block, _end(area, block), level, 1)
-    _add(state, spans, block, block + 1, BLOCK, 1)
+            _add(state, spans, block, _end(area, block), level, _MORE)
+    _add(state, spans, block, block + 1, _BLOCK, _MORE)
 
 
 @njit(cache=True, nogil=True)
 def leave(state: State, spans: Spans, block: int) -> None:
     """Take back what a block has changed, and its tract and block group where it is their last."""
-    _add(state, spans, block, block + 1, BLOCK, -1)
+    _add(state, spans, block, block + 1, _BLOCK, _LESS)
     for level, area in ((TRACT, spans.tract), (BLOCK_GROUP, spans.block_group)):
         if block + 1 == area.size or area[block + 1] != area[block]:
-            _add(state, spans, _first(area, block), block + 1, level, -1)
+            _add(state, spans, _first(area, block), block + 1, level, _LESS)
 
 
 @njit(cache=True, nogil=True)
@@ -397,7 +408,7 @@ def _add(state: State, spans: Spans, block: int, end: int, level: int, sign: int
     people, homes, persons, households = state.people, state.homes, state.persons, state.households
     for at in range(spans.persons[block], spans.persons[end]):
         for table in range(persons.weight.shape[0]):
-            before = 0
+            before = _NONE
             for attribute in range(persons.part.shape[0]):
                 before += persons.part[attribute, people.released[at, attribute], table]
             now = person_row(state, table, at, people.sex[at], people.age[at], people.who[at])
@@ -406,7 +417,7 @@ def _add(state: State, spans: Spans, block: int, end: int, level: int, sign: int
                 _count(persons, table, now, level, sign)
     for home in range(spans.households[block], spans.households[end]):
         for table in range(households.weight.shape[0]):
-            before = 0
+            before = _NONE
             for attribute in range(households.part.shape[0]):
                 before += households.part[attribute, homes.released[home, attribute], table]
             now = row_now(state, table, home)

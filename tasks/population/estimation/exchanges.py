@@ -19,6 +19,7 @@ in them.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from ...census.households import ADULT, Members
@@ -51,6 +52,8 @@ _SWEEPS = 2
 CURVE = 50, 1
 """How much a difference counts without its sign, and its square: large ones somewhat more than many
 small ones of their sum, so that they are spread over rows where they can be made up for."""
+_NO, _YES = np.bool_(False), np.bool_(True)
+"""Of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
 
 
 def exchanged(
@@ -162,12 +165,12 @@ def _is_exchanged(state: State, rows: Rows, p: int, q: int) -> bool:
     # Numbers by origin and sex are told too well to be exchanged.
     may_part = is_same_sex or is_same_origin
     is_other = not (is_same_place and is_same_age and is_same_sex)
-    if may_who and may_part and is_other and _is_better(state, rows, p, q, False, True):
+    if may_who and may_part and is_other and _is_better(state, rows, p, q, _NO, _YES):
         return True
     is_other = not (is_same_place and is_same_race)
-    if may_age and may_part and is_other and _is_better(state, rows, p, q, True, False):
+    if may_age and may_part and is_other and _is_better(state, rows, p, q, _YES, _NO):
         return True
-    return may_age and may_who and not is_same_place and _is_better(state, rows, p, q, True, True)
+    return may_age and may_who and not is_same_place and _is_better(state, rows, p, q, _YES, _YES)
 
 
 @njit(cache=True, nogil=True)

@@ -73,6 +73,9 @@ _FINE = 3, 20
 coarse; while blocks are made it counts nothing."""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _STARTS = np.array([*BAND_STARTS, OLDEST + 1])
+_BEFORE, _AFTER = np.int64(0), np.int64(1)
+_OTHERS, _COARSE = np.bool_(False), np.bool_(True)
+"""Of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
 
 # A call passes all arrays of the state one by one: what is called once for a move is inlined in
 # what tries a move.
@@ -206,7 +209,7 @@ def _give_relationships(state: State, moves: _Moves, at: int) -> None:
     """Give a member other relationships, each if the tables come nearer."""
     people, codes = state.people, state.codes
     home = people.home[at]
-    _tell(state, moves, at, home, home, 0, True)
+    _tell(state, moves, at, home, home, _BEFORE, _COARSE)
     for code in range(codes.role.size):
         sex, age = people.sex[at], people.age[at]
         if code in (_HEAD, people.code[at]):
@@ -221,7 +224,7 @@ def _give_relationships(state: State, moves: _Moves, at: int) -> None:
         if low <= high:
             new = _Member(home, code, sex, min(max(age, low), high))
             if _is_made(state, moves, at, new):
-                _tell(state, moves, at, home, home, 0, True)
+                _tell(state, moves, at, home, home, _BEFORE, _COARSE)
 
 
 @njit(cache=True, nogil=True)
@@ -232,7 +235,7 @@ def _give_ages(state: State, moves: _Moves, at: int) -> None:
     home, code, who = people.home[at], people.code[at], people.who[at]
     role = codes.role[code]
     is_free = not people.is_head[at] and not FIRST_PARTNER <= role <= LAST_PARTNER
-    _tell(state, moves, at, home, home, 0, True)
+    _tell(state, moves, at, home, home, _BEFORE, _COARSE)
     for new_sex in range(2):
         for band in range(N_BANDS):
             sex, own = people.sex[at], people.age[at]
@@ -251,7 +254,7 @@ def _give_ages(state: State, moves: _Moves, at: int) -> None:
                 if best < 0 or grown < least:
                     best, least = age, grown
             if best >= 0 and _is_made(state, moves, at, _Member(home, code, new_sex, best)):
-                _tell(state, moves, at, home, home, 0, True)
+                _tell(state, moves, at, home, home, _BEFORE, _COARSE)
 
 
 @njit(cache=True, nogil=True)
@@ -262,7 +265,7 @@ def _is_taken(state: State, moves: _Moves, at: int, home: int) -> bool:
     if home == people.home[at] or not _fits_better(state, moves, people.home[at], home):
         return False
     own, sex, age = people.code[at], people.sex[at], people.age[at]
-    _tell(state, moves, at, people.home[at], home, 0, True)
+    _tell(state, moves, at, people.home[at], home, _BEFORE, _COARSE)
     if _is_made(state, moves, at, _Member(home, own, sex, age)):
         return True
     part, best, least = state.persons.part[:, :, moves.by_kind], own, 0
@@ -307,15 +310,15 @@ def _is_made(state: State, moves: _Moves, at: int, new: _Member) -> bool:
     old = _Member(people.home[at], people.code[at], people.sex[at], people.age[at])
     one, two = old.home, new.home
     if _put(state, moves, at, new):
-        _tell(state, moves, at, one, two, 1, True)
-        grown = _growth(state, moves, one != two, True)
+        _tell(state, moves, at, one, two, _AFTER, _COARSE)
+        grown = _growth(state, moves, one != two, _COARSE)
         if grown < 0:
             # Few moves come so far, that rows of large tables are written down for them alone.
-            _tell(state, moves, at, one, two, 1, False)
+            _tell(state, moves, at, one, two, _AFTER, _OTHERS)
             _put(state, moves, at, old)
-            _tell(state, moves, at, one, two, 0, False)
+            _tell(state, moves, at, one, two, _BEFORE, _OTHERS)
             _put(state, moves, at, new)
-            if grown + _growth(state, moves, one != two, False) < 0:
+            if grown + _growth(state, moves, one != two, _OTHERS) < 0:
                 _shift_all(state.persons, moves.of_persons, 1 if one == two else 3)
                 _shift_all(state.households, moves.of_homes, 1 if one == two else 2)
                 return True

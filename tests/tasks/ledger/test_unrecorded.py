@@ -27,6 +27,8 @@ from spineflow.tasks.ledger.claims import ChargedNoise
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 
+from tests.flows.in_process import judged_once
+
 FORK = multiprocessing.get_context("fork")
 
 SYSTEM_CALLS = {"open", "link", "replace", "unlink", "mkdir", "fsync", "fchmod", "flock", "flush"}
@@ -47,7 +49,8 @@ def charged(folder: Path, settings: GroupSizesSettings) -> RunDirectory:
     run = RunDirectory(folder)
     run.root.mkdir()
     start_run(run, product="group-sizes", settings_text=dump_settings(settings))
-    ingest_groups(run, settings)
+    with judged_once():
+        ingest_groups(run, settings)
     GROUP_SIZES.charge_run(run, settings)
     return run
 
@@ -136,6 +139,10 @@ def test_a_kill_at_any_moment_leaves_nothing_unrecorded_to_others(
     """Whether or not the file system has files without names."""
     if not are_unnamed:
         refuse_unnamed_files(monkeypatch)
+    # What a process works out before its first draw, its children need not.
+    first = charged(tmp_path / "first", settings)
+    for level in LEVELS:
+        measure_level(first, settings, level)
     moments, was_killed, levels = Counter[bool](), True, list[str]()
     while was_killed:
         if not levels:
