@@ -5,7 +5,7 @@ area: what exchanges and moves read and change, in compiled loops.
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -36,7 +36,10 @@ from .cells import CARRIED, Cells
 from .composition import Households
 from .placing import Persons
 
-_BLOCK, _NONE, _MORE, _LESS = (np.int64(number) for number in (BLOCK, 0, 1, -1))
+_BLOCK: Any = np.int64(BLOCK)
+_NONE: Any = np.int64(0)
+_MORE: Any = np.int64(1)
+_LESS: Any = np.int64(-1)
 """Numbers of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
 
 

@@ -19,6 +19,8 @@ in them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -52,7 +54,8 @@ _SWEEPS = 2
 CURVE = 50, 1
 """How much a difference counts without its sign, and its square: large ones somewhat more than many
 small ones of their sum, so that they are spread over rows where they can be made up for."""
-_NO, _YES = np.bool_(False), np.bool_(True)
+_NO: Any = np.bool_(False)
+_YES: Any = np.bool_(True)
 """Of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
 
 

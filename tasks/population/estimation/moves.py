@@ -20,7 +20,7 @@ their tracts, which no single move puts right. Then counties count as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -73,8 +73,10 @@ _FINE = 3, 20
 coarse; while blocks are made it counts nothing."""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _STARTS = np.array([*BAND_STARTS, OLDEST + 1])
-_BEFORE, _AFTER = np.int64(0), np.int64(1)
-_OTHERS, _COARSE = np.bool_(False), np.bool_(True)
+_BEFORE: Any = np.int64(0)
+_AFTER: Any = np.int64(1)
+_OTHERS: Any = np.bool_(False)
+_COARSE: Any = np.bool_(True)
 """Of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
 
 # A call passes all arrays of the state one by one: what is called once for a move is inlined in
