@@ -17,21 +17,21 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import os
 import pickle
 import random
 import signal
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import FrameType
+from types import CodeType
 from typing import Any, NamedTuple
 
 FOLDERS = ("library", "flows", "tasks", "geography", "validation")
@@ -109,32 +109,56 @@ def tests_of(module: Path, root: Path) -> tuple[str, ...]:
 
 
 class Ran(NamedTuple):
-    """What a process of tests did: the tests that failed, seconds, and lines by source file."""
+    """What a process of tests did: the tests that failed, seconds, and the wanted lines."""
 
     failed: list[str]
     seconds: float
-    lines: dict[str, set[int]]
+    lines: set[tuple[str, int]]
 
 
-class Lines:
-    """The lines of some sources that a process comes to, by file."""
+class Marks(ast.NodeTransformer):
+    """Statements before those of functions in which wanted lines are, which note that they are come
+    to; kernels, which are compiled, get none."""
 
-    def __init__(self, files: tuple[str, ...]) -> None:
-        self.seen: dict[str, set[int]] = {file: set() for file in files}
-        self._notes = {file: self._note_into(seen) for file, seen in self.seen.items()}
+    def __init__(self, wanted: set[int]) -> None:
+        self._wanted = wanted
 
-    @staticmethod
-    def _note_into(seen: set[int]) -> Callable[[FrameType, str, Any], Any]:
-        def note(frame: FrameType, event: str, _: Any) -> Any:
-            if event == "line":
-                seen.add(frame.f_lineno)
-            return note
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """A function with such statements, unless it is a kernel."""
+        if any("njit" in ast.unparse(decorator) for decorator in node.decorator_list):
+            return node
+        for inner in ast.walk(node):
+            for field in ("body", "orelse", "finalbody"):
+                statements = getattr(inner, field, None)
+                if isinstance(statements, list):
+                    setattr(inner, field, [one for own in statements for one in self._marked(own)])
+        return node
 
-        return note
+    def _marked(self, own: ast.stmt) -> Iterator[ast.stmt]:
+        body = getattr(own, "body", None)
+        end = body[0].lineno - 1 if body else own.end_lineno or own.lineno
+        for line in sorted(self._wanted.intersection(range(own.lineno, max(end, own.lineno) + 1))):
+            (mark,) = ast.parse(f"__spineflow_seen__.add((__file__, {line}))").body
+            yield ast.copy_location(mark, own)
+        yield own
 
-    def follow(self, frame: FrameType, event: str, _: Any) -> Any:
-        """What `sys.settrace` is given: frames of other files are not followed."""
-        return self._notes.get(frame.f_code.co_filename)
+
+def mark_lines(wanted: Mapping[str, set[int]]) -> set[tuple[str, int]]:
+    """Have the sources that this process imports from now on note which of the wanted lines, by
+    file, it comes to; returns what they note."""
+    seen: set[tuple[str, int]] = set()
+    unmarked = SourceFileLoader.get_code
+
+    def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+        path = str(loader.path)
+        if path not in wanted:
+            return unmarked(loader, fullname)
+        tree = Marks(wanted[path]).visit(ast.parse(Path(path).read_bytes()))
+        return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+
+    vars(builtins)["__spineflow_seen__"] = seen
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    return seen
 
 
 class Failures:
@@ -153,7 +177,7 @@ def run_tests(
     tests: list[str],
     *options: str,
     seconds: int,
-    followed: tuple[str, ...] = (),
+    wanted: Mapping[str, set[int]] | None = None,
     new_kernels: bool = False,
 ) -> Ran | None:
     """Run quick tests in a process of their own, and say what it did, or None if it ends too late.
@@ -172,15 +196,11 @@ def run_tests(
             if new_kernels:
                 os.environ["NUMBA_CACHE_DIR"] = folder
                 import_module("numba.core.config").reload_config()  # type: ignore[attr-defined]
-            lines, failures, start = Lines(followed), Failures(), time.monotonic()
-            if followed:
-                threading.settrace(lines.follow)
-                sys.settrace(lines.follow)
+            seen, failures, start = mark_lines(wanted or {}), Failures(), time.monotonic()
             code = import_module("pytest").main([*QUICK, *options, *tests], plugins=[failures])
-            sys.settrace(None)
             if code not in (0, 1, 5):  # No test could be asked.
                 failures.failed.append(f"exit {int(code)}")
-            said.write_bytes(pickle.dumps((failures.failed, time.monotonic() - start, lines.seen)))
+            said.write_bytes(pickle.dumps((failures.failed, time.monotonic() - start, seen)))
             os._exit(0)
         ended = os.waitpid(child, 0)[1] == 0
         subprocess.run(["pkill", "-KILL", "-s", str(child)], check=False)  # Servers left behind.
@@ -203,24 +223,27 @@ def main() -> None:
     sources = [path for name in FOLDERS for path in sorted((root / name).rglob("*.py"))]
     every = [fault for path in sources for fault in faults_of(path)]
     chosen = list(enumerate(random.Random(asked.seed).sample(every, asked.number)))
+    chosen = [one for one in chosen if asked.only is None or one[0] in asked.only]
+    wanted: dict[str, set[int]] = defaultdict(set)
+    for _, (path, line, *_) in chosen:
+        wanted[str(path)].add(line)
 
     came_to: dict[tuple[str, int], list[str]] = defaultdict(list)
     cost: dict[str, float] = {}
     unsound: list[str] = []
     for file in map(str, sorted((root / "tests").rglob("test_*.py"))):
-        ran = run_tests([file], seconds=asked.seconds, followed=tuple(map(str, sources)))
+        ran = run_tests([file], seconds=asked.seconds, wanted=wanted)
         if ran is None:
             print(f"left out, more than {asked.seconds} s: {file}", flush=True)
             continue
         cost[file] = ran.seconds
         unsound += ran.failed
-        for path, lines in ran.lines.items():
-            for line in lines:
-                came_to[path, line].append(file)
+        for place in ran.lines:
+            came_to[place].append(file)
     print(f"{len(cost)} files of tests, {sum(cost.values()):.0f} s; fail: {unsound}", flush=True)
 
     verdicts = []
-    for number, fault in (one for one in chosen if asked.only is None or one[0] in asked.only):
+    for number, fault in chosen:
         path, line = fault[:2]
         tests = came_to.get((str(path), line), [])
         asked_of = "ran it" if tests else "import it"
