@@ -304,15 +304,11 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
             for draw in drawn["draws"]:
                 folders[draw["run_id"]] = draw["folder"] or "not known: charged by an older version"
                 symbol = "epsilon" if draw["definition"] == "pure_dp" else "rho"
-                table.add_row(
-                    product,
-                    draw["run_id"],
-                    draw["name"],
-                    f"{symbol} {draw['parameter']}, {draw['neighbors']}"
-                    + (f", delta {shown_delta(draw['delta'])}" if Fraction(draw["delta"]) else ""),
-                    decimal(draw["bounded_rho"]),
-                    draw["charged_at"],
-                )
+                native = f"{symbol} {draw['parameter']}, {draw['neighbors']}"
+                if Fraction(draw["delta"]):
+                    native += f", delta {shown_delta(draw['delta'])}"
+                rho, at = decimal(draw["bounded_rho"]), draw["charged_at"]
+                table.add_row(product, draw["run_id"], draw["name"], native, rho, at)
         console.print(table)
         for run_id, folder in folders.items():
             print(f"run {run_id}: {folder}")

@@ -80,12 +80,8 @@ def _simulate(
     errors = mean_errors(found, product.figures)
     rows = tuple(tuple(row) for row in errors.itertuples(index=False))
     table = Table(tuple(name.replace("_", " ") for name in errors.columns), rows)
-    document = Document(
-        EXPECTED_TITLE,
-        (expected_meaning(replicates), "Figures are means, with standard deviations (s.d.)."),
-        (Section("Errors", (table,)),),
-        settings.stamp,
-    )
+    about = expected_meaning(replicates), "Figures are means, with standard deviations (s.d.)."
+    document = Document(EXPECTED_TITLE, about, (Section("Errors", (table,)),), settings.stamp)
     return write_page(run.report.parent / EXPECTED_FILE, document)
 
 

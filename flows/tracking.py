@@ -112,14 +112,10 @@ class Tracker:
         planned, ended = self._remaining.begun[one.name], round(time.time(), 3)
         task = Task(
             **asdict(planned),
+            **asdict(work),
             begun=self._begun[planned.name],
             ended=ended,
-            started=work.started,
             seconds=artifact.seconds,
-            cpu=work.cpu,
-            worker=work.worker,
-            read=work.read,
-            written=work.written,
             reused=artifact.reused,
             path=artifact.path,
         )

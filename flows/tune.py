@@ -81,20 +81,16 @@ class _Search:
         def meets(losses: Losses) -> bool:
             return self.tried(variant, losses, weights).met
 
+        def gains(new: Mapping[str, Fraction], old: Mapping[str, Fraction]) -> bool:
+            first, second = (self.under_guarantee(variant, one).mean for one in (new, old))
+            return is_better(first, second, self.settings.criterion)
+
         if search.method == "fixed":
             outcome = self.tried(variant, own)
             return outcome if outcome.met else None
         if search.method == "queries":
-            weights = search_weights(
-                searched.queries(choice, universe),
-                search.step,
-                search.rounds,
-                lambda new, old: is_better(
-                    self.under_guarantee(variant, new).mean,
-                    self.under_guarantee(variant, old).mean,
-                    self.settings.criterion,
-                ),
-            )
+            queries = searched.queries(choice, universe)
+            weights = search_weights(queries, search.step, search.rounds, gains)
         grid = loss_grid(search.lowest, search.highest, search.step)
         losses: Losses | None
         if search.method in ("total", "queries"):

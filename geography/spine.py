@@ -191,15 +191,9 @@ def _greedy_groups(
     n_block_groups = int(block_group.max()) + 1
     n_items = int(item.max()) + 1
     entity_offsets = np.cumsum([0, *map(len, categories)])
-    entries = blocks_in_several_entities(
-        np.stack(
-            [
-                category.entity[order] + start
-                for category, start in zip(categories, entity_offsets[:-1], strict=True)
-            ],
-            axis=1,
-        )
-    )
+    starts = entity_offsets[:-1]
+    entities = [own.entity[order] + start for own, start in zip(categories, starts, strict=True)]
+    entries = blocks_in_several_entities(np.stack(entities, axis=1))
     ancestors = []
     below = item
     for number in reversed(numbers):
@@ -210,10 +204,8 @@ def _greedy_groups(
     entries, _ = fold(entries, offsets, n_entities)
     offsets = child_offsets(item[first_rows(block_group, n_block_groups)], n_items)
     entries, _ = fold(entries, offsets, n_entities)
-    is_area = np.repeat(
-        [category.name != GROUP_QUARTERS for category in categories],
-        [len(category) for category in categories],
-    )
+    are_areas = [category.name != GROUP_QUARTERS for category in categories]
+    is_area = np.repeat(are_areas, list(map(len, categories)))
     return greedy_groups(entries, ancestors, n_entities, rules.fanout_cutoff, is_area)[item]
 
 

@@ -80,11 +80,8 @@ def fan_out(spine: Spine) -> pd.DataFrame:
     for level in spine.geolevels[:-1]:
         count = np.bincount(np.diff(spine.children(level.name)))
         n_children = np.flatnonzero(count)
-        frames.append(
-            pd.DataFrame(
-                {"geolevel": level.name, "n_children": n_children, "geounits": count[n_children]}
-            )
-        )
+        found = {"geolevel": level.name, "n_children": n_children, "geounits": count[n_children]}
+        frames.append(pd.DataFrame(found))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -110,11 +107,5 @@ def _labelled(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def statistics(values: np.ndarray) -> dict[str, float]:
     """Mean, quantiles and maximum of some values, by the names of a summary's columns."""
     quantiles = np.quantile(values, QUANTILES)
-    return {
-        "mean": float(values.mean()),
-        **{
-            f"q{round(100 * quantile)}": float(value)
-            for quantile, value in zip(QUANTILES, quantiles, strict=True)
-        },
-        "max": float(values.max()),
-    }
+    named = {f"q{round(100 * q)}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
+    return {"mean": float(values.mean()), **named, "max": float(values.max())}

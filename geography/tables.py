@@ -74,10 +74,8 @@ def spine_from_tables(geounits: pa.Table, blocks: pa.Table) -> Spine:
         if order is not None:
             rows, geocode, parent = rows.take(order), geocode.take(order), parent[order]
         share_text = _text(rows["plb_share"]).dictionary_encode()
-        shares, share_code = encode_shares(
-            [Fraction(text) for text in share_text.dictionary.to_pylist()],
-            share_text.indices.to_numpy(),
-        )
+        distinct = [Fraction(text) for text in share_text.dictionary.to_pylist()]
+        shares, share_code = encode_shares(distinct, share_text.indices.to_numpy())
         geolevels.append(
             Geolevel(
                 name=name,

@@ -205,14 +205,12 @@ def _census_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFra
     schema = settings.schema_of(universe)
     if "cell" in table.column_names:
         levels = np.unravel_index(table["cell"].to_numpy(), schema.shape)
-        return pd.DataFrame(
-            {"geocode": table["geocode"].to_pandas()}
-            | {
-                name: _labelled(schema.labels(name), level)
-                for name, level in zip(schema.attributes, levels, strict=True)
-            }
-            | {"count": table["count"].to_numpy()}
-        )
+        labelled = {
+            name: _labelled(schema.labels(name), level)
+            for name, level in zip(schema.attributes, levels, strict=True)
+        }
+        geocode, count = table["geocode"].to_pandas(), table["count"].to_numpy()
+        return pd.DataFrame({"geocode": geocode} | labelled | {"count": count})
     names = table["query_name"].to_pandas()
     frames = [
         _answers_of(schema, name, table.filter(pa.array(names == name)))

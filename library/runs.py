@@ -80,13 +80,9 @@ class Run:
 
         Example: `run.measurements("Tract", query="total")`.
         """
+        run, settings = self._directory, self._typed_settings
         return read_answers(
-            self._directory,
-            self._typed_settings,
-            "measurements",
-            universe=universe,
-            geolevel=geolevel,
-            query=query,
+            run, settings, "measurements", universe=universe, geolevel=geolevel, query=query
         )
 
     def estimates(
@@ -96,13 +92,8 @@ class Run:
 
         Columns as those of `measurements`, and `count`. Raises SpineflowError as it does.
         """
-        return read_answers(
-            self._directory,
-            self._typed_settings,
-            "estimates",
-            universe=universe,
-            geolevel=geolevel,
-        )
+        run, settings = self._directory, self._typed_settings
+        return read_answers(run, settings, "estimates", universe=universe, geolevel=geolevel)
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -64,12 +64,9 @@ def compiled_schema(
             f"universe {name!r} has the attribute {unknown[0]!r}, which is not declared; there are "
             f"{', '.join(recodes)}"
         )
-    return Schema(
-        name,
-        attributes,
-        tuple(recodes[attribute].levels for attribute in attributes),
-        tuple(c for c in coarsenings if c.attribute in attributes),
-    )
+    levels = tuple(recodes[attribute].levels for attribute in attributes)
+    own = tuple(c for c in coarsenings if c.attribute in attributes)
+    return Schema(name, attributes, levels, own)
 
 
 def refuse_unknown_universe(what: str, universe: str, declared: Collection[str]) -> None:

@@ -84,9 +84,8 @@ def _distinguished(
     for condition in conditions:
         for attribute, allowed in schema.positions(condition).items():
             axis = schema.attributes.index(attribute)
-            labels_of_levels[axis].append(
-                tuple(np.isin(np.arange(schema.shape[axis]), allowed).astype(int))
-            )
+            inside = np.isin(np.arange(schema.shape[axis]), allowed)
+            labels_of_levels[axis].append(tuple(inside.astype(int)))
     for query in queries:
         for axis, factor in enumerate(marginal_query(schema, query).factors):
             labels_of_levels[axis].append(factor)

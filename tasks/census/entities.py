@@ -72,18 +72,14 @@ def refuse_unfit_descriptions(
             inside = number >= 0
             unequal = texts[inside] != texts[first][number[inside]]
             if unequal.any():
-                raise file.unreadable(
-                    f"the column {column} has several values within a {level}",
-                    f"repeat the same {name} in every area of it",
-                    column=column,
-                )
+                rule = f"the column {column} has several values within a {level}"
+                remedy = f"repeat the same {name} in every area of it"
+                raise file.unreadable(rule, remedy, column=column)
             if name in FARTHEST and not _are_degrees(texts[first], FARTHEST[name]):
-                raise file.unreadable(
-                    f"the column {column} is no {name} in degrees",
-                    f"give numbers between -{FARTHEST[name]:.0f} and {FARTHEST[name]:.0f}, or "
-                    "nothing where it is not known",
-                    column=column,
-                )
+                rule = f"the column {column} is no {name} in degrees"
+                ends = f"-{FARTHEST[name]:.0f} and {FARTHEST[name]:.0f}"
+                remedy = f"give numbers between {ends}, or nothing where it is not known"
+                raise file.unreadable(rule, remedy, column=column)
 
 
 def _first_areas(number: np.ndarray) -> np.ndarray:

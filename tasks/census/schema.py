@@ -153,12 +153,8 @@ class Schema:
     def of(self, attributes: Iterable[str]) -> Schema:
         """The schema of some of the attributes, in their order."""
         names = tuple(attributes)
-        return Schema(
-            self.universe,
-            names,
-            tuple(self.labels(name) for name in names),
-            tuple(c for c in self.coarsenings if c.attribute in names),
-        )
+        coarsenings = tuple(c for c in self.coarsenings if c.attribute in names)
+        return Schema(self.universe, names, tuple(map(self.labels, names)), coarsenings)
 
 
 def positions_of(name: str, level: str | int | CodeRange, labels: Sequence[str]) -> list[int]:

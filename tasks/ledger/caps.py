@@ -68,11 +68,8 @@ class EpsilonCap:
         """One that is kept only where both are."""
         if other is None:
             return self
-        return EpsilonCap(
-            min(self.epsilon, other.epsilon),
-            min(self.delta, other.delta),
-            self.planned and other.planned,
-        )
+        epsilon, delta = min(self.epsilon, other.epsilon), min(self.delta, other.delta)
+        return EpsilonCap(epsilon, delta, self.planned and other.planned)
 
     def is_kept(self, spending: Spending, delta_cap: Fraction | None) -> bool:
         """Whether draws are within the cap, beside the dataset's cap of delta."""

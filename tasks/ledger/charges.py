@@ -111,11 +111,8 @@ def charge(
             _enter_inputs(connection, dataset, [*inputs.values(), *further_inputs])
             after_results = _has_results(connection, dataset)
             asked = [draw for draw in draws if draw.name not in known]
-            check_caps(
-                connection,
-                dataset,
-                [SpentDraw(draw.guarantee, draw.curve, after_results) for draw in asked],
-            )
+            spent = [SpentDraw(draw.guarantee, draw.curve, after_results) for draw in asked]
+            check_caps(connection, dataset, spent)
             new = [{**row, "after_results": int(after_results)} for row in new]
             columns = ", ".join(new[0])
             marks = ", ".join(f":{column}" for column in new[0])

@@ -136,11 +136,9 @@ def _move(others: sqlite3.Connection, connection: sqlite3.Connection) -> None:
         rows = others.execute(f"SELECT * FROM {table}").fetchall()
         if rows:
             columns = rows[0].keys()
-            connection.executemany(
-                f"INSERT INTO {table} ({', '.join(columns)}) "
-                f"VALUES ({', '.join('?' * len(columns))})",
-                [tuple(row) for row in rows],
-            )
+            marks = ", ".join("?" * len(columns))
+            query = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+            connection.executemany(query, [tuple(row) for row in rows])
     # Of what was charged to one ledger, the other cannot tell whether results were known.
     connection.executemany(
         "UPDATE draws SET after_results = 1 WHERE dataset = ?", [[name] for name in sorted(in_both)]

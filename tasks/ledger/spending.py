@@ -224,13 +224,9 @@ def _spent(row: sqlite3.Row) -> SpentDraw:
 def guarantee_of(row: Mapping[str, Any] | sqlite3.Row) -> Guarantee:
     """The native guarantee of a row; raises Damaged if the row contradicts itself."""
     name = f"draw {row['name']!r} of run {row['run_id']}"
-    guarantee = Guarantee(
-        row["definition"],
-        parsed(row["parameter"], name),
-        row["neighbors"],
-        parsed(row["delta"], name),
-        parsed(row["bounded_factor"], name),
-    )
+    numbers = ("parameter", "delta", "bounded_factor")
+    parameter, delta, factor = (parsed(row[column], name) for column in numbers)
+    guarantee = Guarantee(row["definition"], parameter, row["neighbors"], delta, factor)
     if guarantee.bounded_rho != parsed(row["bounded_rho"], name):
         raise Damaged(f"bounded rho of {name}")
     return guarantee

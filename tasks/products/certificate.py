@@ -102,24 +102,16 @@ def exact_section(exact: Sequence[Exact]) -> Section:
     if not exact:
         return Section("What is exact", ("Nothing is stated without noise.",))
     rows = tuple((item.name, item.meaning) for item in exact)
-    return Section(
-        "What is exact",
-        (
-            "These facts are outside the guarantee: they are public by declaration.",
-            Table(("fact", "meaning"), rows),
-        ),
-    )
+    about = "These facts are outside the guarantee: they are public by declaration."
+    return Section("What is exact", (about, Table(("fact", "meaning"), rows)))
 
 
 def _checks(run: RunDirectory) -> Section:
-    return Section(
-        "What was checked",
-        (
-            "Recomputed from the run's files, before they were published, by code that shares "
-            "nothing with what made them.",
-            checks_table(run),
-        ),
+    about = (
+        "Recomputed from the run's files, before they were published, by code that shares nothing "
+        "with what made them."
     )
+    return Section("What was checked", (about, checks_table(run)))
 
 
 def files_section(folder: Path) -> Section:

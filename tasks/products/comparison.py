@@ -97,12 +97,9 @@ def write_links(run: RunDirectory, pages: Mapping[str, Path], *, stamp: str | No
     rows = tuple(
         (name, Link(page.name, os.path.relpath(page, path.parent))) for name, page in pages.items()
     )
-    document = Document(
-        "Several products compared with the truth",
-        ("Each product's runs are compared on a page of their own.",),
-        (Section("Comparisons", (Table(("product", "page"), rows),)),),
-        stamp,
-    )
+    about = "Each product's runs are compared on a page of their own."
+    section = Section("Comparisons", (Table(("product", "page"), rows),))
+    document = Document("Several products compared with the truth", (about,), (section,), stamp)
     return write_page(path, document)
 
 
@@ -132,12 +129,9 @@ def comparison_document(
         headers = (*(key.replace("_", " ") for key in keys), *labels)
         sections.append(Section(words[:1].upper() + words[1:], (Table(headers, body),)))
     stamps = [one.settings.stamp for one in compared if one.settings.stamp is not None]
-    return Document(
-        f"{len(compared)} runs of {compared[0].settings.PRODUCT} compared with the truth",
-        ("Errors of released counts, each run against its own confidential input.",),
-        tuple(sections),
-        stamps[0] if stamps else None,
-    )
+    title = f"{len(compared)} runs of {compared[0].settings.PRODUCT} compared with the truth"
+    meaning = "Errors of released counts, each run against its own confidential input."
+    return Document(title, (meaning,), tuple(sections), stamps[0] if stamps else None)
 
 
 def _shown(value: float | None) -> str:

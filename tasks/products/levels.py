@@ -7,7 +7,7 @@ same for all such products follows from that here, and nowhere else.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -134,28 +134,16 @@ class NoisePlan:
 
     def budget_panel(self, words: str) -> Section:
         """The share of every level, as bars of a front page."""
-        return bars_panel(
-            "The budget",
-            words,
-            [level.name for level in self.levels],
-            {"budget": [100 * float(level.share) for level in self.levels]},
-            value_label="% of the loss",
-        )
+        names = [level.name for level in self.levels]
+        shares = {"budget": [100 * float(level.share) for level in self.levels]}
+        return bars_panel("The budget", words, names, shares, value_label="% of the loss")
 
     def noise_panel(self, words: str) -> Section:
         """The standard deviation of every level's noise, as bars of a front page."""
-        deviations: Mapping[str, float] = {
-            level.name: math.sqrt(level.noise.variance)
-            for level in self.levels
-            if level.noise is not None
-        }
-        return bars_panel(
-            "What the budget implies",
-            words,
-            list(deviations),
-            {"noise": list(deviations.values())},
-            value_label="standard deviation of the noise",
-        )
+        noises = {level.name: level.noise for level in self.levels if level.noise is not None}
+        deviations = {"noise": [math.sqrt(noise.variance) for noise in noises.values()]}
+        title, label = "What the budget implies", "standard deviation of the noise"
+        return bars_panel(title, words, list(noises), deviations, value_label=label)
 
 
 def refuse_other_noise(check: Callable[[Failures], None]) -> None:

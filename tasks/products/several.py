@@ -77,6 +77,8 @@ def write_products_report(
     verdict = f"{len(parts)} products are released: all {n_checks} checks of them passed."
     if passed < n_checks:
         verdict = f"{n_checks - passed} of {n_checks} checks of {len(parts)} products failed."
+    seconds = {name: sum(stage_seconds(part).values()) for name, part in parts.items()}
+    links = [Link(f"Report: {name}", f"../{name}/report/report.html") for name in products]
     document = Document(
         f"Products of {settings.privacy.dataset}",
         (
@@ -94,16 +96,8 @@ def write_products_report(
             verdict,
             passed == n_checks,
             _guarantee(settings),
-            (
-                *_spent(settings),
-                time_panel(
-                    {name: sum(stage_seconds(part).values()) for name, part in parts.items()}
-                ),
-            ),
-            (
-                *certificate_links(run),
-                *(Link(f"Report: {name}", f"../{name}/report/report.html") for name in products),
-            ),
+            (*_spent(settings), time_panel(seconds)),
+            (*certificate_links(run), *links),
         ),
         provenance(run),
     )
@@ -130,15 +124,9 @@ def _spent(settings: ProductSettings) -> tuple[Section, ...]:
     if not settings.is_private:
         return ()
     spent = {n: float(Fraction(p["rho"])) for n, p in _dataset(settings)["products"].items()}
-    return (
-        bars_panel(
-            "The budget",
-            "What the dataset has spent on each product by its ledger, as bounded zCDP per person.",
-            list(spent),
-            {"rho": list(spent.values())},
-            value_label="rho",
-        ),
-    )
+    words = "What the dataset has spent on each product by its ledger, as bounded zCDP per person."
+    found = {"rho": list(spent.values())}
+    return (bars_panel("The budget", words, list(spent), found, value_label="rho"),)
 
 
 def _dataset(settings: ProductSettings) -> dict:
@@ -152,12 +140,8 @@ def _cost(settings: ProductSettings) -> Section:
     if not settings.is_private:
         return Section("Cost", ("Runs that are not private are not charged.",))
     dataset = _dataset(settings)
-    return Section(
-        "Cost",
-        (
-            "All that was ever drawn from this dataset, in its native guarantee and composed as "
-            "bounded zCDP per person.",
-            draws_table(dataset),
-            composed_sentence(dataset),
-        ),
+    about = (
+        "All that was ever drawn from this dataset, in its native guarantee and composed as "
+        "bounded zCDP per person."
     )
+    return Section("Cost", (about, draws_table(dataset), composed_sentence(dataset)))

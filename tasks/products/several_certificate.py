@@ -34,6 +34,21 @@ def write_products_certificate(
         )
         for name, part in parts.items()
     )
+    if settings.is_private:
+        plainly = (
+            f"{BLURRED} Every further release of the same people lets more be concluded about each "
+            "of them, so that the losses of all releases are added up below."
+        )
+        guaranteed = (
+            "Each product's guarantee is its own. Together they guarantee the composed loss below, "
+            "for one person's data in all of them, as far as the changes that the products protect "
+            "against have in common: where one product states a fact exactly, the change must "
+            "leave that fact as it is."
+        )
+    else:
+        plainly, guaranteed = PUBLIC_WHY_NOT, f"Nothing is guaranteed: {settings.why_not_private}."
+    by_run = Table(("product", "run", "certificate"), certificates)
+    released = (files_table(run.root, _releases(parts)), *_together(folder))
     document = Document(
         f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
         (
@@ -41,32 +56,10 @@ def write_products_certificate(
             "certificate of its own, which says what it guarantees and against which change.",
         ),
         (
-            Section(
-                "In plain words",
-                (
-                    f"{BLURRED} Every further release of the same people lets more be concluded "
-                    "about each of them, so that the losses of all releases are added up below."
-                    if settings.is_private
-                    else PUBLIC_WHY_NOT,
-                ),
-            ),
-            Section(
-                "What is guaranteed",
-                (
-                    "Each product's guarantee is its own. Together they guarantee the composed "
-                    "loss below, for one person's data in all of them, as far as the changes that "
-                    "the products protect against have in common: where one product states a fact "
-                    "exactly, the change must leave that fact as it is."
-                    if settings.is_private
-                    else f"Nothing is guaranteed: {settings.why_not_private}.",
-                    Table(("product", "run", "certificate"), certificates),
-                ),
-            ),
+            Section("In plain words", (plainly,)),
+            Section("What is guaranteed", (guaranteed, by_run)),
             spent_section(settings, own),
-            Section(
-                "What is released",
-                (files_table(run.root, _releases(parts)), *_together(folder)),
-            ),
+            Section("What is released", released),
             provenance_section(run),
         ),
         settings.stamp,

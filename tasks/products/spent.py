@@ -38,16 +38,11 @@ def spent_section(settings: ProductSettings, own: Mapping[str, Statement]) -> Se
     for run_id, statement in own.items():
         if not _holds(spent, run_id, statement):
             raise BudgetRefused(uncharged(ledger, run_id))
-    return Section(
-        TITLE,
-        (
-            f"Everything that was drawn under the name {name} in this ledger "
-            "when the certificate was written, this release included. Later releases of the same "
-            "people add to it.",
-            composed_sentence(spent),
-            draws_table(spent),
-        ),
+    text = (
+        f"Everything that was drawn under the name {name} in this ledger when the certificate was "
+        "written, this release included. Later releases of the same people add to it."
     )
+    return Section(TITLE, (text, composed_sentence(spent), draws_table(spent)))
 
 
 def draws_table(spent: Mapping) -> Table:

@@ -89,10 +89,8 @@ class Statement:
 def guarantee_section(statement: Statement) -> Section:
     """What is guaranteed, to whom, against which change; or that nothing is, and why."""
     if statement.why_not is not None:
-        return Section(
-            "What is guaranteed",
-            (f"Nothing is guaranteed: {statement.why_not}. These files protect nobody.",),
-        )
+        nothing = f"Nothing is guaranteed: {statement.why_not}. These files protect nobody."
+        return Section("What is guaranteed", (nothing,))
     guarantees = [loss.guarantee for loss in statement.losses]
     texts = [in_one_sentence(statement), *statement.protected, *statement.change]
     texts += [_meaning(pure) for pure in dict.fromkeys(g.definition == PURE_DP for g in guarantees)]

@@ -148,19 +148,12 @@ def _jobs(
     for task in tasks:
         copies, longer = (times, 1) if task.stage in several else (1, times)
         for copy in range(copies):
-            yield (
-                task,
-                Job(
-                    f"{task.name} ({copy})" if copy else task.name,
-                    longer * (task.cpu if computing else task.seconds),
-                    task.wave,
-                    task.aside,
-                    # The waves before are waited for anyhow.
-                    tuple(name for name in task.after if wave.get(name) == task.wave),
-                    longer * task.cpu,
-                    longer * _moved(run, task),
-                ),
-            )
+            name = f"{task.name} ({copy})" if copy else task.name
+            seconds = longer * (task.cpu if computing else task.seconds)
+            # The waves before are waited for anyhow.
+            after = tuple(before for before in task.after if wave.get(before) == task.wave)
+            cpu, moved = longer * task.cpu, longer * _moved(run, task)
+            yield task, Job(name, seconds, task.wave, task.aside, after, cpu, moved)
 
 
 def _moved(run: RunDirectory, task: Task) -> int:

@@ -84,16 +84,12 @@ def store_errors(url: str, name: str) -> Iterator[None]:
         protocol = url.partition("://")[0]
         extra = EXTRAS.get(protocol)
         package = f"spineflow[{extra}]" if extra else "the fsspec package of its protocol"
-        raise StoreRefused(
-            name, f"nothing here reads {protocol} addresses", f"install {package}"
-        ) from None
+        rule = f"nothing here reads {protocol} addresses"
+        raise StoreRefused(name, rule, f"install {package}") from None
     except Exception as error:
         if _is_refusal(error):
-            raise StoreRefused(
-                name,
-                "the store does not let this user in",
-                "give credentials with that permission in the environment",
-            ) from None
+            remedy = "give credentials with that permission in the environment"
+            raise StoreRefused(name, "the store does not let this user in", remedy) from None
         if isinstance(error, ValueError):
             raise StoreRefused(
                 name,

@@ -64,13 +64,9 @@ def read_layers(path: Path, levels: Mapping[str, Collection[str]]) -> list[Layer
             for code, shape in zip(_texts(frame[column]), frame.geometry, strict=True):
                 if code in known and shape is not None and not shape.is_empty:
                     areas.setdefault(code, []).extend(_rings(shape))
-            found.append(
-                Layer(
-                    level,
-                    {code: Area(tuple(rings)) for code, rings in areas.items() if rings},
-                    frame.crs is None or bool(frame.crs.is_geographic),
-                )
-            )
+            drawn = {code: Area(tuple(rings)) for code, rings in areas.items() if rings}
+            in_degrees = frame.crs is None or bool(frame.crs.is_geographic)
+            found.append(Layer(level, drawn, in_degrees))
     return found
 
 

@@ -84,16 +84,12 @@ def _index_page(suites: dict[str, list[Outcome]], stamp: str | None) -> Document
     )
     if failed:
         sections.insert(0, Section("What is not met", (Table(("table", "rule"), failed),)))
-    return Document(
-        "Data docs: the input",
-        (
-            "The rules on the input, evaluated by Great Expectations. Pass or fail is public; how "
-            "many rows break a rule is kept in the run's confidential folder.",
-        ),
-        tuple(sections),
-        stamp,
-        _verdict([rule for rules in suites.values() for rule in rules]),
+    about = (
+        "The rules on the input, evaluated by Great Expectations. Pass or fail is public; how many "
+        "rows break a rule is kept in the run's confidential folder."
     )
+    verdict = _verdict([rule for rules in suites.values() for rule in rules])
+    return Document("Data docs: the input", (about,), tuple(sections), stamp, verdict)
 
 
 def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:
@@ -108,18 +104,11 @@ def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Docu
     sections = [Section("Rules", (Table(("rule", "outcome"), rows, "outcome"),))]
     if asked:
         headers = ("rule", "expectation of its distinct values", "outcome")
-        details = Details(
-            "What Great Expectations was asked, in its own words",
-            (Table(headers, asked, "outcome"),),
-        )
+        table = Table(headers, asked, "outcome")
+        details = Details("What Great Expectations was asked, in its own words", (table,))
         sections.append(Section("How the rules were evaluated", (details,)))
-    return Document(
-        f"Data docs: {_words(suite)}",
-        (),
-        tuple(sections),
-        stamp,
-        _verdict(rules, Link("All tables", INDEX)),
-    )
+    verdict = _verdict(rules, Link("All tables", INDEX))
+    return Document(f"Data docs: {_words(suite)}", (), tuple(sections), stamp, verdict)
 
 
 def _verdict(rules: Sequence[Outcome], *links: Link) -> FrontPage:
@@ -147,12 +136,9 @@ def _findings_page(findings: Sequence[Finding], stamp: str | None) -> Document:
         for finding in findings
     )
     found = Table(("file", "rule", "rows that break it", "remedy"), rows)
-    return Document(
-        "Data docs, confidential: the input",
-        ("How many rows break each rule. These counts are confidential: do not pass them on.",),
-        (Section("Findings", (found if rows else "No rule is broken.",)),),
-        stamp,
-    )
+    about = "How many rows break each rule. These counts are confidential: do not pass them on."
+    section = Section("Findings", (found if rows else "No rule is broken.",))
+    return Document("Data docs, confidential: the input", (about,), (section,), stamp)
 
 
 def _words(name: str) -> str:

@@ -50,22 +50,18 @@ class Selection:
         """The columns to read out of those present; refuses missing and repeated ones."""
         for name in self.required:
             if name not in present:
-                raise file.unreadable(
-                    f"the column {name} is missing",
-                    f"add it under this name, as the CEF layout of {file.table} has it"
-                    if file.layout is None
-                    else "add it under this name, or correct the setting, if any, that names it",
-                    column=name,
-                )
+                remedy = "add it under this name, or correct the setting, if any, that names it"
+                if file.layout is None:
+                    remedy = f"add it under this name, as the CEF layout of {file.table} has it"
+                raise file.unreadable(f"the column {name} is missing", remedy, column=name)
         wanted = list(self.required)
         if self.with_others:
             wanted += [name for name in dict.fromkeys(present) if name and name not in wanted]
         times = Counter(present)
         for name in self.required:
             if times[name] > 1:
-                raise file.unreadable(
-                    f"the column {name} occurs more than once", "keep one of them", column=name
-                )
+                rule = f"the column {name} occurs more than once"
+                raise file.unreadable(rule, "keep one of them", column=name)
         return [name for name in wanted if times[name] == 1]
 
 
@@ -140,11 +136,8 @@ def _read_parquet(
     columns = [name for name in selection.choose(file, names) if name in readable]
     for name in selection.required:
         if name not in readable:
-            raise file.unreadable(
-                f"the column {name} is neither integers nor strings",
-                "write it as one of these types",
-                column=name,
-            )
+            rule = f"the column {name} is neither integers nor strings"
+            raise file.unreadable(rule, "write it as one of these types", column=name)
     stored = {name: schema.names[names.index(name)] for name in columns}
     coded = [stored[name] for name in columns if layout.field(name).kind in ("number", "code")]
     try:
@@ -177,11 +170,8 @@ def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:  # Whose text quotes the value.
-        raise file.unreadable(
-            f"the column {name} holds decimals that are no whole numbers of up to 18 digits",
-            "write it as integers",
-            column=name,
-        ) from None
+        rule = f"the column {name} holds decimals that are no whole numbers of up to 18 digits"
+        raise file.unreadable(rule, "write it as integers", column=name) from None
 
 
 def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
@@ -189,11 +179,8 @@ def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        raise file.unreadable(
-            f"the column {name} holds bytes that are not UTF-8 text",
-            "write the file again with UTF-8 texts",
-            column=name,
-        ) from None
+        rule = f"the column {name} holds bytes that are not UTF-8 text"
+        raise file.unreadable(rule, "write the file again with UTF-8 texts", column=name) from None
 
 
 def _is_supported(kind: pa.DataType) -> bool:
@@ -228,10 +215,8 @@ def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Ite
     if has_names or has_delimiter:
         return _read_delimited(file, text, selection)
     if layout.line_length is None:
-        raise file.unreadable(
-            f"the first line is not a header with the {layout.column_names} column names",
-            f"add that header, separated by {_NAMED}",
-        )
+        rule = f"the first line is not a header with the {layout.column_names} column names"
+        raise file.unreadable(rule, f"add that header, separated by {_NAMED}")
     return _read_fixed_width(file, text, selection)
 
 
@@ -268,43 +253,28 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
         n_ragged += 1
         return "skip"
 
+    # Arrow knows columns by name, and those that nobody reads may be unnamed or repeated.
+    known = [name if name in columns else f"unread {at}" for at, name in enumerate(names)]
+    kinds = {name: layout.field(name).kind for name in columns}
+    types = {n: pa.string() if kind == "key" else _CODED_TEXT for n, kind in kinds.items()}
     n_rows = 0
     try:
         reader = pacsv.open_csv(
             text,
-            # Arrow knows columns by name, and those that nobody reads may be unnamed or repeated.
-            read_options=pacsv.ReadOptions(
-                column_names=[
-                    name if name in columns else f"unread {position}"
-                    for position, name in enumerate(names)
-                ],
-                block_size=_BLOCK_BYTES,
-            ),
-            parse_options=pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip_ragged),
-            convert_options=pacsv.ConvertOptions(
-                include_columns=columns,
-                column_types={
-                    name: pa.string() if layout.field(name).kind == "key" else _CODED_TEXT
-                    for name in columns
-                },
-                check_utf8=False,
-            ),
+            pacsv.ReadOptions(column_names=known, block_size=_BLOCK_BYTES),
+            pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip_ragged),
+            pacsv.ConvertOptions(include_columns=columns, column_types=types, check_utf8=False),
         )
         for batch in reader:
             n_rows += batch.num_rows
             found = {name: batch.column(name) for name in columns}
             yield found if file.format is None else cleaned(file.format, found, delimiter)
     except pa.ArrowException:
-        raise file.unreadable(
-            "the rows are not delimited text under the header",
-            "write the file again as plain delimited text",
-        ) from None
+        rule = "the rows are not delimited text under the header"
+        raise file.unreadable(rule, "write the file again as plain delimited text") from None
     if n_ragged:
-        raise file.unreadable(
-            "every row must have as many fields as the header, separated by the same character",
-            "correct the rows or the header",
-            count=n_ragged,
-        )
+        rule = "every row must have as many fields as the header, separated by the same character"
+        raise file.unreadable(rule, "correct the rows or the header", count=n_ragged)
     if n_rows != text.lines - lines_before:
         raise file.unreadable(
             "every row must be one line, but a quoted field runs over a line's end",
@@ -339,10 +309,7 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
         at_end = not chunk
         data = rest + (chunk or (line_end if rest else b""))
         if not data.isascii():
-            raise file.unreadable(
-                "the file holds characters that are not ASCII",
-                not_ascii,
-            )
+            raise file.unreadable("the file holds characters that are not ASCII", not_ascii)
         cut = data.rfind(b"\n") + 1
         if not cut and len(data) > _BLOCK_BYTES:
             raise file.unreadable(*wrong_length)

@@ -143,15 +143,8 @@ def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section
     rows, losses = [], []
     for name, outcome in found.items():
         searched, spent = settings.SEARCHED, settings_of(settings, outcome.trial)
-        rows.append(
-            (
-                name,
-                float(outcome.trial.total),
-                _epsilon(searched.epsilon(spent, universe)),
-                outcome.mean,
-                _plus_minus(outcome),
-            )
-        )
+        total, epsilon = float(outcome.trial.total), _epsilon(searched.epsilon(spent, universe))
+        rows.append((name, total, epsilon, outcome.mean, _plus_minus(outcome)))
         losses += [
             (name, geolevel, str(loss), float(loss / outcome.trial.total))
             for geolevel, loss in outcome.trial.losses.items()
@@ -168,19 +161,11 @@ def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section
             "Queries whose shares were changed, at every geolevel alike before they are scaled.",
             Table(("variant", "query", "times"), weights),
         )
-    return Section(
-        "What was found",
-        (
-            "The smallest total of each variant that meets the criterion, and its levels.",
-            Table(
-                ("variant", "total", "epsilon", "criterion", "standard error"),
-                tuple(rows),
-                "criterion",
-            ),
-            Table(("variant", "level", "loss", "share"), tuple(losses), "share"),
-            *changed,
-        ),
-    )
+    about = "The smallest total of each variant that meets the criterion, and its levels."
+    headers = ("variant", "total", "epsilon", "criterion", "standard error")
+    of_levels = Table(("variant", "level", "loss", "share"), tuple(losses), "share")
+    blocks = (about, Table(headers, tuple(rows), "criterion"), of_levels, *changed)
+    return Section("What was found", blocks)
 
 
 def _accuracy(
@@ -200,15 +185,10 @@ def _accuracy(
         cells = (_with_spread(both, quantity, level, shown) for both in errors.values())
         rows.append((quantity, level, *cells))
     words = shown.replace("_", " ")
-    return Section(
-        "Accuracy at what was found",
-        (
-            f"{words[:1].upper()}{words[1:]}, averaged over the replicates, and its standard "
-            "error.",
-            Table(("quantity", "level", *found), tuple(rows)),
-            *(block for name, (mean, _) in errors.items() for block in _statistics(name, mean)),
-        ),
-    )
+    words = f"{words[:1].upper()}{words[1:]}, averaged over the replicates, and its standard error."
+    further = (block for name, (mean, _) in errors.items() for block in _statistics(name, mean))
+    blocks = (words, Table(("quantity", "level", *found), tuple(rows)), *further)
+    return Section("Accuracy at what was found", blocks)
 
 
 def _with_spread(
@@ -267,13 +247,8 @@ def _trade_off(outcomes: Sequence[TrialOutcome]) -> Figure:
         point = (float(outcome.trial.total), outcome.mean)
         lines.setdefault(outcome.trial.variant, []).append(point)
     title = "The criterion against the total loss"
-    svg = line_chart(
-        {name: ([x for x, _ in points], [y for _, y in points]) for name, points in lines.items()},
-        title=title,
-        x_label="total loss",
-        y_label="criterion",
-        log_x=True,
-    )
+    drawn = {name: ([x for x, _ in line], [y for _, y in line]) for name, line in lines.items()}
+    svg = line_chart(drawn, title=title, x_label="total loss", y_label="criterion", log_x=True)
     return Figure(svg, title)
 
 

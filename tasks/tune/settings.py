@@ -149,15 +149,13 @@ class TuneSettings(ProductSettings):
             return own
         base = merged_tables(shared, common)
         rest = {name: value for name, value in own.items() if name != model.PRODUCT}
-        return rest | {
-            "product": model.PRODUCT,
-            "variants": {
-                name: with_preset(model, merged_tables(base, change))
-                if isinstance(change, Mapping)
-                else change
-                for name, change in changes.items()
-            },
+        variants = {
+            name: with_preset(model, merged_tables(base, change))
+            if isinstance(change, Mapping)
+            else change
+            for name, change in changes.items()
         }
+        return rest | {"product": model.PRODUCT, "variants": variants}
 
     def resolved(self) -> Self:
         """With every variant resolved."""

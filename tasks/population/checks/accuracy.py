@@ -24,13 +24,9 @@ def true_records(sources: Sources) -> PersonsAndHouseholds | None:
         return None
     tables = [_counts(run, universe) for run, universe in runs]
     blocks, (people, homes) = by_block(tables)
-    return PersonsAndHouseholds(
-        blocks,
-        people.block,
-        np.stack(people.levels(person_levels.universe().schema)),
-        homes.block,
-        np.stack(homes.levels(household_types.universe().schema)),
-    )
+    persons = np.stack(people.levels(person_levels.universe().schema))
+    households = np.stack(homes.levels(household_types.universe().schema))
+    return PersonsAndHouseholds(blocks, people.block, persons, homes.block, households)
 
 
 def _counts(run: RunDirectory, universe: str) -> pa.Table:

@@ -45,22 +45,19 @@ def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Se
         name: {one: ratio for one, ratio in own.items() if not one.part}
         for name, own in blocks.items()
     }
-    return Section(
-        TITLE,
-        (
-            "What is true of how many blocks with persons in households or occupied units, in "
-            "percent: by the products' own releases, which know nothing of each other, and by the "
-            "one population that was made of them. M1 and M4 should be 0, M3 and M5 to M8 should "
-            "be 100. Seven members stand for seven and more, as in published tables, so that M2 "
-            "and M9 miss larger households even where all agree.",
-            _table("all blocks", whole),
-            *(
-                Details(f"By {level}, with what each is made of", (_table(level, own),))
-                for level, own in found.items()
-            ),
-            *_made(read_record(folder / SUMMARY_FILE)),
-        ),
+    about = (
+        "What is true of how many blocks with persons in households or occupied units, in percent: "
+        "by the products' own releases, which know nothing of each other, and by the one "
+        "population that was made of them. M1 and M4 should be 0, M3 and M5 to M8 should be 100. "
+        "Seven members stand for seven and more, as in published tables, so that M2 and M9 miss "
+        "larger households even where all agree."
     )
+    details = [
+        Details(f"By {level}, with what each is made of", (_table(level, own),))
+        for level, own in found.items()
+    ]
+    made = _made(read_record(folder / SUMMARY_FILE))
+    return Section(TITLE, (about, _table("all blocks", whole), *details, *made))
 
 
 def released_apart(sources: Sources) -> PersonsAndHouseholds:
@@ -85,20 +82,13 @@ def read_population(folder: Path) -> PersonsAndHouseholds:
         )
     )
     homes = homes.filter(pc.field("occupied"))
-    codes = pc.unique(pa.chunked_array([*people["geocode"].chunks, *homes["geocode"].chunks]))
-    blocks = codes.take(pc.sort_indices(codes))
+    every = pc.unique(pa.chunked_array([*people["geocode"].chunks, *homes["geocode"].chunks]))
+    blocks = every.take(pc.sort_indices(every))
     of_person, of_home = (_positions(one["geocode"], blocks) for one in (people, homes))
     unit, home = (pc.fill_null(one["unit"], NOBODY).to_numpy() for one in (people, homes))
-    levels = [_levels(one, schema) for one, schema in zip((people, homes), schemas, strict=True)]
-    return PersonsAndHouseholds(
-        np.array(blocks.to_pylist(), dtype=str),
-        of_person,
-        levels[0],
-        of_home,
-        levels[1],
-        unit,
-        home,
-    )
+    persons, households = map(_levels, (people, homes), schemas)
+    codes = np.array(blocks.to_pylist(), dtype=str)
+    return PersonsAndHouseholds(codes, of_person, persons, of_home, households, unit, home)
 
 
 def _levels(table: pa.Table, schema: Schema) -> np.ndarray:

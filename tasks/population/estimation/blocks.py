@@ -198,15 +198,9 @@ def _made(members: Members, kind: np.ndarray, is_rented: np.ndarray) -> dict[str
     own, is_alone = members, np.bincount(members.unit)[members.unit] == 1
     people = kinds_of_persons(own.relationship, own.sex, own.age, own.hispanic, is_alone)
     heads = np.flatnonzero(own.relationship == HOUSEHOLDER)
-    unit = own.unit[heads]
-    return people | kinds_of_households(
-        own.sex[heads] - MALE,
-        levels_of_age(own.age[heads]),
-        own.hispanic[heads] - 1,
-        head_races(own.race[heads]),
-        kind[unit],
-        is_rented[unit],
-    )
+    unit, sex, origin = own.unit[heads], own.sex[heads] - MALE, own.hispanic[heads] - 1
+    age, race = levels_of_age(own.age[heads]), head_races(own.race[heads])
+    return people | kinds_of_households(sex, age, origin, race, kind[unit], is_rented[unit])
 
 
 def _nobody() -> Members:

@@ -53,9 +53,8 @@ class Cells:
         cells = cls()
         cells._areas = tuple(facts["areas"])
         for counts, name in ((cells.persons, "persons"), (cells.households, "households")):
-            counts[:] = np.frombuffer(zlib.decompress(b64decode(facts[name])), dtype="<i4").reshape(
-                counts.shape
-            )
+            packed = zlib.decompress(b64decode(facts[name]))
+            counts[:] = np.frombuffer(packed, dtype="<i4").reshape(counts.shape)
         return cells
 
 

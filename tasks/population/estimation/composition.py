@@ -65,15 +65,8 @@ def nearest_composition(
     """Patterns for the households of a block, given how many persons have each place
     `(N_PLACES,)`; None where the program found none within its limits.
     """
-    rows = np.stack(
-        [
-            households.sex,
-            households.age,
-            households.elderly,
-            households.kind,
-            households.is_rented,
-        ]
-    )
+    own = households
+    rows = np.stack([own.sex, own.age, own.elderly, own.kind, own.is_rented])
     classes, owner, number = np.unique(rows, axis=1, return_inverse=True, return_counts=True)
     present = np.flatnonzero(places)
     sex, age, elderly, kind, is_rented = classes

@@ -93,14 +93,8 @@ def placed(persons: Persons, households: Households, chosen: Composition, drift:
         drift.of("age").reshape(2, -1)[new_sex - MALE],
         drift.of_members(),
     )
-    return Members(
-        slots.household[slot_of],
-        relationship,
-        age,
-        new_sex,
-        persons.hispanic,
-        persons.race,
-    )
+    unit = slots.household[slot_of]
+    return Members(unit, relationship, age, new_sex, persons.hispanic, persons.race)
 
 
 def _of_other_sex(persons: Persons, drift: Drift) -> np.ndarray:

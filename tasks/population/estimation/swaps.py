@@ -67,14 +67,9 @@ def swaps_of(state: State) -> Swaps:
     people, n = state.people, len(state.homes.head)
     place = state.codes.role[people.code] * N_BANDS + state.ages.band[people.age]
     members = np.bincount(people.home * N_MEMBERS + place, minlength=n * N_MEMBERS)
-    return Swaps(
-        Crowd(
-            np.bincount(people.home, minlength=n),
-            members.reshape(n, N_MEMBERS).astype(np.int16),
-            types(),
-        ),
-        rows_of(state),
-    )
+    members = members.reshape(n, N_MEMBERS).astype(np.int16)
+    crowd = Crowd(np.bincount(people.home, minlength=n), members, types())
+    return Swaps(crowd, rows_of(state))
 
 
 @njit(cache=True, nogil=True)

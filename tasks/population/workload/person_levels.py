@@ -80,14 +80,8 @@ def members_of(levels: np.ndarray) -> Members:
 def levels_of(members: Members, size: np.ndarray) -> np.ndarray:
     """Levels `(5, n)` of members of households; `size` (n_units,) tells who is alone."""
     known = relationships()
-    kind = known.level[members.relationship - FIRST_RELATIONSHIP]
     is_alone = (members.relationship == HOUSEHOLDER) & (size[members.unit] == 1)
-    return np.stack(
-        [
-            np.where(is_alone, known.alone, kind),
-            members.sex - MALE,
-            members.age,
-            members.hispanic - _FIRST,
-            members.race - _FIRST,
-        ]
-    )
+    level = known.level[members.relationship - FIRST_RELATIONSHIP]
+    kind = np.where(is_alone, known.alone, level)
+    origin, race = members.hispanic - _FIRST, members.race - _FIRST
+    return np.stack([kind, members.sex - MALE, members.age, origin, race])
