@@ -253,6 +253,20 @@ def real_without_noise(real_tables: Path, made_once):
 
 NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
 
+NOTHING_DUE = {
+    f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
+    for service in (
+        "CLEANUP_RECONCILER",
+        "FOREMAN",
+        "LATE_RUNS",
+        "PAUSE_EXPIRATIONS",
+        "REPOSSESSOR",
+        "SCHEDULER",
+    )
+}
+"""Environment of a server that looks for no work that is due, late or lost: flow runs of tests are
+begun by those who wait for them. That of an office does, in the tests of deployments."""
+
 
 SERVER = """
 import gc, sys
@@ -329,7 +343,7 @@ class PrefectServer:
         with (self.folder / "server.log").open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", SERVER, self.host, str(self.port)],
-                env=os.environ | NO_TELEMETRY | WITHOUT_EVENTS | environment,
+                env=os.environ | NO_TELEMETRY | NOTHING_DUE | WITHOUT_EVENTS | environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

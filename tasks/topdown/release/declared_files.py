@@ -107,7 +107,8 @@ def write_declared_table(
     """Write one declared table; see the module's docstring. Areas with no code of a further column
     are in none of its entities.
     """
-    asked = TableAnswers.of(schema, table, described_columns(declared, table.levels))
+    cells, counts = _of_occupied(counts)
+    asked = TableAnswers.of(schema, table, described_columns(declared, table.levels), cells)
     answers = counts @ asked.counted.T
     kinds = asked.kinds | {COUNT: pa.int64()}
 
@@ -124,11 +125,21 @@ def write_declared_table(
     return write_rows(below(folder, table.name), kinds, batches(), is_private)
 
 
+def _of_occupied(counts: sparse.csr_array) -> tuple[np.ndarray, sparse.csr_array]:
+    """The cells (n,) that have counts anywhere, and the counts of these alone, (areas, n)."""
+    place = np.zeros(counts.shape[1], dtype=np.int64)
+    place[counts.indices] = 1
+    cells = np.flatnonzero(place)
+    place[cells] = np.arange(cells.size)
+    shape = counts.shape[0], cells.size
+    return cells, sparse.csr_array((counts.data, place[counts.indices], counts.indptr), shape)
+
+
 @dataclass(frozen=True, eq=False)
 class TableAnswers:
     """The answers of a declared table, and their labels.
 
-    counted : (a, n_cells) 0/1 matrix, the cells of each answer.
+    counted : (a, n) 0/1 matrix, the cells of each answer, of all cells or of those asked for.
     labels : by name of an attribute or coarsening, the number of each answer's label (a,), and the
         labels.
     described : what the table tells of its entities beside their codes, such as names.
@@ -140,14 +151,22 @@ class TableAnswers:
 
     @classmethod
     def of(
-        cls, schema: Schema, table: TableDeclaration, described: tuple[str, ...] = ()
+        cls,
+        schema: Schema,
+        table: TableDeclaration,
+        described: tuple[str, ...] = (),
+        cells: np.ndarray | slice = slice(None),
     ) -> TableAnswers:
-        """Those that the table's query and its conditions leave, or its variables."""
+        """Those that the table's query and its conditions leave, or its variables.
+
+        `cells` (n,) are those whose counts the answers are to be made of: of many the others have
+        none.
+        """
         if table.rows:
             labels, masks = zip(*table_variables(table, schema), strict=True)
             number = np.arange(len(masks))
             return cls(
-                sparse.csr_array(np.array(masks).astype(np.int64)),
+                _ones_at([np.flatnonzero(mask[cells]) for mask in masks], masks[0][cells].size),
                 {
                     VARIABLE: (number, [str(1 + i) for i in number]),
                     LABEL: (number, labels),
@@ -158,8 +177,13 @@ class TableAnswers:
         inside = schema.cells_where(table.where)
         rows = query.rows_of(inside)
         axes = np.unravel_index(rows, query.shape)
+        is_counted, row = inside[cells], query.row_of_cell[cells]
+        column = np.flatnonzero(is_counted)
+        counted = np.searchsorted(rows, row[column]), column
         return cls(
-            sparse.csr_array(query.matrix.multiply(inside[None, :]))[rows],
+            sparse.csr_array(
+                (np.ones(column.size, dtype=np.int64), counted), (rows.size, is_counted.size)
+            ),
             {
                 name: (axes[schema.attributes.index(attribute)], labels)
                 for name, attribute, labels in label_parts(schema, table.query)
@@ -196,6 +220,13 @@ class TableAnswers:
         for name, (label, labels) in self.labels.items():
             found[name] = coded_texts(np.tile(label, n), labels)
         return found
+
+
+def _ones_at(columns: Sequence[np.ndarray], n_columns: int) -> sparse.csr_array:
+    """The 0/1 matrix whose rows have ones in these columns, ascending."""
+    starts = np.cumsum([0, *map(len, columns)])
+    ones = np.ones(starts[-1], dtype=np.int64)
+    return sparse.csr_array((ones, np.concatenate(columns), starts), (len(columns), n_columns))
 
 
 def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
