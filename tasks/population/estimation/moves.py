@@ -43,6 +43,7 @@ from .counts import (
     Counts,
     Spans,
     State,
+    compiled_once,
     enter,
     growth,
     growth_of_two,
@@ -73,9 +74,8 @@ _FINE = 3, 20
 coarse; while blocks are made it counts nothing."""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _STARTS = np.array([*BAND_STARTS, OLDEST + 1])
-_BEFORE, _AFTER = np.int64(0), np.int64(1)
-_OTHERS, _COARSE = np.bool_(False), np.bool_(True)
-"""Of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
+_BEFORE, _AFTER = map(compiled_once, (0, 1))
+_OTHERS, _COARSE = map(compiled_once, (False, True))
 
 # A call passes all arrays of the state one by one: what is called once for a move is inlined in
 # what tries a move.
