@@ -37,11 +37,9 @@ def instructions() -> list[tuple[str, str]]:
 
 def test_the_steps_of_the_containerfile_install_the_command(tmp_path: Path) -> None:
     environment = os.environ | FETCH_NOTHING
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "python"], check=True)
+    environment_of_its_own = (sys.executable, "-m", "venv", "--without-pip", tmp_path / "python")
+    subprocess.run(environment_of_its_own, check=True)
     (packages,) = (tmp_path / "python").glob("lib/python*/site-packages")
-    # An old one comes with Python, and pip would fetch the one that the project names.
-    for old in packages.glob("setuptools*"):
-        shutil.rmtree(old)
     others = [path for path in sys.path if Path(path).name == "site-packages"]
     (packages / "tests.pth").write_text("\n".join(others) + "\n")
     environment["PATH"] = f"{tmp_path / 'python' / 'bin'}{os.pathsep}{os.environ['PATH']}"

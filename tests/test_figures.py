@@ -6,8 +6,10 @@ not compared, which the tests of the products hold against published ones.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -62,12 +64,15 @@ def rows(markdown: str) -> list[dict[str, str]]:
 
 
 def printed(*command: str) -> list[dict[str, str]]:
-    """The rows of the tables that a benchmark prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=REPOSITORY, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return rows(done.stdout)
+    """The rows of the tables that a benchmark prints, as by `python -m` but in this process, which
+    has imported what it needs."""
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(shown):
+        patched.setattr(sys, "argv", list(command))
+        patched.delitem(sys.modules, command[0], raising=False)
+        patched.chdir(REPOSITORY)
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+    return rows(shown.getvalue())
 
 
 @pytest.mark.parametrize("page", ["group_sizes_figures", "trips_figures"])

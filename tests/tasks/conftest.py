@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,13 @@ def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
             dataset = read_dataset(settings, folder / "data")
         run = lay_out(dataset, settings, folder / "run")
     return run, settings
+
+
+@pytest.fixture
+def judged_once() -> Iterator[None]:
+    """Have our own code alone judge inputs, where nothing is asked of what Great Expectations says
+    of them; see `tests.flows.in_process`."""
+    from tests.flows.in_process import judged_once
+
+    with judged_once():
+        yield

@@ -36,11 +36,16 @@ from .cells import CARRIED, Cells
 from .composition import Households
 from .placing import Persons
 
-_BLOCK: Any = np.int64(BLOCK)
-_NONE: Any = np.int64(0)
-_MORE: Any = np.int64(1)
-_LESS: Any = np.int64(-1)
-"""Numbers of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
+
+def compiled_once(value: int) -> Any:
+    """A number or truth value as an argument of kernels, which are compiled for it as for others.
+
+    For each value of Python that stands in a call, a kernel is compiled anew.
+    """
+    return np.asarray(value)[()]
+
+
+_BLOCK, _NONE, _MORE, _LESS = map(compiled_once, (BLOCK, 0, 1, -1))
 
 
 class People(NamedTuple):

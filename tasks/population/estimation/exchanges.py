@@ -19,9 +19,6 @@ in them.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from numba import njit
 
 from ...census.households import ADULT, Members
@@ -34,6 +31,7 @@ from .counts import (
     Rows,
     Spans,
     State,
+    compiled_once,
     enter,
     growth,
     growth_of_homes,
@@ -54,9 +52,7 @@ _SWEEPS = 2
 CURVE = 50, 1
 """How much a difference counts without its sign, and its square: large ones somewhat more than many
 small ones of their sum, so that they are spread over rows where they can be made up for."""
-_NO: Any = np.bool_(False)
-_YES: Any = np.bool_(True)
-"""Of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
+_NO, _YES = map(compiled_once, (False, True))
 
 
 def exchanged(

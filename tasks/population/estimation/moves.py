@@ -20,7 +20,7 @@ their tracts, which no single move puts right. Then counties count as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -43,6 +43,7 @@ from .counts import (
     Counts,
     Spans,
     State,
+    compiled_once,
     enter,
     growth,
     growth_of_two,
@@ -73,11 +74,8 @@ _FINE = 3, 20
 coarse; while blocks are made it counts nothing."""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _STARTS = np.array([*BAND_STARTS, OLDEST + 1])
-_BEFORE: Any = np.int64(0)
-_AFTER: Any = np.int64(1)
-_OTHERS: Any = np.bool_(False)
-_COARSE: Any = np.bool_(True)
-"""Of NumPy, with which a kernel is compiled once; for each one of Python it is anew."""
+_BEFORE, _AFTER = map(compiled_once, (0, 1))
+_OTHERS, _COARSE = map(compiled_once, (False, True))
 
 # A call passes all arrays of the state one by one: what is called once for a move is inlined in
 # what tries a move.

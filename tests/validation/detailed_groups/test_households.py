@@ -26,6 +26,7 @@ from spineflow.validation.detailed_groups.households import CHECKS, run_househol
 from spineflow.validation.detailed_groups.universe import ExpectedRun
 
 from tests.flows.household_input import TABLES, write_households
+from tests.flows.in_process import judged_once
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,8 @@ def finished(folder: Path, name: str, text: str, model, steps) -> tuple[RunDirec
         settings_text=dump_settings(settings),
         stamp=settings.stamp,
     )
-    run_in_process(run, steps(run, settings))
+    with judged_once():
+        run_in_process(run, steps(run, settings))
     return run, settings
 
 

@@ -29,6 +29,8 @@ from spineflow.validation.trips.privacy_loss import squared_sensitivity as recom
 from spineflow.validation.trips.run_checks import ALWAYS, TOP_DOWN, run_checks
 from spineflow.validation.trips.run_files import read_tree
 
+from tests.flows.in_process import judged_once
+
 SMALL = CountrySize(regions=2, provinces=4, municipalities=20, pairs=200, commuters=30_000)
 MEASURED = "measurements/trips/level_03/dpqueries/00000.parquet"
 ESTIMATES = "estimates/trips/level_03/00000.parquet"
@@ -42,7 +44,8 @@ def good_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpectedTr
     run = RunDirectory(folder / "run")
     run.root.mkdir()
     start_run(run, product="trips", settings_text=dump_settings(settings))
-    ingest_input(run, settings)
+    with judged_once():
+        ingest_input(run, settings)
     run_in_process(run, tree_to_table(run, settings))
     return run.root, expected_of(settings, plan_of(run, settings))
 

@@ -67,6 +67,7 @@ def numbers_settings(folder: Path, numbers: str) -> GroupSizesSettings:
     )
 
 
+@pytest.mark.usefixtures("judged_once")
 @pytest.mark.slow
 def test_public_numbers_by_region_are_held_against_the_input(folder: Path) -> None:
     settings = numbers_settings(folder, "region,groups\nb,4\na,4\n")
@@ -153,6 +154,7 @@ def test_records_make_the_groups_that_a_table_of_sizes_would(folder: Path) -> No
     assert from_records.digests(b"key") == from_sizes.digests(b"key")
 
 
+@pytest.mark.usefixtures("judged_once")
 @pytest.mark.slow
 def test_census_tables_count_every_unit(county: Path, tmp_path: Path) -> None:
     text = "".join(
@@ -288,6 +290,7 @@ def test_settings_that_do_not_fit_census_tables(tmp_path: Path, line: str, sente
         settings_of(tmp_path, f"{text}{line}\n")
 
 
+@pytest.mark.usefixtures("judged_once")
 @pytest.mark.slow
 def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
     def digest(text: str, smallest: int) -> str:
@@ -301,6 +304,7 @@ def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
     assert digest(SIZES.replace("b,2,4", "b,3,4"), 1) != known
 
 
+@pytest.mark.usefixtures("judged_once")
 @pytest.mark.slow
 def test_a_part_of_the_groups_is_recognised(tmp_path: Path) -> None:
     def digest(

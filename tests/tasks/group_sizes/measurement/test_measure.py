@@ -30,6 +30,8 @@ from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 
 from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve
 
+pytestmark = pytest.mark.usefixtures("judged_once")
+
 
 def settings_of(
     folder: Path, *overrides: str, groups: int = 900, states: int = 3, loss: str = "epsilon"

@@ -15,6 +15,8 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
+from tests.flows.in_process import judged_once
+
 SETTINGS = """\
 preset = "supplemental_dhc_2020_us"
 [input]
@@ -37,7 +39,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     own = product("supplemental-dhc")
     settings = own.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
-    run_in_process(run, own.order(run, settings))
+    with judged_once():
+        run_in_process(run, own.order(run, settings))
     return run
 
 

@@ -17,6 +17,8 @@ from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASU
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
+pytestmark = pytest.mark.usefixtures("judged_once")
+
 MADE = ("HHT", "HHT2", "CPLT", "HHRACE", "HHSPAN", "FINAL_POP", "PAC", "P18")
 
 
