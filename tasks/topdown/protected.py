@@ -120,7 +120,7 @@ class TopdownCensus:
         measured = measure(layout, seeded, folder / "measured")
         run = estimate(measured, seeded, folder / "estimated")
         n_areas = len(read_geography(geography_file(source)))
-        return area_counts(run, universe, settings.schema_of(universe).n_cells, n_areas)
+        return area_counts(run, settings, universe, n_areas)
 
 
 CENSUS = TopdownCensus()

@@ -268,8 +268,7 @@ class ShareReader:
 
     def noise(self, query: str, share: Fraction) -> Noise:
         """The noise of a query on a geounit of this share."""
-        asked = self.budget.query_shares[self.geolevel][query]
-        return Noise(self.budget.mechanism, self.budget.noise_parameter(share, asked))
+        return self.budget.noise(share, self.budget.query_shares[self.geolevel][query])
 
     def candidates(self) -> list[Fraction]:
         """The shares that geounits of the geolevel can have."""
