@@ -14,14 +14,7 @@ from ..census.schema import Schema
 from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import spelt_as
-from ..runs.settings import (
-    Refuse,
-    refuse_delta,
-    refuse_loss,
-    refuse_shares,
-    refusing,
-    table_of,
-)
+from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, refusing, table_of
 from ..runs.spelling import did_you_mean
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, kept_rho

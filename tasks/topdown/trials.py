@@ -26,14 +26,7 @@ from ..runs.errors import InputRefused
 from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from .checks.accuracy.figures import AccuracyFigures, compute_figures
 from .checks.accuracy.levels import OF_THE_SPINE
-from .checks.replicate import (
-    estimate,
-    lay_out,
-    measure,
-    read_dataset,
-    with_estimator,
-    with_seed,
-)
+from .checks.replicate import estimate, lay_out, measure, read_dataset, with_estimator, with_seed
 from .paths import state_totals_file
 from .settings import TopdownSettings
 from .workload.costs import report_of

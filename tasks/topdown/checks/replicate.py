@@ -28,22 +28,12 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.settings import refuse_in
 from ..estimation.estimate import ShardInput
-from ..estimation.estimators import (
-    COMBINE,
-    ESTIMATE,
-    estimation_order,
-    estimator_of,
-)
+from ..estimation.estimators import COMBINE, ESTIMATE, estimation_order, estimator_of
 from ..estimation.refusals import refuse_settings
 from ..ingest.ingest import ingest_input
 from ..measurement.constrain import constrain_universe
 from ..measurement.measure import measure_once
-from ..paths import (
-    geography_file,
-    held_file,
-    invariants_file,
-    state_totals_file,
-)
+from ..paths import geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings, universe_waves
 from ..spine.build import write_universe_spine
 from ..spine.files import spine_of

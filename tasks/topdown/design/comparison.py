@@ -26,26 +26,14 @@ import pandas as pd
 
 from ...pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
 from ...products.acceptance import released
-from ...products.reports import (
-    bars_panel,
-    provenance,
-    stage_seconds,
-    stages_section,
-    time_panel,
-)
+from ...products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing, write_page, write_text
 from ...runs.settings_files import dump_settings, frozen_settings
 from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from ..checks.accuracy.figures import compute_figures
 from ..checks.accuracy.levels import OF_THE_SPINE
-from ..checks.replicate import (
-    estimate,
-    lay_out,
-    measure,
-    with_estimator,
-    with_seed,
-)
+from ..checks.replicate import estimate, lay_out, measure, with_estimator, with_seed
 from ..settings import TopdownSettings
 from .design import Design, designed_settings, designs_of, settings_text
 from .settings import ComparisonSettings

@@ -69,11 +69,7 @@ class ExactGuarantee:
 
     def as_json(self) -> dict[str, object]:
         """As what JSON can hold; fractions as strings."""
-        return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "exact": self.exact,
-        }
+        return {"epsilon": str(self.epsilon), "delta": str(self.delta), "exact": self.exact}
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,22 +24,14 @@ from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
 from ..measurement.demand import demanded_rows
 from ..measurement.public_answers import held_invariants, read_implied_types, shard_units
-from ..paths import (
-    constraints_file,
-    demanded_file,
-    solves_file,
-)
+from ..paths import constraints_file, demanded_file, solves_file
 from ..settings import TopdownSettings
 from ..spine.families import Family, families_of_shard
 from ..spine.shards import Shard, shards_of
 from ..workload.budget import Budget
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children
-from .problem import (
-    Measurements,
-    QueryMeasurement,
-    SiblingProblem,
-)
+from .problem import Measurements, QueryMeasurement, SiblingProblem
 from .shard_constraints import ExactTypes, ShardConstraints
 from .solve_records import SolveRecord
 
@@ -114,16 +106,7 @@ class ShardInput:
             _exact_types(run, settings, declared, spine, shard),
         )
         return cls(
-            run,
-            settings,
-            universe,
-            spine,
-            shard,
-            schema,
-            geocode,
-            held,
-            measured or {},
-            demanded,
+            run, settings, universe, spine, shard, schema, geocode, held, measured or {}, demanded
         )
 
     def families(self) -> Iterator[Family]:
@@ -188,18 +171,11 @@ class ShardInput:
             solves = pa.Table.from_pylist([vars(record) for record in records])
             write_parquet(solves_file(self.run, *place), solves, compression="zstd")
         write_estimates(
-            self.run.estimates(*place),
-            self.geocode,
-            estimates,
-            is_private=self.settings.is_private,
+            self.run.estimates(*place), self.geocode, estimates, is_private=self.settings.is_private
         )
 
 
-def _problem(
-    family: Family,
-    geocode: np.ndarray,
-    constraints: ShardConstraints,
-) -> SiblingProblem:
+def _problem(family: Family, geocode: np.ndarray, constraints: ShardConstraints) -> SiblingProblem:
     """What the children of a parent must satisfy."""
     type_of_cell = constraints.type_of_cell
     order = np.lexsort((family.support, type_of_cell[family.support]))
@@ -233,10 +209,7 @@ def _exact_types(
 
 
 def passes_of(
-    settings: TopdownSettings,
-    universe: str,
-    geolevel: str,
-    queries: Sequence[str] | None = None,
+    settings: TopdownSettings, universe: str, geolevel: str, queries: Sequence[str] | None = None
 ) -> Passes:
     """The passes that the settings ask for at a geolevel, with the rounder's queries built; all
     queries are `queries`, or else those that are measured there."""

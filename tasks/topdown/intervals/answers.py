@@ -223,10 +223,7 @@ class AnswerCovariances:
         return self._picked(self.diffuse, (slot, answers), (slot, answers)) <= UNKNOWN
 
     def _picked(
-        self,
-        matrices: np.ndarray,
-        first: tuple[int, np.ndarray],
-        second: tuple[int, np.ndarray],
+        self, matrices: np.ndarray, first: tuple[int, np.ndarray], second: tuple[int, np.ndarray]
     ) -> np.ndarray:
         z, core = len(self.answers.core), self.answers.core_of_answer
         (slot, one), (other_slot, other) = first, second

@@ -30,13 +30,7 @@ from ..spine.families import Family, families_of_shard
 from ..spine.files import spine_of
 from ..spine.shards import Shard
 from ..workload.budget import Budget
-from .measure import (
-    ANSWERS_PER_ROW_GROUP,
-    ConfidentialShard,
-    drawing_of,
-    part_of,
-    queries_of_shard,
-)
+from .measure import ANSWERS_PER_ROW_GROUP, ConfidentialShard, drawing_of, part_of, queries_of_shard
 
 
 def demanded_rows(query: MarginalQuery, family: Family) -> np.ndarray:

@@ -29,20 +29,11 @@ from ...census.agreements import (
 )
 from ...census.census import Census, Universe
 from ...census.declared_input import read_multiples
-from ...census.invariants import (
-    FACILITY_COLUMNS,
-    inhabitable,
-    read_state_totals,
-)
+from ...census.invariants import FACILITY_COLUMNS, inhabitable, read_state_totals
 from ...census.queries import counted_rows, incidence, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ..paths import (
-    geography_file,
-    held_file,
-    invariants_file,
-    state_totals_file,
-)
+from ..paths import geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import Shard, shards_of
@@ -300,11 +291,7 @@ def agreed_answers(
 
 
 def _household_answers(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    types: AgreeingTypes,
-    schema: Schema,
-    n_areas: int,
+    run: RunDirectory, settings: TopdownSettings, types: AgreeingTypes, schema: Schema, n_areas: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """`agreed_answers` of householders, whose answers are the same from below and above, and of
     sizes, with one answer, the number of people.
@@ -339,11 +326,7 @@ def area_counts(
 
 
 def released_counts(
-    run: RunDirectory,
-    universe: str,
-    spine: Spine,
-    n_cells: int,
-    blocks: np.ndarray | None = None,
+    run: RunDirectory, universe: str, spine: Spine, n_cells: int, blocks: np.ndarray | None = None
 ) -> sparse.csr_array:
     """Released counts `(n, n_cells)` of all blocks of a spine in its order, or of some of them by
     their positions, for which the files of their shards alone are read.

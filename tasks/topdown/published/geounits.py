@@ -32,13 +32,7 @@ from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from .codes import CodeIndex, as_bytes
-from .layout import (
-    BLOCK_DIGITS,
-    STATE_DIGITS,
-    STATE_TOTAL,
-    MeasurementFolder,
-    partition_of,
-)
+from .layout import BLOCK_DIGITS, STATE_DIGITS, STATE_TOTAL, MeasurementFolder, partition_of
 from .rows import Rows, read_rows
 
 SAME_VARIANCE = 1e-5
@@ -73,10 +67,7 @@ class LevelCodes:
 
 
 def read_spine_of(
-    folder: MeasurementFolder,
-    settings: TopdownSettings,
-    universe: str,
-    block_geocode: np.ndarray,
+    folder: MeasurementFolder, settings: TopdownSettings, universe: str, block_geocode: np.ndarray
 ) -> Spine:
     """The spine of a universe's measurements.
 

@@ -15,32 +15,19 @@ import pyarrow.parquet as pq
 from ....geography.levels import Spine
 from ....validation.census.input_rules import applicable_rules
 from ...census.evidence import EvidenceTally
-from ...census.invariants import (
-    read_geography,
-    write_invariants,
-    write_state_totals,
-)
+from ...census.invariants import read_geography, write_invariants, write_state_totals
 from ...census.tables import load_geography
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
 from ...tables.findings import UnreadableInput, refusal
 from ...tables.sources import input_files
-from ..paths import (
-    geography_file,
-    invariants_file,
-    state_totals_file,
-)
+from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.build import store_spine
 from ..spine.files import spine_of
 from .geounits import read_spine_of
-from .invariants import (
-    block_invariants_of,
-    read_blocks,
-    read_totals,
-    refuse_inconsistent,
-)
+from .invariants import block_invariants_of, read_blocks, read_totals, refuse_inconsistent
 from .layout import MeasurementFolder, open_folder
 from .values import check_level
 

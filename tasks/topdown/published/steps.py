@@ -9,12 +9,7 @@ from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.shards import shards_of
 from ..spine.steps import spine_once
-from .read import (
-    folder_of,
-    write_measured_spine,
-    write_public_geography,
-    write_told_invariants,
-)
+from .read import folder_of, write_measured_spine, write_public_geography, write_told_invariants
 from .values import write_level
 
 

@@ -144,10 +144,7 @@ class TableAnswers:
             number = np.arange(len(masks))
             return cls(
                 sparse.csr_array(np.array(masks).astype(np.int64)),
-                {
-                    VARIABLE: (number, [str(1 + i) for i in number]),
-                    LABEL: (number, labels),
-                },
+                {VARIABLE: (number, [str(1 + i) for i in number]), LABEL: (number, labels)},
                 described,
             )
         query = marginal_query(schema, table.query)
@@ -236,11 +233,7 @@ def write_rows(
 
 @contextmanager
 def rows_written(
-    stem: Path,
-    kinds: Mapping[str, pa.DataType],
-    is_private: bool,
-    form: RowsForm,
-    **options: Any,
+    stem: Path, kinds: Mapping[str, pa.DataType], is_private: bool, form: RowsForm, **options: Any
 ) -> Iterator[Callable[[Mapping[str, pa.Array]], int]]:
     """What writes batches of columns as Parquet and as text, and returns their number of rows.
 

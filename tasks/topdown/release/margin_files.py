@@ -24,19 +24,10 @@ from scipy import sparse
 from ...census.declarations import TableDeclaration
 from ...census.entities import descriptions, entities
 from ..intervals.areas import BlockAreas
-from ..intervals.cells import (
-    CellAnswers,
-    PublishedCells,
-)
+from ..intervals.cells import CellAnswers, PublishedCells
 from ..intervals.run_posterior import RunPosterior
 from ..settings import TopdownSettings
-from .declared_files import (
-    COMMA_SEPARATED,
-    TABLES,
-    TableAnswers,
-    WrittenFiles,
-    write_rows,
-)
+from .declared_files import COMMA_SEPARATED, TABLES, TableAnswers, WrittenFiles, write_rows
 from .tabulations.levels import SummaryLevel, entities_of
 from .tabulations.tables import entity_columns
 from .tabulations.variables import variable_matrix, variables_of

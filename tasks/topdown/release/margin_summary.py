@@ -23,11 +23,7 @@ from ...runs.directory import RunDirectory
 from ...runs.files import write_text
 from ...runs.stamps import has_frames, read_frames, write_frames
 from ..estimation.spine_estimates import GroupedEstimates
-from ..intervals.answers import (
-    ProductAnswers,
-    covariances_of,
-    estimates_of,
-)
+from ..intervals.answers import ProductAnswers, covariances_of, estimates_of
 from ..intervals.areas import BlockAreas
 from ..intervals.cells import PublishedCells
 from ..intervals.intervals import intervals_of

@@ -307,15 +307,7 @@ def margin_section(universe: str, summary: MarginSummary) -> Section:
 
 
 def _agreement(summary: MarginSummary) -> Table:
-    headers = (
-        "geolevel",
-        "query",
-        "answers",
-        "below",
-        "inside",
-        "above",
-        "estimates below zero",
-    )
+    headers = ("geolevel", "query", "answers", "below", "inside", "above", "estimates below zero")
     rows = tuple(
         (
             row.geolevel,

@@ -20,9 +20,7 @@ from ....geography.declared import (
 )
 from ....geography.errors import GeographyRefused
 from ....geography.hierarchy import text_column
-from ....geography.rules import (
-    GEOLEVEL_ORDER,
-)
+from ....geography.rules import GEOLEVEL_ORDER
 from ....geography.spine import Spine, build_spine
 from ...census.areas import code_columns, joined_codes
 from ...census.invariants import (

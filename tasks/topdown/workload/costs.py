@@ -26,13 +26,7 @@ from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
-from .exact_loss import (
-    change_of_attribute,
-    change_of_block,
-    exact_epsilon,
-    exact_parts,
-    share_of,
-)
+from .exact_loss import change_of_attribute, change_of_block, exact_epsilon, exact_parts, share_of
 from .margins import margin_of_error
 
 

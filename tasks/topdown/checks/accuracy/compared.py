@@ -31,19 +31,9 @@ from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
 from ...workload.zeros import structural_zeros
-from .levels import (
-    entity_levels,
-    levels_of_subspine,
-)
+from .levels import entity_levels, levels_of_subspine
 from .quantities import Quantity, quantities_of
-from .subspines import (
-    Subspine,
-    Totals,
-    n_subspines,
-    prediction_of,
-    subspine_of,
-    totals_of,
-)
+from .subspines import Subspine, Totals, n_subspines, prediction_of, subspine_of, totals_of
 from .tallies import Compared, Tallies
 from .theory import Prediction
 

@@ -19,12 +19,7 @@ from ...paths import geography_file, invariants_file, spine_folder
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
 from ..kept import keep, kept, state_of
-from .compared import (
-    PredictedUniverse,
-    n_compared,
-    tallies_of_subspines,
-    totals_of_universe,
-)
+from .compared import PredictedUniverse, n_compared, tallies_of_subspines, totals_of_universe
 from .queries import QuerySums, add_sums, sums_of_shards
 from .subspines import Totals
 from .tallies import Tallies

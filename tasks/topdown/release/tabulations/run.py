@@ -24,12 +24,7 @@ from ..margin_files import SUFFIX, write_declared_margins, write_table_margins
 from .estimated import States, state_tabulations
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, SummaryLevel
-from .tables import (
-    ENDINGS,
-    Tabulation,
-    table_files,
-    write_tables,
-)
+from .tables import ENDINGS, Tabulation, table_files, write_tables
 from .variables import tables_of
 
 BLOCKS_PER_PIECE = 1 << 20
