@@ -67,7 +67,7 @@ def main() -> None:
         tables["design"] = {"persons": {"targets": targets}}
         settings = load_settings(DesignSettings, tables, presets=PRESETS)
         started = time.perf_counter()
-        design = design_universe(settings, "persons", *public_tables(settings))
+        design = design_universe(settings, "persons", public_tables(settings))
         print(f"designed in {time.perf_counter() - started:.0f} s; {design.certificate}")
         print(f"rho {float(design.before.total):.3f}; margins of now at {design.rho_for_now:.3f}\n")
         choices = {

@@ -125,7 +125,7 @@ def tell_errors(run: RunDirectory, settings: TopdownSettings) -> None:
 def tell_identity(run: RunDirectory, settings: TopdownSettings) -> None:
     """How many cells of how many geounits differ from the input, at every geolevel."""
     n_cells, spine = settings.schema_of("persons").n_cells, read_spine(spine_folder(run, "persons"))
-    shards = shards_by_geolevel(spine_folder(run, "persons"))[spine.names[-1]]
+    shards = shards_by_geolevel(run, "persons")[spine.names[-1]]
     files = [run.estimates("persons", spine.names[-1], shard.name) for shard in shards]
     last = read_estimates(files, spine.geolevels[-1].geocode, n_cells)
     truth = read_histogram(run.histogram("persons"), spine.block_geocode, n_cells=n_cells)

@@ -60,7 +60,7 @@ def nodes(n_blocks: int, n_others: int):
 
     settings = TOPDOWN.load(settings_of(state(), universes=["persons"]))
     result = check_input_of(settings).accepted()
-    spine: Spine = spines_of(settings).spine("persons", result.geography, result.invariants)
+    spine: Spine = spines_of(settings).spine("persons", (result.geography, result.invariants))
     schema, budget = settings.schema_of("persons"), settings.budget_of("persons")
     used = inhabitable(result.invariants)
     blocks = result.histograms["persons"][np.flatnonzero(used)][spine.block_row]

@@ -15,9 +15,8 @@ from ..tasks.products.presets import PRESETS
 from ..tasks.runs.files import write_text
 from ..tasks.runs.settings_files import dump_settings, load_settings
 from ..tasks.solvers.level_design import DesignedLevels
-from ..tasks.topdown.design.design import Design, design_universe, settings_text
+from ..tasks.topdown.design.design import Design, designs_of, settings_text
 from ..tasks.topdown.design.settings import DesignSettings
-from ..tasks.topdown.ingest.ingest import public_tables
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.rules import refuse_no_spine
 from ..tasks.trips.design import design as trips
@@ -99,11 +98,7 @@ def _design_topdown(
     settings = load_settings(DesignSettings, settings_file, presets=PRESETS, overrides=overrides)
     settings = settings.resolved()
     refuse_no_spine(settings.topdown)
-    geography, invariants = public_tables(settings)
-    designs = {
-        universe: design_universe(settings, universe, geography, invariants)
-        for universe in settings.design
-    }
+    designs = designs_of(settings)
     write_text(file, settings_text(settings, designs))
     if as_json:
         print(json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2))

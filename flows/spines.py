@@ -32,7 +32,7 @@ def show_spine(options: Namespace) -> None:
     settings = product(TopdownSettings.PRODUCT).load(options.settings, options.overrides)
     assert isinstance(settings, TopdownSettings)
     listed = None if options.entities is None else read_areas(Path(options.entities))
-    found = spine_distances(settings, *public_geography(settings), listed)
+    found = spine_distances(settings, public_geography(settings), listed)
     print_distances(settings, found)
     if options.csv is not None:
         # A row for each entity and spine.

@@ -23,11 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from .distributions import (
-    IntegerDistribution,
-    continue_inversion,
-    threshold_bounds,
-)
+from .distributions import IntegerDistribution, continue_inversion, threshold_bounds
 from .randomness import RandomSource, random_half_words, random_words
 
 N_BUCKETS = 1 << 16

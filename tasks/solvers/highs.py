@@ -145,13 +145,9 @@ class LinearProgram:
     """Collects the rows of a linear program as arrays, block by block."""
 
     def __init__(self, n_columns: int) -> None:
-        self.n_columns = n_columns
-        self._rows: list[np.ndarray] = []
-        self._columns: list[np.ndarray] = []
-        self._values: list[np.ndarray] = []
-        self._lower: list[np.ndarray] = []
-        self._upper: list[np.ndarray] = []
-        self.n_rows = 0
+        self.n_columns, self.n_rows = n_columns, 0
+        self._entries: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._bounds: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add_rows(
         self,
@@ -163,26 +159,22 @@ class LinearProgram:
     ) -> None:
         """Add `len(lower)` rows; `row` counts from 0 within the block. Without `upper`, sums are
         held to `lower`."""
-        self._rows.append(np.asarray(row) + self.n_rows)
-        self._columns.append(np.asarray(column))
-        self._values.append(np.broadcast_to(np.asarray(value, dtype=np.float64), np.shape(row)))
-        self._lower.append(np.asarray(lower, dtype=np.float64))
-        self._upper.append(np.asarray(lower if upper is None else upper, dtype=np.float64))
+        values = np.broadcast_to(np.asarray(value, dtype=np.float64), np.shape(row))
+        self._entries.append((np.asarray(row) + self.n_rows, np.asarray(column), values))
+        self._bounds.append((lower, lower if upper is None else upper))
         self.n_rows += len(lower)
 
     def matrix(self) -> sparse.csr_array:
         """The constraint matrix, shape `(n_rows, n_columns)`."""
-        if not self._rows:
+        if not self._entries:
             return sparse.csr_array((0, self.n_columns))
-        entries = np.concatenate(self._values)
-        where = (np.concatenate(self._rows), np.concatenate(self._columns))
-        return sparse.csr_array((entries, where), shape=(self.n_rows, self.n_columns))
+        row, column, value = map(np.concatenate, zip(*self._entries, strict=True))
+        return sparse.csr_array((value, (row, column)), shape=(self.n_rows, self.n_columns))
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds of the rows."""
-        if not self._lower:
-            return np.zeros(0), np.zeros(0)
-        return np.concatenate(self._lower), np.concatenate(self._upper)
+        lower, upper = zip((np.zeros(0), np.zeros(0)), *self._bounds, strict=True)
+        return np.concatenate(lower), np.concatenate(upper)
 
     def solve(
         self,

@@ -220,10 +220,7 @@ class DesignedLevels:
 
 
 def design_levels(
-    errors: LevelErrors,
-    design: LevelDesign,
-    total: Fraction,
-    shares: Mapping[int, Fraction],
+    errors: LevelErrors, design: LevelDesign, total: Fraction, shares: Mapping[int, Fraction]
 ) -> DesignedLevels:
     """The best shares of a budget over levels; `shares` and `total` are those of the settings.
 

@@ -110,7 +110,7 @@ def largest(
     `units` has the variance of each measured level's noise at a loss of 1.
     """
     p = np.array([float(shares.get(level, 0)) for level in units])
-    return float(_values(tree, units, criteria, p).max())
+    return float(_Program(tree, units, criteria).values(p).max())
 
 
 def best_split(
@@ -123,20 +123,20 @@ def best_split(
 
     Arguments as for `largest`. Every level of `units` gets a share, of its floor at least.
     """
-    n = len(units)
+    n, program = len(units), _Program(tree, units, criteria)
     least = np.array([max(SMALLEST, float(floors.get(level, 0))) for level in units])
     start = least + (1 - least.sum()) / n
-    first = _values(tree, units, criteria, start).max()
+    first = program.values(start).max()
 
     one_each = np.append(np.ones(n), 0.0)
 
     # Reciprocals of the criteria are concave, and of order 1 here: their least is made as large as
     # it can be.
     def slack(x: np.ndarray) -> np.ndarray:
-        return first / _values(tree, units, criteria, x[:-1]) - x[-1]
+        return first / program.values(x[:-1]) - x[-1]
 
     def slack_slopes(x: np.ndarray) -> np.ndarray:
-        slopes = first * _reciprocal_slopes(tree, units, criteria, x[:-1])
+        slopes = first * program.reciprocal_slopes(x[:-1])
         return np.column_stack([slopes, -np.ones(len(slopes))])
 
     found = minimize(
@@ -154,48 +154,42 @@ def best_split(
     best = np.maximum(found.x[:-1], least)
     best /= best.sum()
     shares = dict(zip(units, thousandths(best, [floors.get(x, 0) for x in units]), strict=True))
-    bound = _bound(tree, units, criteria, best, least)
+    bound = program.bound(best, least)
     return LevelSplit(largest(tree, units, criteria, shares), shares, bound)
 
 
-def _values(
-    tree: RegularTree, units: Mapping[int, float], criteria: Sequence[Criterion], p: np.ndarray
-) -> np.ndarray:
-    """The criteria at losses p of the measured levels."""
-    precisions = np.zeros(len(tree.fanouts) + 1, dtype=p.dtype)
-    precisions[list(units)] = p / np.array(list(units.values()))
-    variances = tree.variances(precisions)
-    return np.array([sum(c * variances[level] for level, c in one.items()) for one in criteria])
+@dataclass(frozen=True)
+class _Program:
+    """What is made small, as a function of the losses of the measured levels."""
 
+    tree: RegularTree
+    units: Mapping[int, float]
+    criteria: Sequence[Criterion]
 
-def _reciprocal_slopes(
-    tree: RegularTree, units: Mapping[int, float], criteria: Sequence[Criterion], p: np.ndarray
-) -> np.ndarray:
-    """Derivatives of one over each criterion by the losses, (criteria, measured levels)."""
-    steps = p + 1j * STEP * np.eye(len(p))
-    columns = [(1 / _values(tree, units, criteria, step)).imag / STEP for step in steps]
-    return np.column_stack(columns)
+    def values(self, p: np.ndarray) -> np.ndarray:
+        """The criteria at losses p."""
+        precisions = np.zeros(len(self.tree.fanouts) + 1, dtype=p.dtype)
+        precisions[list(self.units)] = p / np.array(list(self.units.values()))
+        v = self.tree.variances(precisions)
+        return np.array([sum(c * v[level] for level, c in one.items()) for one in self.criteria])
 
+    def reciprocal_slopes(self, p: np.ndarray) -> np.ndarray:
+        """Derivatives of one over each criterion by the losses, (criteria, measured levels)."""
+        steps = p + 1j * STEP * np.eye(len(p))
+        return np.column_stack([(1 / self.values(step)).imag / STEP for step in steps])
 
-def _bound(
-    tree: RegularTree,
-    units: Mapping[int, float],
-    criteria: Sequence[Criterion],
-    u: np.ndarray,
-    least: np.ndarray,
-) -> float:
-    """What the largest criterion is at least, with any split, from the derivatives at one."""
-    cuts = _reciprocal_slopes(tree, units, criteria, u)
-    n = len(units)
-    found = linprog(
-        -np.eye(n + 1)[-1],
-        A_ub=np.column_stack([-cuts, np.ones(len(cuts))]),
-        b_ub=np.zeros(len(cuts)),
-        A_eq=np.append(np.ones(n), 0.0)[None],
-        b_eq=[1.0],
-        bounds=[*((low if low > SMALLEST else 0.0, 1.0) for low in least), (None, None)],
-    )
-    return 1 / -float(found.fun)
+    def bound(self, u: np.ndarray, least: np.ndarray) -> float:
+        """What the largest criterion is at least, with any split, from the derivatives at one."""
+        cuts, n = self.reciprocal_slopes(u), len(u)
+        found = linprog(
+            -np.eye(n + 1)[-1],
+            A_ub=np.column_stack([-cuts, np.ones(len(cuts))]),
+            b_ub=np.zeros(len(cuts)),
+            A_eq=np.append(np.ones(n), 0.0)[None],
+            b_eq=[1.0],
+            bounds=[*((low if low > SMALLEST else 0.0, 1.0) for low in least), (None, None)],
+        )
+        return 1 / -float(found.fun)
 
 
 def thousandths(shares: np.ndarray, floors: Sequence[Fraction | int] = ()) -> list[Fraction]:

@@ -36,7 +36,6 @@ from .estimation.steps import combine, estimate
 from .ingest.parts import n_counting_tasks
 from .ingest.steps import count_persons, ingest, read_addresses
 from .measurement.steps import constrain, measure
-from .paths import spine_folder
 from .published.steps import (
     read_geography_file,
     read_geounits,
@@ -81,7 +80,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     first, *later = universe_waves(settings)
     constrained = {u: call(constrain, u, after=[spines[u]]) for u in first}
     shards = {
-        universe: shards_by_geolevel(spine_folder(run, universe))
+        universe: shards_by_geolevel(run, universe)
         for universe in universes
         if not settings.is_on_demand(universe)
     }
@@ -207,7 +206,7 @@ def estimates(
     universe does, besides those of the geolevel before. Returns each universe's last calls.
     """
     steps = {COMBINE: combine, ESTIMATE: estimate}
-    shards = {universe: shards_by_geolevel(spine_folder(run, universe)) for universe in universes}
+    shards = {universe: shards_by_geolevel(run, universe) for universe in universes}
     orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
     last: dict[str, list[Call]] = {universe: [] for universe in shards}
     small: dict[str, Sequence[Call]] = {}
@@ -325,7 +324,7 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
     measured = {
         (universe, geolevel): [call(read_measurements, universe, geolevel, after=[invariants])]
         for universe in universes
-        for geolevel in shards_by_geolevel(spine_folder(run, universe))
+        for geolevel in shards_by_geolevel(run, universe)
     }
     yield {f"{universe} constraints": [made] for universe, made in constrained.items()} | {
         f"{universe} measurements {geolevel}": made

@@ -17,14 +17,7 @@ from ..census.invariants import read_geography
 from ..census.people import People, read_people
 from ..census.schema import Schema
 from ..runs.directory import RunDirectory
-from .checks.replicate import (
-    estimate,
-    lay_out,
-    linked,
-    measure,
-    with_estimator,
-    with_seed,
-)
+from .checks.replicate import estimate, lay_out, linked, measure, with_estimator, with_seed
 from .ingest.reading import completed, reading_of
 from .measurement.public_answers import area_counts
 from .paths import geography_file, held_file, invariants_file, state_totals_file
@@ -72,11 +65,7 @@ class TopdownCensus:
         return number, [str(code) for code in codes]
 
     def spending(
-        self,
-        settings: TopdownSettings,
-        universe: str,
-        rho: Fraction | None,
-        estimator: Estimator,
+        self, settings: TopdownSettings, universe: str, rho: Fraction | None, estimator: Estimator
     ) -> TopdownSettings:
         """Settings of a run of one universe, by an estimator, that spends rho or what it has."""
         own = with_estimator(TRIALS.measuring_only(settings, universe), estimator)
@@ -88,12 +77,7 @@ class TopdownCensus:
         return TRIALS.with_losses(own, universe, scaled)
 
     def keep(
-        self,
-        settings: TopdownSettings,
-        universe: str,
-        people: People,
-        dataset: Path,
-        folder: Path,
+        self, settings: TopdownSettings, universe: str, people: People, dataset: Path, folder: Path
     ) -> None:
         """Keep in a new folder, for `release`, what another has, with other people of a universe in
         the same areas, as many in each.
@@ -120,7 +104,7 @@ class TopdownCensus:
         measured = measure(layout, seeded, folder / "measured")
         run = estimate(measured, seeded, folder / "estimated")
         n_areas = len(read_geography(geography_file(source)))
-        return area_counts(run, universe, settings.schema_of(universe).n_cells, n_areas)
+        return area_counts(run, settings, universe, n_areas)
 
 
 CENSUS = TopdownCensus()

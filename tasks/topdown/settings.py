@@ -14,14 +14,7 @@ from ..census.schema import Schema
 from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import spelt_as
-from ..runs.settings import (
-    Refuse,
-    refuse_delta,
-    refuse_loss,
-    refuse_shares,
-    refusing,
-    table_of,
-)
+from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, refusing, table_of
 from ..runs.spelling import did_you_mean
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, kept_rho
@@ -60,13 +53,18 @@ class TopdownSettings(TopdownSections):
 
         It is frozen with the run. Where there is no noise, there is none to find.
         """
-        budgets = dict(self.budget)
+        found = self
         for universe in self.run.universes if not self.privacy.infinite else ():
             section = self.budget[universe]
             if section.guarantee is not None and section.rho is None:
                 rho = exact_rho(self.budget_of(universe), *section.guarantee)
-                budgets[universe] = section.model_copy(update={"rho": rho})
-        return self if budgets == self.budget else self.model_copy(update={"budget": budgets})
+                found = found.with_budget(universe, rho=rho)
+        return found
+
+    def with_budget(self, universe: str, **changes: Any) -> Self:
+        """The settings with changes of a universe's budget section."""
+        changed = self.budget[universe].model_copy(update=changes)
+        return self.model_copy(update={"budget": {**self.budget, universe: changed}})
 
     def guaranteeing(self, changed: Self, universe: str) -> Self:
         """Settings that split a universe's budget in another way, under the guarantee of these.
@@ -79,9 +77,7 @@ class TopdownSettings(TopdownSections):
         after = changed.budget_of(universe)
         if section.guarantee is None or section.rho is None or before == after or before.infinite:
             return changed
-        rho = kept_rho(before, after, *section.guarantee)
-        own = changed.budget[universe].model_copy(update={"rho": rho})
-        return changed.model_copy(update={"budget": {**changed.budget, universe: own}})
+        return changed.with_budget(universe, rho=kept_rho(before, after, *section.guarantee))
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse tables, budgets and passes that do not fit the census."""

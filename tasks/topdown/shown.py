@@ -16,11 +16,10 @@ from ..runs.directory import RunDirectory
 from .checks.accuracy.queries import records_by_block
 from .checks.accuracy.report import errors_in_brief
 from .checks.accuracy.run import accuracy_report, write_run_accuracy
-from .paths import spine_folder
 from .release.margins import universes_without_margins
 from .release.report import report, solves_table
 from .settings import TopdownSettings
-from .spine.files import read_spine
+from .spine.files import spine_of
 from .spine.summary import has_summary, write_summary
 from .workload.costs import report_of
 
@@ -55,7 +54,7 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
         yield from _budgets(settings)
     if any(stage.endswith(" constraints") for stage in stages):
         for universe in settings.run.universes:
-            spine = read_spine(spine_folder(run, universe))
+            spine = spine_of(run, universe)
             rows = tuple(
                 (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
             )

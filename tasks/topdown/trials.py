@@ -26,14 +26,7 @@ from ..runs.errors import InputRefused
 from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from .checks.accuracy.figures import AccuracyFigures, compute_figures
 from .checks.accuracy.levels import OF_THE_SPINE
-from .checks.replicate import (
-    estimate,
-    lay_out,
-    measure,
-    read_dataset,
-    with_estimator,
-    with_seed,
-)
+from .checks.replicate import estimate, lay_out, measure, read_dataset, with_estimator, with_seed
 from .paths import state_totals_file
 from .settings import TopdownSettings
 from .workload.costs import report_of
@@ -149,15 +142,13 @@ class TopdownTrials(SearchedProduct):
         is_pure = budget.mechanism == DISCRETE_LAPLACE
         epsilon = None if budget.guarantee is None else budget.epsilon
         shares = {geolevel: loss / total for geolevel, loss in losses.items()}
-        spent = budget.model_copy(
-            update={
-                "rho": None if is_pure else total,
-                "epsilon": total if is_pure else epsilon,
-                # Block by block measures one geolevel, whatever the shares are.
-                "geolevels": dict(budget.geolevels) if settings.blocks_only else shares,
-            }
+        return settings.with_budget(
+            universe,
+            rho=None if is_pure else total,
+            epsilon=total if is_pure else epsilon,
+            # Block by block measures one geolevel, whatever the shares are.
+            geolevels=dict(budget.geolevels) if settings.blocks_only else shares,
         )
-        return settings.model_copy(update={"budget": {**settings.budget, universe: spent}})
 
     def guaranteeing(
         self, settings: TopdownSettings, changed: TopdownSettings, universe: str
@@ -172,8 +163,7 @@ class TopdownTrials(SearchedProduct):
 
     def queries(self, settings: TopdownSettings, universe: str) -> tuple[str, ...]:
         """The measured queries of a universe, over all geolevels."""
-        asked = settings.budget_of(universe).query_shares.values()
-        return tuple(dict.fromkeys(name for shares in asked for name in shares))
+        return settings.budget_of(universe).queries
 
     def with_weights(
         self, settings: TopdownSettings, universe: str, weights: Mapping[str, Fraction]
@@ -289,10 +279,8 @@ def _with_queries(
     universe: str,
     changed: Callable[[Mapping[str, Fraction]], dict[str, Fraction]],
 ) -> TopdownSettings:
-    budget = settings.budget[universe]
-    queries = {geolevel: changed(shares) for geolevel, shares in budget.queries.items()}
-    asked = budget.model_copy(update={"queries": queries})
-    return settings.model_copy(update={"budget": {**settings.budget, universe: asked}})
+    queries = settings.budget[universe].queries
+    return settings.with_budget(universe, queries={n: changed(s) for n, s in queries.items()})
 
 
 TRIALS = TopdownTrials()

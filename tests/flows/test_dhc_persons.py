@@ -93,7 +93,7 @@ def test_without_noise_the_release_is_the_input(finished) -> None:
     n_cells, spine = settings.schema_of("persons").n_cells, read_spine(spine_folder(run, "persons"))
     truth = read_histogram(run.histogram("persons"), spine.block_geocode, n_cells=n_cells)
     for level in spine.geolevels:
-        shards = shards_by_geolevel(spine_folder(run, "persons"))[level.name]
+        shards = shards_by_geolevel(run, "persons")[level.name]
         files = [run.estimates("persons", level.name, shard.name) for shard in shards]
         estimates = read_estimates(files, level.geocode, n_cells)
         starts = np.searchsorted(spine.ancestors(level.name), np.arange(len(level) + 1))

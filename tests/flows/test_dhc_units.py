@@ -37,7 +37,7 @@ def counts_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> pd
     """Released counts by the geocode of a block and cell, from the estimates of blocks."""
     spine, n_cells = read_spine(spine_folder(run, universe)), settings.schema_of(universe).n_cells
     last = spine.geolevels[-1]
-    shards = shards_by_geolevel(spine_folder(run, universe))[last.name]
+    shards = shards_by_geolevel(run, universe)[last.name]
     files = [run.estimates(universe, last.name, shard.name) for shard in shards]
     found = read_estimates(files, last.geocode, n_cells).tocoo()
     codes = np.array([geocode[-16:] for geocode in last.geocode])
@@ -160,7 +160,7 @@ def test_without_noise_the_release_is_the_input(finished) -> None:
         spine = read_spine(spine_folder(run, universe))
         truth = read_histogram(run.histogram(universe), spine.block_geocode, n_cells=n_cells)
         for level in spine.geolevels:
-            shards = shards_by_geolevel(spine_folder(run, universe))[level.name]
+            shards = shards_by_geolevel(run, universe)[level.name]
             files = [run.estimates(universe, level.name, shard.name) for shard in shards]
             estimates = read_estimates(files, level.geocode, n_cells)
             starts = np.searchsorted(spine.ancestors(level.name), np.arange(len(level) + 1))

@@ -186,7 +186,7 @@ def topdown_made(folder: Path, settings: Any) -> Iterator[tuple[str, str]]:
             f"{universe} costs",
             digest_of(budget_report(budget, settings.schema_of(universe))),
         )
-        spine = spines_of(settings).spine(universe, geography, invariants)
+        spine = spines_of(settings).spine(universe, (geography, invariants))
         for level in spine.geolevels:
             found = [
                 [str(share) for share in level.plb_shares],
@@ -198,7 +198,7 @@ def topdown_made(folder: Path, settings: Any) -> Iterator[tuple[str, str]]:
             if not settings.blocks_only or level is spine.geolevels[-1]:
                 found.append(repr(settings.passes_of(universe, level.name)))
             yield f"{universe} {level.name}", digest_of(found)
-        categories = spines_of(settings).categories(universe, geography, invariants)
+        categories = spines_of(settings).categories(universe, (geography, invariants))
         yield (
             f"{universe} categories",
             digest_of([[c.name, np.asarray(c.entity).tolist()] for c in categories]),

@@ -21,9 +21,8 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import write_page
 from ..measurement.public_answers import released_counts
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from .accuracy.errors import ALL_ANSWERS
 from .accuracy.figures import compute_figures
 from .replicate import estimate, linked, measure, with_seed
@@ -124,7 +123,7 @@ def _of_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     """A laid out run whose truth is the release of another."""
     layout = linked(run, folder, "spine")
     for universe in settings.run.universes:
-        spine = read_spine(spine_folder(run, universe))
+        spine = spine_of(run, universe)
         for geolevel in spine.names:
             linked(run, folder, f"measurements/{universe}/{geolevel}/constraints")
         layout.histogram(universe).parent.mkdir(parents=True, exist_ok=True)

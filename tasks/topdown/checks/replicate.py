@@ -23,32 +23,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from ....geography.levels import Spine
 from ...census.invariants import write_state_totals
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.settings import refuse_in
-from ..estimation.estimators import (
-    COMBINE,
-    ESTIMATE,
-    estimation_order,
-    estimator_of,
-)
+from ..estimation.estimate import ShardInput
+from ..estimation.estimators import COMBINE, ESTIMATE, estimation_order, estimator_of
 from ..estimation.refusals import refuse_settings
 from ..ingest.ingest import ingest_input
 from ..measurement.constrain import constrain_universe
 from ..measurement.measure import measure_once
-from ..paths import (
-    geography_file,
-    held_file,
-    invariants_file,
-    spine_folder,
-    state_totals_file,
-)
+from ..paths import geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings, universe_waves
 from ..spine.build import write_universe_spine
-from ..spine.files import read_spine
-from ..spine.shards import Shard, read_shards, shards_by_geolevel
+from ..spine.files import spine_of
+from ..spine.shards import shards_by_geolevel, shards_of
 from ..workload.sections import ESTIMATORS, Estimator
 from .accuracy.queries import errors_of_universe
 
@@ -132,10 +121,10 @@ def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> Ru
     """Draw the noise of the replicate that `privacy.seed` of the settings names."""
     run = linked(layout, folder, "confidential", "spine")
     for universe in settings.run.universes:
-        for geolevel in read_spine(spine_folder(run, universe)).names:
+        for geolevel in spine_of(run, universe).names:
             if not _follows_others(settings, universe):
                 linked(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
-        for shard in read_shards(spine_folder(run, universe)):
+        for shard in shards_of(run, universe):
             measure_once(run, settings, universe, shard)
     return run
 
@@ -144,13 +133,12 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     """Estimate every universe of a measured replicate by `run.estimator` of the settings."""
     run = linked(measured, folder, "confidential", "spine")
     estimator = estimator_of(settings)
-    steps: dict[str, Callable[[RunDirectory, TopdownSettings, str, Spine, Shard], object]]
-    steps = {ESTIMATE: estimator.estimate}
+    steps: dict[str, Callable[[ShardInput], object]] = {ESTIMATE: estimator.estimate}
     if estimator.combine is not None:
         steps[COMBINE] = estimator.combine
     for universe in chain(*universe_waves(settings)):
-        spine = read_spine(spine_folder(run, universe))
-        shards = shards_by_geolevel(spine_folder(run, universe))
+        spine = spine_of(run, universe)
+        shards = shards_by_geolevel(run, universe)
         if _follows_others(settings, universe):
             for geolevel in spine.names:
                 linked(measured, folder, f"measurements/{universe}/{geolevel}/dpqueries")
@@ -159,7 +147,7 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
             linked(measured, folder, f"measurements/{universe}")
         for stage, geolevel in estimation_order(settings, spine.names):
             for shard in shards[geolevel]:
-                steps[stage](run, settings, universe, spine, shard)
+                steps[stage](ShardInput.read(run, settings, universe, spine, shard))
     return run
 
 

@@ -7,13 +7,7 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..settings import TopdownSettings
-from .pieces import (
-    Piece,
-    findings_file,
-    read_findings,
-    state_of_files,
-    write_findings,
-)
+from .pieces import Piece, findings_file, read_findings, state_of_files, write_findings
 
 
 @step("check piece", TopdownSettings, run_name="check {subject} {kind} {number}")

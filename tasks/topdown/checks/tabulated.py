@@ -15,11 +15,7 @@ from ...census.cef_2020 import CENSUS
 from ...census.queries import tells
 from ...census.schema import Schema
 from ...census.table_variables import names_of_table
-from ..release.tabulations.levels import (
-    COLUMNS,
-    OUTSIDE,
-    SUMMARY_LEVELS,
-)
+from ..release.tabulations.levels import COLUMNS, OUTSIDE, SUMMARY_LEVELS
 from ..release.tabulations.variables import variable_name
 from .expectations import layout_facts
 

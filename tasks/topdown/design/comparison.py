@@ -26,34 +26,16 @@ import pandas as pd
 
 from ...pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
 from ...products.acceptance import released
-from ...products.reports import (
-    bars_panel,
-    provenance,
-    stage_seconds,
-    stages_section,
-    time_panel,
-)
+from ...products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing, write_page, write_text
 from ...runs.settings_files import dump_settings, frozen_settings
 from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from ..checks.accuracy.figures import compute_figures
 from ..checks.accuracy.levels import OF_THE_SPINE
-from ..checks.replicate import (
-    estimate,
-    lay_out,
-    measure,
-    with_estimator,
-    with_seed,
-)
-from ..ingest.ingest import public_tables
+from ..checks.replicate import estimate, lay_out, measure, with_estimator, with_seed
 from ..settings import TopdownSettings
-from .design import (
-    Design,
-    design_universe,
-    designed_settings,
-    settings_text,
-)
+from .design import Design, designed_settings, designs_of, settings_text
 from .settings import ComparisonSettings
 
 AS_SET, DESIGNED, UNIFORM = "as set", "designed", "uniform"
@@ -75,29 +57,19 @@ def allocations(
     keeps the exact guarantee of the design with another split.
     """
     designed = designed_settings(settings, designs)
-    budgets: dict[str, dict] = {AS_SET: {}, UNIFORM: {}}
-    for universe, own in designed.budget.items():
+    as_set = uniform = designed
+    for universe in designed.budget:
         before = settings.budget_of(universe)
-        queries = list(dict.fromkeys(q for asked in before.query_shares.values() for q in asked))
-        even = {name: Fraction(1, len(queries)) for name in queries}
-        levels = list(before.geolevel_shares)
-        same = {name: Fraction(1, len(levels)) for name in levels}
-        budgets[AS_SET][universe] = own.model_copy(
-            update={
-                "geolevels": dict(before.geolevel_shares),
-                "queries": {name: dict(asked) for name, asked in before.query_shares.items()},
-            }
-        )
-        budgets[UNIFORM][universe] = own.model_copy(
-            update={"geolevels": same, "queries": dict.fromkeys(levels, even)}
-        )
-    found = {}
-    for name, changed in budgets.items():
-        made = designed.model_copy(update={"budget": changed})
-        for universe in designed.run.universes:
-            made = designed.guaranteeing(made, universe)
-        found[name] = made
-    return {AS_SET: found[AS_SET], DESIGNED: designed, UNIFORM: found[UNIFORM]}
+        shares, asked = dict(before.geolevel_shares), before.query_shares
+        queries = {name: dict(of_geolevel) for name, of_geolevel in asked.items()}
+        as_set = as_set.with_budget(universe, geolevels=shares, queries=queries)
+        same = dict.fromkeys(shares, Fraction(1, len(shares)))
+        even = dict.fromkeys(before.queries, Fraction(1, len(before.queries)))
+        evenly = dict.fromkeys(shares, even)
+        uniform = uniform.with_budget(universe, geolevels=same, queries=evenly)
+    for universe in designed.run.universes:
+        as_set, uniform = (designed.guaranteeing(own, universe) for own in (as_set, uniform))
+    return {AS_SET: as_set, DESIGNED: designed, UNIFORM: uniform}
 
 
 def dataset_folder(run: RunDirectory) -> Path:
@@ -126,11 +98,7 @@ def write_designs(run: RunDirectory, settings: ComparisonSettings) -> None:
 
     Reads the geography and declared invariants alone.
     """
-    geography, invariants = public_tables(settings)
-    designs = {
-        universe: design_universe(settings, universe, geography, invariants)
-        for universe in settings.design
-    }
+    designs = designs_of(settings)
     for name, own in allocations(settings, designs).items():
         text = settings_text(settings, designs) if name == DESIGNED else dump_settings(own)
         write_text(allocation_folder(run, name) / SETTINGS, text)

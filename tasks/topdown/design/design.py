@@ -9,13 +9,16 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from ...census.queries import normalize_query_name
 from ...pages.numbers import shown_delta
 from ...runs.errors import InputRefused
 from ...runs.settings_files import dump_settings
+from ...solvers.level_split import NORMAL_95
+from ..checks.replicate import with_estimator
+from ..ingest.ingest import public_tables
 from ..settings import TopdownSettings
+from ..spine.build import PublicTables
 from ..workload.budget import Budget
 from ..workload.exact_loss import exact_epsilon, kept_rho
 from .allocation import LimitsContradict, allocation_of, as_fractions, shares_of
@@ -24,8 +27,6 @@ from .problem import PARTS, UniverseProblem
 from .program import certified, optimum
 from .settings import DesignSettings, UniverseDesign
 
-NORMAL_95 = 1.959963984540054
-"""Quantile of the normal distribution that a margin of 95 % reaches to."""
 EXACT = 1e-9
 """Mean variance, at a rho of 1, below which a target is known without noise."""
 UNDETERMINED = 0.01 / PRIOR
@@ -68,11 +69,7 @@ class ExactGuarantee:
 
     def as_json(self) -> dict[str, object]:
         """As what JSON can hold; fractions as strings."""
-        return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "exact": self.exact,
-        }
+        return {"epsilon": str(self.epsilon), "delta": str(self.delta), "exact": self.exact}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,18 +130,22 @@ class Design:
         }
 
 
-def design_universe(
-    settings: DesignSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
-) -> Design:
+def designs_of(settings: DesignSettings) -> dict[str, Design]:
+    """The best budget of every universe that has a section for it; see `design_universe`."""
+    tables = public_tables(settings)
+    return {universe: design_universe(settings, universe, tables) for universe in settings.design}
+
+
+def design_universe(settings: DesignSettings, universe: str, tables: PublicTables) -> Design:
     """The best budget of a universe for what the section [design] wants.
 
-    `geography` and `invariants` are those of `ingest.public_tables`. Under exact
-    accounting rho is the one that the new split may have; settings are to be resolved. Raises
-    InputRefused for targets that are nowhere, known exactly or not determined, for limits that no
-    allocation meets, and for margins that need more than an exact guarantee allows.
+    `tables` are those of `ingest.public_tables`. Under exact accounting rho is the one that the new
+    split may have; settings are to be resolved. Raises InputRefused for targets that are nowhere,
+    known exactly or not determined, for limits that no allocation meets, and for margins that need
+    more than an exact guarantee allows.
     """
     design, before = settings.design[universe], settings.budget_of(universe)
-    problem = UniverseProblem.of(settings.topdown, universe, design, geography, invariants)
+    problem = UniverseProblem.of(settings.topdown, universe, design, tables)
     old = allocation_of(before.geolevel_shares, before.query_shares, problem.queries)
     now, _ = problem.variances(problem.measured.kinds.precision(old))
     program = problem.program(_scale(design, now, before, f"design.{universe}"))
@@ -209,20 +210,19 @@ def _guaranteed(budget: Budget, epsilon: Fraction, delta: Fraction) -> ExactGuar
 def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -> TopdownSettings:
     """The settings with the designed budgets, for the estimator that they are designed for; they
     stand for themselves, without a preset."""
-    budgets = dict(settings.budget)
+    made = with_estimator(settings.topdown, "full_information")
     for universe, design in designs.items():
         found, held = design.budget, design.guarantee
-        changed = {
-            "rho": found.total,
+        made = made.with_budget(
+            universe,
+            rho=found.total,
             # An epsilon under exact accounting stays, and holds the run to it.
-            "epsilon": None if held is None else held.epsilon,
-            "accounting": None if held is None else "exact",
-            "geolevels": dict(found.geolevel_shares),
-            "queries": {name: dict(shares) for name, shares in found.query_shares.items()},
-        }
-        budgets[universe] = budgets[universe].model_copy(update=changed)
-    run = settings.run.model_copy(update={"estimator": "full_information"})
-    return settings.topdown.model_copy(update={"budget": budgets, "run": run, "preset": None})
+            epsilon=None if held is None else held.epsilon,
+            accounting=None if held is None else "exact",
+            geolevels=dict(found.geolevel_shares),
+            queries={name: dict(shares) for name, shares in found.query_shares.items()},
+        )
+    return made.model_copy(update={"preset": None})
 
 
 def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> str:

@@ -18,15 +18,11 @@ from ...census.invariants import inhabitable
 from ...census.queries import marginal_query
 from ...runs.errors import InputRefused
 from ...runs.spelling import did_you_mean
-from ..checks.accuracy.levels import (
-    EntityLevel,
-    entity_levels,
-    own_level,
-)
+from ..checks.accuracy.levels import EntityLevel, entity_levels, own_level
 from ..estimation.public_facts import known_totals, possible_types
 from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas
 from ..settings import TopdownSettings
-from ..spine.build import spines_of
+from ..spine.build import PublicTables, spines_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +46,9 @@ class PublicFacts:
     housing_units: np.ndarray | None
 
     @classmethod
-    def of(
-        cls,
-        settings: TopdownSettings,
-        universe: str,
-        geography: pd.DataFrame,
-        invariants: pd.DataFrame,
-    ) -> PublicFacts:
+    def of(cls, settings: TopdownSettings, universe: str, tables: PublicTables) -> PublicFacts:
         """From the frames of `ingest.public_tables`; raises InputRefused as `universe_spine`."""
-        spine = spines_of(settings).spine(universe, geography, invariants)
+        spine, (geography, invariants) = spines_of(settings).spine(universe, tables), tables
         housing_units = None
         if HOUSING_UNITS in invariants:
             # Blocks without an address are no part of the spine.

@@ -24,6 +24,7 @@ from ..checks.accuracy.figures import compute_figures
 from ..checks.expected import KEYS, figure_tables, mean_figures
 from ..checks.replicate import possible_estimators, study, with_estimator
 from ..settings import TopdownSettings
+from ..spine.build import PublicTables
 from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
 from .facts import PublicFacts
 from .problem import UniverseProblem
@@ -31,6 +32,10 @@ from .settings import Target, UniverseDesign
 
 FULL, BLOCKS = "full_information", "block_by_block"
 """Estimators whose unbiased estimates are those of a linear problem."""
+_SIMULATION = (
+    "Mean figures over replicates of the whole release, on this input, by estimator. The "
+    "predicted standard deviation is that of unbiased estimates."
+)
 STAMP = f"{NOT_PRIVATE}: simulated on data that may be disclosed; for choosing settings only"
 
 
@@ -47,10 +52,7 @@ class Forecast:
 
 
 def forecasts(
-    settings: TopdownSettings,
-    geography: pd.DataFrame,
-    invariants: pd.DataFrame,
-    universes: Sequence[str] | None = None,
+    settings: TopdownSettings, tables: PublicTables, universes: Sequence[str] | None = None
 ) -> list[Forecast]:
     """Of every universe, measured query and level, from the tables of
     `ingest.public_tables`.
@@ -59,9 +61,8 @@ def forecasts(
     """
     found = []
     for universe in settings.run.universes if universes is None else universes:
-        asked = settings.budget_of(universe).query_shares.values()
-        queries = dict.fromkeys((TOTAL, *(query for shares in asked for query in shares)))
-        facts = PublicFacts.of(settings, universe, geography, invariants)
+        queries = dict.fromkeys((TOTAL, *settings.budget_of(universe).queries))
+        facts = PublicFacts.of(settings, universe, tables)
         levels = [level.name for level in facts.levels]
         rows = [(query, level) for query in queries for level in levels]
         margins: list[dict[str, float | None]] = [{} for _ in rows]
@@ -72,8 +73,7 @@ def forecasts(
                 for place, (query, level) in enumerate(rows)
             }
             design = UniverseDesign(targets=targets)
-            tables = geography, invariants
-            problem = UniverseProblem.of(estimated, universe, design, *tables, "budget")
+            problem = UniverseProblem.of(estimated, universe, design, tables, "budget")
             precision, whole = problem.precision(estimated.budget_of(universe))
             variances, _ = problem.variances(precision)
             for of_row, variance in zip(margins, variances.tolist(), strict=True):
@@ -129,7 +129,9 @@ def forecast_document(
             own = own.assign(estimator=own["estimator"].map(settings.in_words))
             if universe not in refused:
                 sections.append(_released_totals(settings, universe, of_universe, own))
-            sections.append(_simulation(universe, own))
+            simulated_tables = figure_tables(own, ("estimator", "level", "size_class"))
+            title = f"Simulated releases of {universe}"
+            sections.append(Section(title, (_SIMULATION, *simulated_tables)))
     totals = ", ".join(
         f"rho {float(settings.budget_of(name).total):.4g} for {name}"
         for name in settings.run.universes
@@ -215,16 +217,5 @@ def _released_totals(
             f"{settings.area_word}s, can make them much smaller than the standard deviations of "
             "unbiased estimates, which stand beside them.",
             table,
-        ),
-    )
-
-
-def _simulation(universe: str, errors: pd.DataFrame) -> Section:
-    return Section(
-        f"Simulated releases of {universe}",
-        (
-            "Mean figures over replicates of the whole release, on this input, by estimator. The "
-            "predicted standard deviation is that of unbiased estimates.",
-            *figure_tables(errors, ("estimator", "level", "size_class")),
         ),
     )

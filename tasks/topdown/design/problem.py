@@ -17,15 +17,14 @@ from itertools import compress
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from ...census.queries import MarginalQuery, marginal_query, normalize_query_name
-from ...noise.mechanisms import noise_variance
 from ...runs.errors import InputRefused
 from ..estimation.query_algebra import QueryAlgebra
 from ..intervals.answers import ProductAnswers
 from ..intervals.area_lists import KnownBlocks, NamedAreas, read_areas
 from ..settings import TopdownSettings
+from ..spine.build import PublicTables
 from ..workload.budget import Budget
 from ..workload.zeros import structural_zeros
 from .allocation import ShareLimit, allocation_of
@@ -71,8 +70,7 @@ class UniverseProblem:
         settings: TopdownSettings,
         universe: str,
         design: UniverseDesign,
-        geography: pd.DataFrame,
-        invariants: pd.DataFrame,
+        tables: PublicTables,
         section: str = "design",
     ) -> UniverseProblem:
         """The problem of a universe, from the tables of `ingest.public_tables`; `section` of the
@@ -81,10 +79,9 @@ class UniverseProblem:
         Raises InputRefused for targets that are nowhere, and TooManyCombinations.
         """
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-        facts = PublicFacts.of(settings, universe, geography, invariants)
-        known = [name for shares in budget.query_shares.values() for name in shares]
+        facts = PublicFacts.of(settings, universe, tables)
         named = [normalize_query_name(name) for name in design.queries]
-        queries = tuple(dict.fromkeys((*named, *known)))
+        queries = tuple(dict.fromkeys((*named, *budget.queries)))
         asked_queries = [marginal_query(schema, target.query) for target in design.targets.values()]
         algebra = _algebra(
             facts, [*(marginal_query(schema, name) for name in queries), *asked_queries], section
@@ -96,7 +93,7 @@ class UniverseProblem:
             facts.type_is_possible[:, algebra.cell_type] & algebra.is_possible,
             known=facts.known,
         )
-        blocks = KnownBlocks.of(geography, settings.compiled_census.code_column)
+        blocks = KnownBlocks.of(tables[0], settings.compiled_census.code_column)
         partitions: dict[tuple[object, ...], np.ndarray] = {}
         asked: dict[tuple[object, ...], Asked] = {}
         weights: list[tuple[tuple[object, ...], np.ndarray]] = []
@@ -140,14 +137,14 @@ class UniverseProblem:
         if not budget.is_pure:
             p = allocation_of(budget.geolevel_shares, budget.query_shares, self.queries)
             return self.measured.kinds.precision(p), float(budget.total)
-        whole = 1 / noise_variance(budget.mechanism, budget.noise_parameter(ONE, ONE))
+        whole = 1 / budget.noise(ONE, ONE).variance
         kinds, shares = self.measured.kinds, budget.geolevel_shares.values()
         found = np.zeros((len(kinds.depth), len(self.queries)))
         for row, depth in enumerate(kinds.depth):
             share = sum(compress(shares, kinds.shares[row]), Fraction(0))
             for name, part in budget.query_shares[self.geolevels[depth]].items():
-                scale = budget.noise_parameter(share, part)
-                found[row, self.queries.index(name)] = 1 / noise_variance(budget.mechanism, scale)
+                variance = budget.noise(share, part).variance
+                found[row, self.queries.index(name)] = 1 / variance
         return found / whole, whole
 
     def variances(self, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

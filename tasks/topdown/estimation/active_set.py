@@ -43,13 +43,7 @@ from .elimination import (
     step_of_child,
     type_of_cell,
 )
-from .quadratic import (
-    Constraints,
-    Quadratic,
-    inverse_of_child,
-    slope_of,
-    squared_distance,
-)
+from .quadratic import Constraints, Quadratic, inverse_of_child, slope_of, squared_distance
 from .solve_records import SolveRecord
 
 SOFTNESS = 1e-7

@@ -18,14 +18,7 @@ import numpy as np
 from numba import njit
 
 from .inverse_covariance import add_product, blocks_inverse
-from .quadratic import (
-    Constraints,
-    Quadratic,
-    curvature,
-    inverse_of_sum,
-    slope_of,
-    thin_inverse,
-)
+from .quadratic import Constraints, Quadratic, curvature, inverse_of_sum, slope_of, thin_inverse
 
 RELAXATION = 1.6
 SETTLED = 1000

@@ -14,26 +14,20 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from ....geography.levels import Spine
 from ...answers.estimates import read_estimates
 from ...census.queries import incidence
-from ...runs.directory import RunDirectory
-from ..settings import TopdownSettings
 from ..spine.families import Family
 from ..spine.shards import Shard
 from ..workload.zeros import possible_cells
-from .estimate import ShardInput, shards_below
+from .estimate import ShardInput
 from .solve_records import SolveRecord
 
 
-def estimate_shard(
-    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
-) -> tuple[SolveRecord, ...]:
+def estimate_shard(given: ShardInput) -> tuple[SolveRecord, ...]:
     """Estimate the blocks of a shard one by one, or sum up the children of its geounits, and
     write the estimates; returns the records of the solves.
     """
-    given = ShardInput.read(run, settings, universe, spine, shard)
-    below = shards_below(run, universe, spine, shard)
+    below = given.shards_below()
     if not below:
         return given.estimate(_blocks(given))
     given.write(_sums_of_children(given, below), ())

@@ -24,23 +24,14 @@ from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
 from ..measurement.demand import demanded_rows
 from ..measurement.public_answers import held_invariants, read_implied_types, shard_units
-from ..paths import (
-    constraints_file,
-    demanded_file,
-    solves_file,
-    spine_folder,
-)
+from ..paths import constraints_file, demanded_file, solves_file
 from ..settings import TopdownSettings
 from ..spine.families import Family, families_of_shard
-from ..spine.shards import Shard, read_shards
+from ..spine.shards import Shard, shards_of
 from ..workload.budget import Budget
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children
-from .problem import (
-    Measurements,
-    QueryMeasurement,
-    SiblingProblem,
-)
+from .problem import Measurements, QueryMeasurement, SiblingProblem
 from .shard_constraints import ExactTypes, ShardConstraints
 from .solve_records import SolveRecord
 
@@ -89,7 +80,6 @@ class ShardInput:
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
         geolevel = shard.geolevel
         geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
-        constraints = constraints_file(run, universe, geolevel, shard.name)
         demanded: Mapping[str, DemandedMeasurement] = {}
         if measured is None and settings.is_on_demand(universe):
             path = demanded_file(run, universe, geolevel, shard.name)
@@ -106,23 +96,33 @@ class ShardInput:
         declared = settings.compiled_census.universes[universe]
         if not with_held:
             declared = replace(declared, held=(), agreements=())
-        held = _constraints(run, settings, declared, spine, shard, constraints)
-        return cls(
-            run,
-            settings,
-            universe,
-            spine,
-            shard,
+        units = shard_units(run, settings, declared, spine, shard)
+        held = ShardConstraints.read(
+            constraints_file(run, universe, geolevel, shard.name),
             schema,
+            held_invariants(declared, units),
             geocode,
-            held,
-            measured or {},
-            demanded,
+            units,
+            _exact_types(run, settings, declared, spine, shard),
+        )
+        return cls(
+            run, settings, universe, spine, shard, schema, geocode, held, measured or {}, demanded
         )
 
     def families(self) -> Iterator[Family]:
         """The shard's families, in order; see `families_of_shard`."""
         return families_of_shard(self.run, self.settings, self.universe, self.spine, self.shard)
+
+    def shards_below(self) -> list[Shard]:
+        """Shards with children of the shard's geounits, in order; none at the last geolevel."""
+        below = self.spine.names[self.spine.names.index(self.shard.geolevel) + 1 :][:1]
+        return [
+            other
+            for other in shards_of(self.run, self.universe)
+            if other.geolevel in below
+            and other.parent_start < self.shard.stop
+            and other.parent_stop > self.shard.start
+        ]
 
     def _measurements_of(self, family: Family) -> Measurements:
         """The noisy answers of a family's children."""
@@ -131,20 +131,21 @@ class ShardInput:
 
     def estimate(
         self,
-        families: Iterable[Family],
+        families: Iterable[Family] | None = None,
         passes: Passes | None = None,
         weights: Callable[[Family], ExactWeights | None] = lambda _: None,
     ) -> tuple[SolveRecord, ...]:
         """Estimate the children of every family, and write them with the records of the solves.
 
-        The passes are those of the settings unless others are given; `weights` gives those of a
-        family's passes; see `least_squares.solve_passes`.
+        The families are the shard's, from the parents' estimates, and the passes those of the
+        settings, unless others are given; `weights` gives those of a family's passes; see
+        `least_squares.solve_passes`.
         """
         if passes is None:
             passes = passes_of(self.settings, self.universe, self.shard.geolevel)
         records: list[SolveRecord] = []
         rows, cells, counts = [], [], []
-        for family in families:
+        for family in self.families() if families is None else families:
             children = self.geocode[family.start : family.stop]
             problem = _problem(family, children, self.constraints)
             estimate, solves = estimate_children(
@@ -170,30 +171,11 @@ class ShardInput:
             solves = pa.Table.from_pylist([vars(record) for record in records])
             write_parquet(solves_file(self.run, *place), solves, compression="zstd")
         write_estimates(
-            self.run.estimates(*place),
-            self.geocode,
-            estimates,
-            is_private=self.settings.is_private,
+            self.run.estimates(*place), self.geocode, estimates, is_private=self.settings.is_private
         )
 
 
-def estimate_shard(
-    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
-) -> tuple[SolveRecord, ...]:
-    """Estimate the geounits of a shard from published measurements, constraints and the parents'
-    estimates, and write them; returns the records of the solves.
-
-    Reads nothing confidential.
-    """
-    given = ShardInput.read(run, settings, universe, spine, shard)
-    return given.estimate(given.families())
-
-
-def _problem(
-    family: Family,
-    geocode: np.ndarray,
-    constraints: ShardConstraints,
-) -> SiblingProblem:
+def _problem(family: Family, geocode: np.ndarray, constraints: ShardConstraints) -> SiblingProblem:
     """What the children of a parent must satisfy."""
     type_of_cell = constraints.type_of_cell
     order = np.lexsort((family.support, type_of_cell[family.support]))
@@ -212,36 +194,22 @@ def _problem(
     )
 
 
-def _constraints(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    declared: Universe,
-    spine: Spine,
-    shard: Shard,
-    path: Path,
-) -> ShardConstraints:
-    """The constraints of a shard."""
-    geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
-    schema = settings.schema_of(declared.name)
-    exact = None
+def _exact_types(
+    run: RunDirectory, settings: TopdownSettings, declared: Universe, spine: Spine, shard: Shard
+) -> ExactTypes | None:
+    """The types that held answers and bounds settle, with the answers of a shard's geounits."""
     implied = read_implied_types(run, settings, declared.name, len(spine.block_row))
-    if implied is not None and declared.held:
-        label, answers = implied
-        blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
-        geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
-        into = incidence(geounit, len(geocode))
-        exact = ExactTypes(label, (into @ answers[spine.block_row[blocks]]).toarray())
-    units = shard_units(run, settings, declared, spine, shard)
-    return ShardConstraints.read(
-        path, schema, held_invariants(declared, units), geocode, units, exact
-    )
+    if implied is None or not declared.held:
+        return None
+    label, answers = implied
+    blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+    geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
+    into = incidence(geounit, shard.stop - shard.start)
+    return ExactTypes(label, (into @ answers[spine.block_row[blocks]]).toarray())
 
 
 def passes_of(
-    settings: TopdownSettings,
-    universe: str,
-    geolevel: str,
-    queries: Sequence[str] | None = None,
+    settings: TopdownSettings, universe: str, geolevel: str, queries: Sequence[str] | None = None
 ) -> Passes:
     """The passes that the settings ask for at a geolevel, with the rounder's queries built; all
     queries are `queries`, or else those that are measured there."""
@@ -303,16 +271,3 @@ class DemandedMeasurement:
                 )
             values[place] = own
         return QueryMeasurement(self.query, values, precision, rows)
-
-
-def shards_below(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Shard]:
-    """Shards with children of the shard's geounits, in order; none at the last geolevel."""
-    names = spine.names[spine.names.index(shard.geolevel) + 1 :]
-    return [
-        other
-        for other in read_shards(spine_folder(run, universe))
-        if names
-        and other.geolevel == names[0]
-        and other.parent_start < shard.stop
-        and other.parent_stop > shard.start
-    ]

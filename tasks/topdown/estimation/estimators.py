@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....geography.levels import Spine
-from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
-from ..spine.shards import Shard
 from ..workload.sections import Estimator as EstimatorName
-from . import block_by_block, estimate, full_information
+from . import block_by_block, full_information
+from .estimate import ShardInput
 from .solve_records import SolveRecord
 
 COMBINE, ESTIMATE = "combine", "estimate"
@@ -30,14 +28,14 @@ class Estimator:
     refuse : raises InputRefused for settings that it cannot estimate.
     """
 
-    estimate: Callable[[RunDirectory, TopdownSettings, str, Spine, Shard], tuple[SolveRecord, ...]]
+    estimate: Callable[[ShardInput], tuple[SolveRecord, ...]]
     is_bottom_up: bool = False
-    combine: Callable[[RunDirectory, TopdownSettings, str, Spine, Shard], None] | None = None
+    combine: Callable[[ShardInput], None] | None = None
     refuse: Callable[[TopdownSettings], None] = lambda settings: None
 
 
 ESTIMATORS: Mapping[EstimatorName, Estimator] = {
-    "topdown": Estimator(estimate.estimate_shard),
+    "topdown": Estimator(ShardInput.estimate),
     "block_by_block": Estimator(block_by_block.estimate_shard, is_bottom_up=True),
     "full_information": Estimator(
         full_information.estimate_shard,

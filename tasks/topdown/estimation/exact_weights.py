@@ -86,9 +86,7 @@ class Sums:
     @cached_property
     def core(self) -> np.ndarray:
         """(n_rows, n) 0/1 matrix from core cells to rows of the core."""
-        row = self.algebra.core_row(self.query, np.arange(len(self.algebra.cell_type)))
-        n_rows = math.prod(self.query.shape[axis] for axis in self.algebra.core)
-        return (row == np.arange(n_rows)[:, None]).astype(np.float64)
+        return self.algebra.core_matrix(self.query)
 
     @cached_property
     def _kept(self) -> list[int]:

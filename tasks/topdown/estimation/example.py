@@ -14,13 +14,7 @@ from ...census.queries import marginal_query
 from . import active_set, admm, area_kernels, dual_newton
 from .exchange import exchanged
 from .least_squares import PassProblem
-from .problem import (
-    NO_BOUND,
-    Pins,
-    QueryMeasurement,
-    SiblingProblem,
-    rows_on_support,
-)
+from .problem import NO_BOUND, Pins, QueryMeasurement, SiblingProblem, rows_on_support
 from .quadratic import Constraints, Quadratic
 from .rounder import RoundingPass, round_by_flow
 

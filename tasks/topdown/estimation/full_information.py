@@ -27,21 +27,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....geography.levels import Spine
 from ...census.queries import MarginalQuery, marginal_query
-from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..paths import combined_file
 from ..settings import TopdownSettings
 from ..spine.families import Family
-from ..spine.shards import Shard
 from ..workload.zeros import structural_zeros
 from .combined_files import read_combined, write_combined
-from .estimate import (
-    ShardInput,
-    passes_of,
-    shards_below,
-)
+from .estimate import ShardInput, passes_of
 from .exact_weights import ExactWeights
 from .parent import Passes
 from .problem import QueryMeasurement
@@ -54,38 +47,33 @@ MOST_COVARIANCES = 1 << 16
 """Most numbers in a geounit's covariance: half a megabyte."""
 
 
-def combine_shard(
-    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
-) -> None:
+def combine_shard(given: ShardInput) -> None:
     """Write what the measurements of a shard, and all below it, tell about the shard's parents.
 
     Needs the combined files of the geolevel below. The root has no parents, and no such file.
     """
-    given = ShardInput.read(run, settings, universe, spine, shard)
-    steps = spine_steps(given)
+    steps, spine, shard = spine_steps(given), given.spine, given.shard
     above = spine.geolevels[spine.names.index(shard.geolevel) - 1]
     geocode = above.geocode[shard.parent_start : shard.parent_stop]
-    path = combined_file(run, universe, shard.geolevel, shard.name)
-    write_combined(path, geocode, steps[0].sums, is_private=settings.is_private)
+    path = combined_file(given.run, given.universe, shard.geolevel, shard.name)
+    write_combined(path, geocode, steps[0].sums, is_private=given.settings.is_private)
 
 
-def estimate_shard(
-    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
-) -> tuple[SolveRecord, ...]:
+def estimate_shard(given: ShardInput) -> tuple[SolveRecord, ...]:
     """Estimate the geounits of a shard from measurements, what lies below and the parents'
     estimates, and write them; returns the records of the solves.
 
     Needs the combined files of the geolevel below.
     """
-    given = ShardInput.read(run, settings, universe, spine, shard)
     families = list(given.families())
-    if shards_below(run, universe, spine, shard):
+    if given.shards_below():
         steps = spine_steps(given)
         own, means = steps[-1].parts, means_down(steps, _parents(given, families))
         algebra = own.algebra
         informed = informed_answers(given, means)
         given = replace(given, measured=informed)
-        passes = passes_of(settings, universe, shard.geolevel, tuple(informed))
+        geolevel = given.shard.geolevel
+        passes = passes_of(given.settings, given.universe, geolevel, tuple(informed))
         if families[0].counts is None:
             passes = margins_first(passes, informed, algebra)
 
@@ -104,11 +92,9 @@ def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMea
     same order. The answers that were not measured weigh nothing by themselves; where areas are no
     blocks they are left out, since linear rows, which there may be, make passes weigh answers.
     """
-    shares = given.settings.budget_of(given.universe).query_shares
-    everywhere = (name for asked in shares.values() for name in asked)
-    names = dict.fromkeys((*shares[given.shard.geolevel], *everywhere))
-    found = {}
-    for name in names:
+    budget, found = given.settings.budget_of(given.universe), {}
+    own_first = (*budget.query_shares[given.shard.geolevel], *budget.queries)
+    for name in dict.fromkeys(own_first):
         if name in given.measured:
             own = given.measured[name]
             found[name] = replace(own, values=own.query.answer(means))
@@ -206,16 +192,14 @@ def measured_algebra(
 def measured_queries(settings: TopdownSettings, universe: str) -> list[MarginalQuery]:
     """All queries of a universe's budget, at whatever geolevel."""
     schema = settings.schema_of(universe)
-    shares = settings.budget_of(universe).query_shares
-    names = sorted({name for asked in shares.values() for name in asked})
-    return [marginal_query(schema, name) for name in names]
+    return [marginal_query(schema, name) for name in sorted(settings.budget_of(universe).queries)]
 
 
 def _own_estimates(given: ShardInput) -> GroupedEstimates:
     """Estimates of the shard's geounits from their subtrees."""
     algebra = algebra_of(given.settings, given.universe, given.constraints.type_of_cell)
     below = None
-    shards = shards_below(given.run, given.universe, given.spine, given.shard)
+    shards = given.shards_below()
     if shards:
         files = [combined_file(given.run, given.universe, s.geolevel, s.name) for s in shards]
         below = read_combined(files, given.geocode, algebra)

@@ -137,10 +137,7 @@ def remedy(universe: str, size: SolveSize) -> str:
 
 
 def largest_solve(
-    settings: TopdownSettings,
-    universe: str,
-    spine: Spine | None = None,
-    records: int | None = None,
+    settings: TopdownSettings, universe: str, spine: Spine | None = None, records: int | None = None
 ) -> SolveSize:
     """The solve of a universe that takes most memory: of the root, and of families of a spine.
 

@@ -39,12 +39,7 @@ from .problem import (
     sum_rows,
 )
 from .programs import add_constraints
-from .quadratic import (
-    Constraints,
-    Quadratic,
-    factored,
-    squared_distance,
-)
+from .quadratic import Constraints, Quadratic, factored, squared_distance
 from .solve_records import SolveRecord
 from .wide import MANY_UNTOLD, is_wide
 

@@ -76,10 +76,7 @@ class LinearEstimates:
         rows = whole[starts]
         square = np.ix_(cells, cells)
         self.mean[rows[:, None], cells] += np.add.reduceat(parts.mean, starts, axis=0)
-        for sums, added in (
-            (self.variance, parts.variance),
-            (self.diffuse, parts.diffuse),
-        ):
+        for sums, added in ((self.variance, parts.variance), (self.diffuse, parts.diffuse)):
             total = np.add.reduceat(added, starts, axis=0)
             for component in range(sums.shape[1]):
                 sums[rows[:, None, None], component, square[0], square[1]] += total[:, component]

@@ -6,12 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from ...solvers.highs import LinearProgram
-from .problem import (
-    NO_BOUND,
-    LinearRows,
-    SiblingProblem,
-    sum_rows,
-)
+from .problem import NO_BOUND, LinearRows, SiblingProblem, sum_rows
 
 
 def add_constraints(

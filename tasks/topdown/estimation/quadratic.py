@@ -7,10 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .dense_matrices import (
-    SMALL,
-    definite_inverse,
-)
+from .dense_matrices import SMALL, definite_inverse
 from .inverse_covariance import (
     InverseCovariance,
     blocks_inverse,

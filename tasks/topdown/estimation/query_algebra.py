@@ -315,6 +315,12 @@ class QueryAlgebra:
         """h `(n,)`: the total of x is h'x[:, 0], for the constant coordinate is the first."""
         return np.full(n_cells, math.sqrt(math.prod(self.free_shape)))
 
+    def core_matrix(self, query: MarginalQuery) -> np.ndarray:
+        """(core rows, n_core) 0/1 matrix from core cells to the core rows of a query."""
+        n_rows = math.prod(query.shape[axis] for axis in self.core)
+        row = self.core_row(query, np.arange(len(self.cell_type)))
+        return (row == np.arange(n_rows)[:, None]).astype(np.float64)
+
     def core_row(self, query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
         """Core row `(n,)` of the query that counts each of the core cells."""
         row = np.zeros(1, dtype=np.int64)

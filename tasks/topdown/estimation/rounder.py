@@ -32,14 +32,7 @@ from ...solvers.highs import LinearProgram, SolveStatus
 from . import network_flow
 from .exchange import exchanged
 from .network_flow import UNIT
-from .problem import (
-    NO_BOUND,
-    Pins,
-    SiblingProblem,
-    is_refined,
-    rows_on_support,
-    sum_rows,
-)
+from .problem import NO_BOUND, Pins, SiblingProblem, is_refined, rows_on_support, sum_rows
 from .programs import add_constraints
 from .solve_records import SolveRecord
 
@@ -68,10 +61,7 @@ class RounderResult:
     def record(self) -> SolveRecord:
         """How it ended, as it is kept with the estimates."""
         return SolveRecord(
-            solver=self.solver,
-            status=self.status,
-            iterations=self.iterations,
-            relaxed=self.relaxed,
+            solver=self.solver, status=self.status, iterations=self.iterations, relaxed=self.relaxed
         )
 
 
@@ -210,11 +200,7 @@ def _with_exchange(
 def on_grid(target: np.ndarray) -> np.ndarray:
     """`target` with near-integers snapped and fractional parts in units of 1 / UNIT."""
     whole = np.rint(target)
-    return np.where(
-        np.abs(target - whole) <= SNAP,
-        whole,
-        np.rint(target * UNIT) / UNIT,
-    )
+    return np.where(np.abs(target - whole) <= SNAP, whole, np.rint(target * UNIT) / UNIT)
 
 
 def round_by_flow(rounding: RoundingPass) -> RounderResult | None:

@@ -7,10 +7,11 @@ from collections import Counter
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, made
 from ...runs.steps import step
-from ..paths import combined_file, spine_folder
+from ..paths import combined_file
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from ..spine.shards import shard_of
+from .estimate import ShardInput
 from .estimators import estimator_of
 from .kernels import wait_until_compiled
 
@@ -25,10 +26,9 @@ def estimate(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Estimate a shard by the estimator that the settings ask for."""
-    spine = read_spine(spine_folder(run, universe))
-    part = shard_of(spine_folder(run, universe), geolevel, shard)
     wait_until_compiled()
-    records = estimator_of(settings).estimate(run, settings, universe, spine, part)
+    given = _input_of(run, settings, universe, geolevel, shard)
+    records = estimator_of(settings).estimate(given)
     solved = Counter(f"{record.stage}: {record.solver}" for record in records)
     return made(
         run.estimates(universe, geolevel, shard),
@@ -46,10 +46,15 @@ def combine(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Combine a shard's measurements with those below it, for estimators that need it."""
-    spine = read_spine(spine_folder(run, universe))
-    part = shard_of(spine_folder(run, universe), geolevel, shard)
     combine_shard = estimator_of(settings).combine
     if combine_shard is None:
         raise ValueError("this estimator combines no measurements")
-    combine_shard(run, settings, universe, spine, part)
+    combine_shard(_input_of(run, settings, universe, geolevel, shard))
     return made(combined_file(run, universe, geolevel, shard))
+
+
+def _input_of(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
+) -> ShardInput:
+    part = shard_of(run, universe, geolevel, shard)
+    return ShardInput.read(run, settings, universe, spine_of(run, universe), part)

@@ -25,11 +25,7 @@ from ...census.areas import Areas
 from ...census.census import Census, Held, Universe, preset_census
 from ...census.declared_input import DeclaredInput
 from ...census.invariants import read_geography
-from ...census.microdata import (
-    MicrodataFile,
-    count_labelled_microdata,
-    count_microdata,
-)
+from ...census.microdata import MicrodataFile, count_labelled_microdata, count_microdata
 from ...census.queries import counted_rows, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory

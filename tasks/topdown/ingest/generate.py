@@ -303,11 +303,7 @@ def _race_combinations(
 
 
 def _shared_in_household(
-    rng: np.random.Generator,
-    unit: np.ndarray,
-    number: np.ndarray,
-    drawn: np.ndarray,
-    chance: float,
+    rng: np.random.Generator, unit: np.ndarray, number: np.ndarray, drawn: np.ndarray, chance: float
 ) -> np.ndarray:
     """Each person's own draw, or with a chance that of the first person of the unit."""
     first = np.arange(len(unit)) - number

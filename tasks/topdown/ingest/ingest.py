@@ -27,9 +27,7 @@ from .reading import Ahead, IngestedInput, completed, reading_of
 
 
 def check_input_of(
-    settings: TopdownSettings,
-    scratch: Path | None = None,
-    ahead: Ahead | None = None,
+    settings: TopdownSettings, scratch: Path | None = None, ahead: Ahead | None = None
 ) -> InputCheck[IngestedInput]:
     """Read and check the tables that the settings name; messages show their file names.
 

@@ -72,9 +72,7 @@ def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) ->
 
 @contextmanager
 def check_of_parts(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    ahead: Ahead | None = None,
+    run: RunDirectory, settings: TopdownSettings, ahead: Ahead | None = None
 ) -> Iterator[InputCheck[IngestedInput] | None]:
     """The check of the input from its parts, None where they are not all there; then they go."""
     parts = run.confidential / "ingest"

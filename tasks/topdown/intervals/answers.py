@@ -54,16 +54,14 @@ class ProductAnswers:
     def of_query(cls, algebra: QueryAlgebra, query: MarginalQuery) -> ProductAnswers:
         """The answers of a marginal query, in its order."""
         levels = np.unravel_index(np.arange(query.n_rows), query.shape)
-        row = algebra.core_row(query, np.arange(len(algebra.cell_type)))
-        n_rows = math.prod(query.shape[axis] for axis in algebra.core)
         core_of_answer = np.zeros(query.n_rows, dtype=np.int64)
         for axis in algebra.core:
             core_of_answer = core_of_answer * query.shape[axis] + levels[axis]
         return cls(
             algebra,
-            _indicators(row, n_rows),
+            algebra.core_matrix(query),
             tuple(
-                _indicators(np.array(query.factors[axis]), query.shape[axis])
+                (np.array(query.factors[axis]) == np.arange(query.shape[axis])[:, None]) * 1.0
                 for axis in algebra.free
             ),
             core_of_answer,
@@ -225,10 +223,7 @@ class AnswerCovariances:
         return self._picked(self.diffuse, (slot, answers), (slot, answers)) <= UNKNOWN
 
     def _picked(
-        self,
-        matrices: np.ndarray,
-        first: tuple[int, np.ndarray],
-        second: tuple[int, np.ndarray],
+        self, matrices: np.ndarray, first: tuple[int, np.ndarray], second: tuple[int, np.ndarray]
     ) -> np.ndarray:
         z, core = len(self.answers.core), self.answers.core_of_answer
         (slot, one), (other_slot, other) = first, second
@@ -276,11 +271,6 @@ def _runs(n_rows: int, size: int) -> Iterator[slice]:
     n_together = max(1, NUMBERS_AT_ONCE // max(1, size))
     for start in range(0, n_rows, n_together):
         yield slice(start, start + n_together)
-
-
-def _indicators(number: np.ndarray, size: int) -> np.ndarray:
-    """(size, n) 0/1 matrix with a 1 where a column has the number of the row."""
-    return (number == np.arange(size)[:, None]).astype(np.float64)
 
 
 def _marked(numbers: np.ndarray, size: int) -> np.ndarray:

@@ -9,11 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from .answers import (
-    ProductAnswers,
-    covariances_of,
-    estimates_of,
-)
+from .answers import ProductAnswers, covariances_of, estimates_of
 from .areas import BlockAreas, area_covariances, area_estimates
 from .intervals import Intervals, intervals_of
 from .run_posterior import RunPosterior

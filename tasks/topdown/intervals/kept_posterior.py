@@ -21,9 +21,8 @@ from ...runs.files import replacing, write_text
 from ..estimation.linear_estimates import LinearEstimates
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.spine_estimates import Group, GroupedEstimates, Step
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from .run_posterior import LevelBounds, RunLevels, RunPosterior
 from .spine_posterior import SpinePosterior
 
@@ -91,7 +90,7 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
 
     facts = json.loads(description.read_bytes(), object_hook=found)
     bounds = tuple(LevelBounds(*of) for of in facts["bounds"])
-    spine = read_spine(spine_folder(run, universe))
+    spine = spine_of(run, universe)
     levels = RunLevels.of_bounds(settings, universe, spine, bounds, facts["type_of_cell"])
     algebra = levels.algebra
 

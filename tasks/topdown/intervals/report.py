@@ -15,14 +15,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused, refused
 from ..paths import geography_file
 from ..settings import TopdownSettings
-from .area_lists import (
-    KnownBlocks,
-    NamedAreas,
-    listed_areas,
-    points_of,
-    read_areas,
-    read_pairs,
-)
+from .area_lists import KnownBlocks, NamedAreas, listed_areas, points_of, read_areas, read_pairs
 from .run_posterior import RunPosterior
 from .spine_posterior import Listener, nobody
 from .tables import (

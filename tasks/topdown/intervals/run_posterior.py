@@ -20,9 +20,8 @@ from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.shard_constraints import sums_of_level
 from ..estimation.spine_estimates import GroupedEstimates
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel
 from ..workload.zeros import structural_zeros
 from .areas import BlockAreas
@@ -127,9 +126,9 @@ class RunLevels:
                 f"The answers of {universe} in {run.root} have no noise; there is nothing to put "
                 "intervals on."
             )
-        spine = read_spine(spine_folder(run, universe))
+        spine = spine_of(run, universe)
         levels, bounds = [], []
-        for geolevel, shards in shards_by_geolevel(spine_folder(run, universe)).items():
+        for geolevel, shards in shards_by_geolevel(run, universe).items():
             # The answers are read later, with their exact variances.
             given = [
                 ShardInput.read(run, settings, universe, spine, one, measured={}, with_held=False)

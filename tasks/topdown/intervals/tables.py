@@ -29,12 +29,7 @@ from ...runs.files import replacing
 from ...runs.stamps import parquet_rows, text_rows
 from ...tables.columns import coded_texts
 from ..estimation.spine_estimates import GroupedEstimates
-from .answers import (
-    AnswerCovariances,
-    ProductAnswers,
-    covariances_of,
-    estimates_of,
-)
+from .answers import AnswerCovariances, ProductAnswers, covariances_of, estimates_of
 from .area_lists import NamedAreas
 from .areas import area_covariances, area_estimates
 from .intervals import differences, intervals_of, ratios, shares
@@ -142,11 +137,7 @@ def area_intervals(found: RunPosterior, asked: Asked, areas: NamedAreas) -> Iter
 
 
 def comparisons(
-    found: RunPosterior,
-    asked: Asked,
-    areas: NamedAreas,
-    first: np.ndarray,
-    second: np.ndarray,
+    found: RunPosterior, asked: Asked, areas: NamedAreas, first: np.ndarray, second: np.ndarray
 ) -> Iterator[pa.Table]:
     """Parts of the table that compares area with area: `first` and `second` are their numbers."""
     blocks = found.blocks
@@ -214,10 +205,7 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
     column = "difference" if "difference" in first.column_names else "estimate"
     as_parquet = partial(parquet_rows, keeps_types=False)
     rows_of = text_rows if path.suffix == ".csv" else as_parquet
-    with (
-        replacing(path) as file,
-        rows_of(file, first.schema, is_private) as writer,
-    ):
+    with replacing(path) as file, rows_of(file, first.schema, is_private) as writer:
         for table in chain([first], parts):
             writer.write_table(table)
             n_rows += table.num_rows

@@ -15,7 +15,6 @@ from ....validation.topdown.shares import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...ledger.charges import Draw
-from ...noise.draws import Noise
 from ...products.levels import MeasuredLevel
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
@@ -29,8 +28,8 @@ from ..paths import (
     state_totals_file,
 )
 from ..settings import TopdownSettings
-from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine
-from ..spine.shards import SHARDS, Shard, read_shards
+from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, spine_of
+from ..spine.shards import SHARDS, Shard, shards_of
 from ..workload.budget import Budget
 from ..workload.costs import check_budget, guarantee_of, noise_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
@@ -43,7 +42,7 @@ def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path
     return [
         measurement_file(run, settings, universe, shard)
         for universe in settings.run.universes
-        for shard in read_shards(spine_folder(run, universe))
+        for shard in shards_of(run, universe)
     ]
 
 
@@ -66,10 +65,10 @@ def charge_of(run: RunDirectory, settings: TopdownSettings) -> Charge:
     refuse_unheld_invariants(run, settings)
     draws = []
     for universe in settings.run.universes:
-        budget, spine = settings.budget_of(universe), read_spine(spine_folder(run, universe))
+        budget, spine = settings.budget_of(universe), spine_of(run, universe)
         check_budget(budget)
         check_shares_of_spine(spine, universe)
-        check_cuts_of_spine(spine, read_shards(spine_folder(run, universe)), universe)
+        check_cuts_of_spine(spine, shards_of(run, universe), universe)
         refuse_larger_epsilon(settings, universe, spine)
         draws.append(draw_of(budget, settings.schema_of(universe), spine))
     return Charge(
@@ -133,7 +132,7 @@ def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
                     level.name,
                     part_of(level.name, query.name),
                     share * query_share,
-                    Noise(budget.mechanism, budget.noise_parameter(share, query_share)),
+                    budget.noise(share, query_share),
                     query.n_rows * n,
                 )
                 for share, n in used

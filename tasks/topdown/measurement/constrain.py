@@ -13,11 +13,11 @@ from ...answers.noisy import write_constraints
 from ...census.census import Universe
 from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
-from ..paths import constraints_file, spine_folder
+from ..paths import constraints_file
 from ..settings import TopdownSettings
 from ..spine.build import spines_of
-from ..spine.files import read_spine
-from ..spine.shards import read_shards
+from ..spine.files import spine_of
+from ..spine.shards import shards_of
 from .constraints import WHOLE, LevelUnits, constraints_of_shard, resolved_invariants
 from .public_answers import held_invariants, public_answers, units_of_areas, units_of_run
 
@@ -25,7 +25,7 @@ from .public_answers import held_invariants, public_answers, units_of_areas, uni
 def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
     """Raise InputRefused for an invariant that the run's spine cannot hold."""
     for universe in settings.run.universes:
-        spine = read_spine(spine_folder(run, universe))
+        spine = spine_of(run, universe)
         units = units_of_run(run, settings.compiled_census, spine)
         resolved_invariants(spine, _held(settings, universe), units)
 
@@ -40,7 +40,7 @@ def checked_spines(
     """
     census = settings.compiled_census
     for universe in settings.run.universes:
-        spine = spines_of(settings).spine(universe, areas, invariants)
+        spine = spines_of(settings).spine(universe, (areas, invariants))
         units = units_of_areas(census, spine, areas)
         yield universe, spine, resolved_invariants(spine, _held(settings, universe), units)
 
@@ -104,12 +104,12 @@ def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: s
     """
     shards = [
         shard
-        for shard in read_shards(spine_folder(run, universe))
+        for shard in shards_of(run, universe)
         if not constraints_file(run, universe, shard.geolevel, shard.name).exists()
     ]
     if not shards:
         return 0
-    spine, schema = read_spine(spine_folder(run, universe)), settings.schema_of(universe)
+    spine, schema = spine_of(run, universe), settings.schema_of(universe)
     zeros, public = settings.zeros_of(universe), public_answers(run, settings, universe, spine)
     declared = held_invariants(settings.compiled_census.universes[universe], public.exact)
     resolved = resolved_invariants(spine, declared, public.units)

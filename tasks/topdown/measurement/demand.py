@@ -24,19 +24,13 @@ from ...census.queries import MarginalQuery
 from ...census.schema import Schema
 from ...noise.draws import NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
-from ..paths import demanded_file, spine_folder
+from ..paths import demanded_file
 from ..settings import TopdownSettings
 from ..spine.families import Family, families_of_shard
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from ..spine.shards import Shard
 from ..workload.budget import Budget
-from .measure import (
-    ANSWERS_PER_ROW_GROUP,
-    ConfidentialShard,
-    drawing_of,
-    part_of,
-    queries_of_shard,
-)
+from .measure import ANSWERS_PER_ROW_GROUP, ConfidentialShard, drawing_of, part_of, queries_of_shard
 
 
 def demanded_rows(query: MarginalQuery, family: Family) -> np.ndarray:
@@ -54,7 +48,7 @@ def measure_on_demand_once(
     Raises as `single_draw`.
     """
     path = demanded_file(run, universe, shard.geolevel, shard.name)
-    spine = read_spine(spine_folder(run, universe))
+    spine = spine_of(run, universe)
     schema = settings.schema_of(universe)
     families = list(families_of_shard(run, settings, universe, spine, shard))
     with drawing_of(run, settings, universe, shard, path) as drawing:

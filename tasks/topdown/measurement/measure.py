@@ -24,9 +24,8 @@ from ...census.schema import Schema
 from ...ledger.charging import FileDraw, single_draw
 from ...noise.draws import Noise, NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from ..spine.shards import Shard
 from ..workload.budget import Budget
 
@@ -86,8 +85,7 @@ class ConfidentialShard:
         code = np.asarray(self.plb_share_code)
         for share_code in [] if budget.infinite else np.unique(code):
             share = self.plb_shares[share_code]
-            noise = Noise(budget.mechanism, budget.noise_parameter(share, query_share))
-            spent = str(budget.spent(share, query_share))
+            noise, spent = budget.noise(share, query_share), str(budget.spent(share, query_share))
             yield np.flatnonzero(code == share_code), noise, spent
 
 
@@ -162,7 +160,7 @@ def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, sh
     `ANSWERS_PER_ROW_GROUP` beside the histograms. Raises as `single_draw`.
     """
     path = run.dpqueries(universe, shard.geolevel, shard.name)
-    spine = read_spine(spine_folder(run, universe))
+    spine = spine_of(run, universe)
     schema = settings.schema_of(universe)
     with drawing_of(run, settings, universe, shard, path) as drawing:
         confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)

@@ -29,24 +29,14 @@ from ...census.agreements import (
 )
 from ...census.census import Census, Universe
 from ...census.declared_input import read_multiples
-from ...census.invariants import (
-    FACILITY_COLUMNS,
-    inhabitable,
-    read_state_totals,
-)
+from ...census.invariants import FACILITY_COLUMNS, inhabitable, read_state_totals
 from ...census.queries import counted_rows, incidence, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ..paths import (
-    geography_file,
-    held_file,
-    invariants_file,
-    spine_folder,
-    state_totals_file,
-)
+from ..paths import geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
-from ..spine.shards import Shard, read_shards
+from ..spine.files import spine_of
+from ..spine.shards import Shard, shards_of
 from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .agreements import agreement, household_limits
 from .constraints import (
@@ -224,7 +214,7 @@ def read_held(
     for held in declared.held:
         if held.release is None:
             other_schema = settings.schema_of(held.universe)
-            counts = area_counts(run, held.universe, other_schema.n_cells, n_areas)
+            counts = area_counts(run, settings, held.universe, n_areas)
             found[held.name] = counts @ counted_rows(
                 schema, other_schema, held.query, held.where, held.of
             )
@@ -265,8 +255,7 @@ def released_sums(
     found: dict[str, np.ndarray] = {}
     for relation in universe.relations:
         for side in relation.others:
-            n_cells = settings.schema_of(side.universe).n_cells
-            sums = area_counts(run, side.universe, n_cells, n_areas) @ side.weights
+            sums = area_counts(run, settings, side.universe, n_areas) @ side.weights
             found[relation.name] = found[relation.name] + sums if relation.name in found else sums
     return found
 
@@ -290,7 +279,7 @@ def agreed_answers(
         return _household_answers(run, settings, types, schema, n_areas)
     for one in universe.agreements:
         other_schema = settings.schema_of(one.universe)
-        counts = area_counts(run, one.universe, other_schema.n_cells, n_areas)
+        counts = area_counts(run, settings, one.universe, n_areas)
         released = counts @ other_schema.cells_where(one.of).astype(np.int64)
         (invariant,) = universe.invariants
         query = marginal_query(schema, one.query)
@@ -302,11 +291,7 @@ def agreed_answers(
 
 
 def _household_answers(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    types: AgreeingTypes,
-    schema: Schema,
-    n_areas: int,
+    run: RunDirectory, settings: TopdownSettings, types: AgreeingTypes, schema: Schema, n_areas: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """`agreed_answers` of householders, whose answers are the same from below and above, and of
     sizes, with one answer, the number of people.
@@ -315,7 +300,7 @@ def _household_answers(
     if types.householders is not None:
         one = types.householders
         other_schema = settings.schema_of(one.universe)
-        counts = area_counts(run, one.universe, other_schema.n_cells, n_areas)
+        counts = area_counts(run, settings, one.universe, n_areas)
         row = householders_of_cells(one, schema, other_schema)
         answered = incidence(row, marginal_query(schema, one.query).n_rows)
         householders = (counts @ answered.T).toarray()
@@ -323,33 +308,31 @@ def _household_answers(
     if types.sizes is not None:
         one = types.sizes
         other_schema = settings.schema_of(one.universe)
-        counts = area_counts(run, one.universe, other_schema.n_cells, n_areas)
+        counts = area_counts(run, settings, one.universe, n_areas)
         least, most = (counts @ people for people in people_of_cells(one, other_schema))
         low, high = household_limits(householders, least, most)
         found[one.name] = low[:, None], high[:, None]
     return found
 
 
-def area_counts(run: RunDirectory, universe: str, n_cells: int, n_areas: int) -> sparse.csr_array:
+def area_counts(
+    run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
+) -> sparse.csr_array:
     """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
-    spine = read_spine(spine_folder(run, universe))
+    spine, n_cells = spine_of(run, universe), settings.schema_of(universe).n_cells
     found = sparse.coo_array(released_counts(run, universe, spine, n_cells))
     rows = spine.block_row[found.row]
     return sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
 
 
 def released_counts(
-    run: RunDirectory,
-    universe: str,
-    spine: Spine,
-    n_cells: int,
-    blocks: np.ndarray | None = None,
+    run: RunDirectory, universe: str, spine: Spine, n_cells: int, blocks: np.ndarray | None = None
 ) -> sparse.csr_array:
     """Released counts `(n, n_cells)` of all blocks of a spine in its order, or of some of them by
     their positions, for which the files of their shards alone are read.
     """
     last = spine.geolevels[-1]
-    every = read_shards(spine_folder(run, universe))
+    every = shards_of(run, universe)
     shards = [shard for shard in every if shard.geolevel == last.name]
     geocode = last.geocode
     if blocks is not None:

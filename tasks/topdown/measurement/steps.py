@@ -7,7 +7,6 @@ from pathlib import Path
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
-from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.shards import shard_of
 from .charge import measurement_file
@@ -27,7 +26,7 @@ def constrain(run: RunDirectory, settings: TopdownSettings, universe: str) -> Ma
 def _measured_at(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Path:
-    part = shard_of(spine_folder(run, universe), geolevel, shard)
+    part = shard_of(run, universe, geolevel, shard)
     return measurement_file(run, settings, universe, part)
 
 
@@ -42,7 +41,7 @@ def measure(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Publish a shard's noisy measurements; what is published is never drawn again."""
-    part = shard_of(spine_folder(run, universe), geolevel, shard)
+    part = shard_of(run, universe, geolevel, shard)
     if settings.is_on_demand(universe):
         measure_on_demand_once(run, settings, universe, part)
     else:

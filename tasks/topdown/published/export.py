@@ -19,9 +19,9 @@ those of the tabulation, stay as they are.
 
 from __future__ import annotations
 
-import csv
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,8 +44,8 @@ from ...runs.stamps import stamp_at
 from ..measurement.constraints import constraint_name
 from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
-from ..spine.shards import read_shards
+from ..spine.files import spine_of
+from ..spine.shards import shards_of
 from .codes import CodeIndex
 from .geounits import query_of
 from .layout import (
@@ -133,7 +133,7 @@ def refuse_export(run: RunDirectory, settings: TopdownSettings, folder: Path) ->
         shards = spine_folder(run, universe) / "shards.parquet"
         missing = not shards.exists() or not all(
             run.dpqueries(universe, shard.geolevel, shard.name).exists()
-            for shard in read_shards(spine_folder(run, universe))
+            for shard in shards_of(run, universe)
         )
         if missing:
             raise InputRefused(
@@ -148,7 +148,7 @@ def _write_universe(
     run: RunDirectory, settings: TopdownSettings, universe: str, target: Path
 ) -> None:
     schema = settings.schema_of(universe)
-    spine = read_spine(spine_folder(run, universe))
+    spine = spine_of(run, universe)
     own = open_folder(run.root / "measurements")
     states = spine.geolevel("State").geocode.tolist() if "State" in spine.names else []
     digits = len(states[0]) if states else 0
@@ -168,7 +168,8 @@ def _write_universe(
             (CONSTRAINTS, level.constraints, lambda name: name not in unpublished),
         ):
             layout = _Layout(schema, kind == CONSTRAINTS)
-            with _Partitions(at / kind, state_digits, layout.schema(stamp)) as partitions:
+            with ExitStack() as stack:
+                partitions = _Partitions(stack, at / kind, state_digits, layout.schema(stamp))
                 for table in _tables(files, layout, is_written):
                     place = own_codes.find(table["geocode"].to_numpy())
                     column = table.column_names.index("geocode")
@@ -263,21 +264,15 @@ def _published(table: pa.Table, layout: _Layout) -> pa.Table:
 
 
 class _Partitions:
-    """Writers of the files of a geolevel, one a state; without digits one for all.
+    """Writers of the files of a geolevel, one a state; without digits one for all. They are closed
+    with the stack.
 
     The rows of a state follow each other but for those of a batch, so that few files are open.
     """
 
-    def __init__(self, folder: Path, digits: int, schema: pa.Schema) -> None:
-        self.folder, self.digits, self.schema = folder, digits, schema
+    def __init__(self, stack: ExitStack, folder: Path, digits: int, schema: pa.Schema) -> None:
+        self.stack, self.folder, self.digits, self.schema = stack, folder, digits, schema
         self.writers: dict[str, pq.ParquetWriter] = {}
-
-    def __enter__(self) -> _Partitions:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for writer in self.writers.values():
-            writer.close()
 
     def write(self, table: pa.Table) -> None:
         """Write rows, each to its state's file."""
@@ -292,7 +287,8 @@ class _Partitions:
         if partition not in self.writers:
             path = self.folder / partition / FILE
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.writers[partition] = pq.ParquetWriter(path, self.schema, compression="zstd")
+            writer = pq.ParquetWriter(path, self.schema, compression="zstd")
+            self.writers[partition] = self.stack.enter_context(writer)
         self.writers[partition].write_table(
             table.select(self.schema.names).cast(self.schema), row_group_size=table.num_rows
         )
@@ -303,13 +299,11 @@ def _write_totals(run: RunDirectory, folder: Path) -> None:
     totals = read_state_totals(state_totals_file(run))
     if not totals:
         return
-    with (folder / TOTALS_CSV).open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["geocode", "value"])
-        writer.writerows(sorted(totals.items()))
+    states = sorted(totals)
+    lines = ["geocode,value", *(f"{state},{totals[state]}" for state in states), ""]
+    (folder / TOTALS_CSV).write_text("\n".join(lines), encoding="utf-8")
     path = folder / TOTALS_PARQUET
     path.parent.mkdir(parents=True)
-    states = sorted(totals)
     columns = {
         "geocode": pa.array(states, pa.string()),
         "name": pa.array([state_of(state).name for state in states], pa.string()),

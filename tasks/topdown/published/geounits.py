@@ -32,13 +32,7 @@ from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from .codes import CodeIndex, as_bytes
-from .layout import (
-    BLOCK_DIGITS,
-    STATE_DIGITS,
-    STATE_TOTAL,
-    MeasurementFolder,
-    partition_of,
-)
+from .layout import BLOCK_DIGITS, STATE_DIGITS, STATE_TOTAL, MeasurementFolder, partition_of
 from .rows import Rows, read_rows
 
 SAME_VARIANCE = 1e-5
@@ -73,10 +67,7 @@ class LevelCodes:
 
 
 def read_spine_of(
-    folder: MeasurementFolder,
-    settings: TopdownSettings,
-    universe: str,
-    block_geocode: np.ndarray,
+    folder: MeasurementFolder, settings: TopdownSettings, universe: str, block_geocode: np.ndarray
 ) -> Spine:
     """The spine of a universe's measurements.
 
@@ -268,8 +259,7 @@ class ShareReader:
 
     def noise(self, query: str, share: Fraction) -> Noise:
         """The noise of a query on a geounit of this share."""
-        asked = self.budget.query_shares[self.geolevel][query]
-        return Noise(self.budget.mechanism, self.budget.noise_parameter(share, asked))
+        return self.budget.noise(share, self.budget.query_shares[self.geolevel][query])
 
     def candidates(self) -> list[Fraction]:
         """The shares that geounits of the geolevel can have."""

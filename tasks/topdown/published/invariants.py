@@ -21,6 +21,7 @@ from ...census.cef_2020 import CENSUS, N_TYPES
 from ...census.invariants import FACILITY_COLUMNS
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
+from ..measurement.constraints import constraint_name
 from ..settings import TopdownSettings
 from ..spine.rules import declares_state_totals
 from .codes import CodeIndex
@@ -111,26 +112,27 @@ def _totals_of_folder(folder: MeasurementFolder) -> dict[str, int]:
 
 
 def read_blocks(
-    folder: MeasurementFolder, spine: Spine, schema: Schema, zeros: tuple[str, ...]
+    folder: MeasurementFolder, settings: TopdownSettings, universe: str, spine: Spine
 ) -> BlockCounts:
     """Housing units and facilities of every block of a spine, from the constraints on blocks.
 
     Raises InputRefused, naming the file and the geocode, for constraints that are missing, stand
     twice, have another number of answers, or are no such bounds.
     """
-    level, n_types = spine.geolevel(BLOCK), _n_types(schema)
+    schema, level = settings.schema_of(universe), spine.geolevel(BLOCK)
+    n_types = _n_types(schema)
     widths = dict.fromkeys(address_bounds(schema), n_types) or {TOTAL_CONSTRAINT: 1}
     values_of = {
         name: np.full((len(level), width), -1, dtype=np.int64) for name, width in widths.items()
     }
-    for rows, name, place, values in constraint_rows(folder, spine, schema, BLOCK, zeros):
+    for rows, name, place, values in constraint_rows(folder, settings, universe, spine, BLOCK):
         if name in values_of:
             what = f"has the constraint {name} twice; fetch the file again"
             rows.refuse_repeated(place, values_of[name][place, 0] >= 0, level.geocode, what)
             values_of[name][place] = values
     for name, found in values_of.items():
-        _refuse_missing(folder, schema.universe, name, level, found)
-    if schema.universe == UNITS:
+        _refuse_missing(folder, universe, name, level, found)
+    if universe == UNITS:
         return BlockCounts(values_of[TOTAL_CONSTRAINT][:, 0], None)
     lower, upper = values_of.values()
     addresses, rest = np.divmod(upper, MOST_PERSONS_PER_ADDRESS)
@@ -143,7 +145,7 @@ def read_blocks(
         housing_units, facilities = addresses[:, 0] - lower[:, 0], lower
     if is_odd.any():
         raise InputRefused(
-            f"{folder.place(schema.universe, BLOCK)}: the bounds of geounit "
+            f"{folder.place(universe, BLOCK)}: the bounds of geounit "
             f"{level.geocode[int(np.argmax(is_odd))]} are not 1 to 99,999 persons a facility and "
             "at most 99,999 a housing unit; fetch the file again."
         )
@@ -184,24 +186,24 @@ def block_invariants_of(
 
 def refuse_inconsistent(
     folder: MeasurementFolder,
+    settings: TopdownSettings,
+    universe: str,
     spine: Spine,
-    schema: Schema,
     counts: BlockCounts,
-    zeros: tuple[str, ...],
     totals: Mapping[str, int],
 ) -> None:
     """Refuse constraints of any geounit that are not the sums of the blocks'.
 
     `totals` are the exact populations of the states, which the nation's must be the sum of.
     """
-    n_types = _n_types(schema)
+    schema = settings.schema_of(universe)
     expected: dict[str, np.ndarray] = {TOTAL_CONSTRAINT: counts.housing_units[:, None]}
-    if schema.universe != UNITS:
+    if universe != UNITS:
         lower_name, upper_name = address_bounds(schema)
         facilities = counts.facilities
         assert facilities is not None
         lower, units = facilities, counts.housing_units
-        if n_types > 1:
+        if _n_types(schema) > 1:
             lower = np.column_stack([np.zeros_like(units), facilities])
         upper = MOST_PERSONS_PER_ADDRESS * lower
         upper[:, 0] += MOST_PERSONS_PER_ADDRESS * units
@@ -212,10 +214,11 @@ def refuse_inconsistent(
         for name, values in expected.items():
             sums[name] = np.zeros((len(level), values.shape[1]), dtype=np.int64)
             np.add.at(sums[name], ancestor, values)
-        if schema.universe != UNITS and level.name == "US" and totals:
+        if universe != UNITS and level.name == "US" and totals:
             sums[TOTAL_CONSTRAINT] = np.array([[sum(totals.values())]])
         seen = {name: np.zeros((len(level), 1), dtype=np.int64) - 1 for name in sums}
-        for rows, name, place, values in constraint_rows(folder, spine, schema, level.name, zeros):
+        of_level = constraint_rows(folder, settings, universe, spine, level.name)
+        for rows, name, place, values in of_level:
             if name not in sums:
                 continue
             what = f"has the constraint {name} twice; fetch the file again"
@@ -229,23 +232,24 @@ def refuse_inconsistent(
                 f"the constraint {name} of ",
             )
         for name, marks in seen.items():
-            if name != TOTAL_CONSTRAINT or schema.universe == UNITS:
-                _refuse_missing(folder, schema.universe, name, level, marks)
+            if name != TOTAL_CONSTRAINT or universe == UNITS:
+                _refuse_missing(folder, universe, name, level, marks)
 
 
 def constraint_rows(
-    folder: MeasurementFolder, spine: Spine, schema: Schema, geolevel: str, zeros: tuple[str, ...]
+    folder: MeasurementFolder, settings: TopdownSettings, universe: str, spine: Spine, geolevel: str
 ) -> Iterator[tuple[Rows, str, np.ndarray, np.ndarray]]:
     """Constraints of a geolevel: rows of one name, its geounits (m,), and their values (m, k).
 
     Refuses names that are not known, and answers of another number; checks structural zeros.
     """
-    level = spine.geolevel(geolevel)
+    schema, level = settings.schema_of(universe), spine.geolevel(geolevel)
     index = CodeIndex.of(level.geocode)
+    zeros = [constraint_name(zero.name) for zero in settings.zeros_of(universe)]
     widths = {TOTAL_CONSTRAINT: 1, **dict.fromkeys(zeros, 1)}
-    if schema.universe != UNITS:
+    if universe != UNITS:
         widths |= dict.fromkeys(address_bounds(schema), _n_types(schema))
-    for path in folder.level(schema.universe, geolevel).constraints:
+    for path in folder.level(universe, geolevel).constraints:
         for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
             for name, own in rows.by_query():
                 if name == STATE_TOTAL:
@@ -265,12 +269,9 @@ def constraint_rows(
 
 
 def _n_types(schema: Schema) -> int:
-    return N_TYPES if _bounded(schema) is not None else 1
-
-
-def _bounded(schema: Schema) -> str | None:
-    """The attribute on each of whose levels there are bounds."""
-    return CENSUS.universes[schema.universe].bounded_attribute(schema)
+    """Number of types that have bounds of their own."""
+    bounded = CENSUS.universes[schema.universe].bounded_attribute(schema)
+    return N_TYPES if bounded is not None else 1
 
 
 def _refuse_missing(

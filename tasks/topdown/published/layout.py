@@ -43,7 +43,7 @@ PUBLISHED_ATTRIBUTES = {"occupancy": "h1"}
 """Columns of the published layout that are not named as the attributes of our schemas are."""
 
 SPECIAL_FACTORS: Mapping[str, Mapping[str, str]] = {
-    "nurse_nva_0_con": {"hhgq": "gqNursingTotal", "votingage": "nonvoting"},
+    "nurse_nva_0_con": {"hhgq": "gqNursingTotal", "votingage": "nonvoting"}
 }
 """What the attributes' columns hold in constraints that no marginal query tells."""
 

@@ -15,33 +15,19 @@ import pyarrow.parquet as pq
 from ....geography.levels import Spine
 from ....validation.census.input_rules import applicable_rules
 from ...census.evidence import EvidenceTally
-from ...census.invariants import (
-    read_geography,
-    write_invariants,
-    write_state_totals,
-)
+from ...census.invariants import read_geography, write_invariants, write_state_totals
 from ...census.tables import load_geography
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
 from ...tables.findings import refusal, unreadable_refused
 from ...tables.sources import input_files
-from ..paths import (
-    geography_file,
-    invariants_file,
-    spine_folder,
-    state_totals_file,
-)
+from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
-from ..spine.files import read_spine, write_spine
-from ..spine.shards import cut_spine, write_shards
+from ..spine.build import store_spine
+from ..spine.files import spine_of
 from .geounits import read_spine_of
-from .invariants import (
-    block_invariants_of,
-    read_blocks,
-    read_totals,
-    refuse_inconsistent,
-)
+from .invariants import block_invariants_of, read_blocks, read_totals, refuse_inconsistent
 from .layout import MeasurementFolder, open_folder
 from .values import check_level
 
@@ -80,11 +66,8 @@ def write_public_geography(run: RunDirectory, settings: TopdownSettings) -> int:
 def write_measured_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
     """Write the spine that a universe was measured on, and cut it; the shards come last."""
     blocks = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
-    known = blocks.to_numpy()
-    spine = read_spine_of(folder_of(settings), settings, universe, known)
-    write_spine(spine, spine_folder(run, universe))
-    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-    write_shards(cut_spine(spine, schema, budget), spine_folder(run, universe))
+    spine = read_spine_of(folder_of(settings), settings, universe, blocks.to_numpy())
+    store_spine(run, settings, universe, spine)
 
 
 def write_told_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
@@ -93,7 +76,7 @@ def write_told_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
     The state totals come last: where they are, all is.
     """
     geography = read_geography(geography_file(run))
-    spines = {name: read_spine(spine_folder(run, name)) for name in settings.run.universes}
+    spines = {name: spine_of(run, name) for name in settings.run.universes}
     invariants, totals = _invariants(folder_of(settings), settings, geography, spines)
     write_invariants(invariants_file(run), invariants)
     write_state_totals(state_totals_file(run), totals)
@@ -108,9 +91,8 @@ def check_measurements(settings: TopdownSettings) -> None:
     spines = {name: read_spine_of(folder, settings, name, blocks) for name in universes}
     _invariants(folder, settings, geography, spines)
     for universe, spine in spines.items():
-        budget, schema = settings.budget_of(universe), settings.schema_of(universe)
         for geolevel in spine.names:
-            check_level(folder, spine, geolevel, budget, schema)
+            check_level(folder, settings, universe, spine, geolevel)
 
 
 def _invariants(
@@ -120,11 +102,7 @@ def _invariants(
     spines: dict[str, Spine],
 ) -> tuple[pd.DataFrame, dict[str, int]]:
     """The invariants frame and the state totals, consistent with every constraint there is."""
-    zeros = {name: tuple(f"{zero.name}_con" for zero in settings.zeros_of(name)) for name in spines}
-    counts = {
-        name: read_blocks(folder, spine, settings.schema_of(name), zeros[name])
-        for name, spine in spines.items()
-    }
+    counts = {u: read_blocks(folder, settings, u, spine) for u, spine in spines.items()}
     invariants = block_invariants_of(
         geography, {name: (spine, counts[name]) for name, spine in spines.items()}
     )
@@ -132,8 +110,7 @@ def _invariants(
     states = np.unique([code[:2] for code in first.block_geocode])
     totals = read_totals(folder, settings, states)
     for name, spine in spines.items():
-        schema = settings.schema_of(name)
-        refuse_inconsistent(folder, spine, schema, counts[name], zeros[name], totals)
+        refuse_inconsistent(folder, settings, name, spine, counts[name], totals)
     return invariants, totals
 
 

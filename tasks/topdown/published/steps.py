@@ -5,16 +5,11 @@ from __future__ import annotations
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made, once
 from ...runs.steps import step
-from ..paths import geography_file, spine_folder, state_totals_file
+from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
-from ..spine.files import BLOCKS, read_spine
-from ..spine.shards import SHARDS, read_shards
-from .read import (
-    folder_of,
-    write_measured_spine,
-    write_public_geography,
-    write_told_invariants,
-)
+from ..spine.shards import shards_of
+from ..spine.steps import spine_once
+from .read import folder_of, write_measured_spine, write_public_geography, write_told_invariants
 from .values import write_level
 
 
@@ -29,12 +24,7 @@ def read_geography_file(run: RunDirectory, settings: TopdownSettings) -> Made:
 @step("read geounits", TopdownSettings, run_name="geounits-{universe}")
 def read_geounits(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Read a universe's spine off the geocodes and variances of its measurements."""
-    folder = spine_folder(run, universe)
-    is_there = (folder / SHARDS).exists()
-    if not is_there:
-        write_measured_spine(run, settings, universe)
-    sizes = {level.name: len(level) for level in read_spine(folder).geolevels}
-    return (found if is_there else made)(folder / BLOCKS, sizes)
+    return spine_once(run, settings, universe, write_measured_spine)
 
 
 @step("read invariants", TopdownSettings, run_name="invariants")
@@ -50,7 +40,7 @@ def read_measurements(
 ) -> Made:
     """Bring the noisy measurements of a geolevel into the order of the spine."""
     folder = run.measurements(universe, geolevel) / "dpqueries"
-    shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == geolevel]
+    shards = [s for s in shards_of(run, universe) if s.geolevel == geolevel]
     if all(run.dpqueries(universe, geolevel, shard.name).exists() for shard in shards):
         return found(folder)
     return made(

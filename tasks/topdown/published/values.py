@@ -19,15 +19,12 @@ import numpy as np
 from ....geography.levels import Geolevel, Spine
 from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
 from ...census.queries import MarginalQuery, marginal_query
-from ...census.schema import Schema
-from ...noise.draws import Noise
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..measurement.measure import ANSWERS_PER_ROW_GROUP
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
-from ..spine.shards import Shard, read_shards
+from ..spine.files import spine_of
+from ..spine.shards import Shard, shards_of
 from ..workload.budget import Budget
 from .codes import CodeIndex
 from .geounits import geounits_of, query_of
@@ -88,13 +85,11 @@ def write_level(
     Raises InputRefused, naming the file and the geocode, for answers that do not have the number or
     the shape of their query.
     """
-    spine = read_spine(spine_folder(run, universe))
-    budget, schema = settings.budget_of(universe), settings.schema_of(universe)
-    shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == geolevel]
-    level = spine.geolevel(geolevel)
-    for shard, answers in shard_answers(
-        folder, spine, shards, budget, schema, scratch=run.measurements(universe, geolevel)
-    ):
+    spine = spine_of(run, universe)
+    budget, level = settings.budget_of(universe), spine.geolevel(geolevel)
+    shards = [s for s in shards_of(run, universe) if s.geolevel == geolevel]
+    scratch = run.measurements(universe, geolevel)
+    for shard, answers in shard_answers(folder, settings, universe, spine, shards, scratch):
         write_measurements(
             run.dpqueries(universe, geolevel, shard.name),
             _row_groups(level, shard, answers, budget),
@@ -105,11 +100,10 @@ def write_level(
 
 def shard_answers(
     folder: MeasurementFolder,
+    settings: TopdownSettings,
+    universe: str,
     spine: Spine,
     shards: Sequence[Shard],
-    budget: Budget,
-    schema: Schema,
-    *,
     scratch: Path,
 ) -> Iterator[tuple[Shard, Mapping[MarginalQuery, np.ndarray]]]:
     """Every shard of a geolevel with the answers of its measured geounits, by query.
@@ -118,8 +112,7 @@ def shard_answers(
     shards come as their rows are complete. `scratch` is a folder for temporary files.
     """
     geolevel = shards[0].geolevel
-    level = spine.geolevel(geolevel)
-    queries = [marginal_query(schema, name) for name in budget.query_shares[geolevel]]
+    level, queries = spine.geolevel(geolevel), _queries(settings, universe, geolevel)
     is_measured = ~level.bypassed
     starts = np.array([shard.start for shard in shards])
     n_measured = np.add.reduceat(is_measured.astype(np.int64), starts)
@@ -130,7 +123,7 @@ def shard_answers(
         yield shards[position], {}
     if not queries:
         return
-    for query, place, values in _answers(folder, schema.universe, level, queries):
+    for query, place, values in _answers(folder, universe, level, queries):
         of_row = np.searchsorted(starts, place, side="right") - 1
         for position in np.unique(of_row).tolist():
             rows = np.flatnonzero(of_row == position)
@@ -144,18 +137,24 @@ def shard_answers(
             max(aside.values(), key=lambda one: one.n_values).spill(scratch)
     if aside:
         raise InputRefused(
-            f"{folder.root}: measurements of {schema.universe} at {geolevel} have changed while "
+            f"{folder.root}: measurements of {universe} at {geolevel} have changed while "
             "they were read; begin again."
         )
 
 
 def check_level(
-    folder: MeasurementFolder, spine: Spine, geolevel: str, budget: Budget, schema: Schema
+    folder: MeasurementFolder, settings: TopdownSettings, universe: str, spine: Spine, geolevel: str
 ) -> None:
     """Refuse answers of a geolevel that do not have the number or the shape of their query."""
-    queries = [marginal_query(schema, name) for name in budget.query_shares[geolevel]]
-    for _ in _answers(folder, schema.universe, spine.geolevel(geolevel), queries):
+    queries = _queries(settings, universe, geolevel)
+    for _ in _answers(folder, universe, spine.geolevel(geolevel), queries):
         pass
+
+
+def _queries(settings: TopdownSettings, universe: str, geolevel: str) -> list[MarginalQuery]:
+    """The queries that are measured at a geolevel."""
+    schema, shares = settings.schema_of(universe), settings.budget_of(universe).query_shares
+    return [marginal_query(schema, name) for name in shares[geolevel]]
 
 
 REMEDY = "fetch the file again, or name the preset that the measurements were made with"
@@ -212,10 +211,9 @@ def _row_groups(
             asked = budget.query_shares[level.name][query.name]
             variance, plb = np.zeros(rows.size), np.full(rows.size, "", dtype=object)
             for share_code in np.unique(code).tolist():
-                share = level.plb_shares[share_code]
-                noise = Noise(budget.mechanism, budget.noise_parameter(share, asked))
-                variance[code == share_code] = noise.variance
-                plb[code == share_code] = str(budget.spent(share, asked))
+                share, members = level.plb_shares[share_code], code == share_code
+                variance[members] = budget.noise(share, asked).variance
+                plb[members] = str(budget.spent(share, asked))
             name = query.name + DPQUERY_SUFFIX
             group.append(
                 NoisyAnswers(name, level.geocode[rows], values[start : start + step], variance, plb)

@@ -30,15 +30,15 @@ import pyarrow as pa
 from scipy import sparse
 
 from ...census.areas import code_columns
-from ...census.declarations import CensusGeography, TableDeclaration
+from ...census.declarations import TableDeclaration
 from ...census.entities import described_columns, descriptions, entities
 from ...census.queries import incidence, label_parts, marginal_query
-from ...census.schema import Schema
 from ...census.table_variables import table_variables
 from ...runs.files import replacing
 from ...runs.names import below
 from ...runs.stamps import parquet_rows, text_rows
 from ...tables.columns import coded_texts
+from ..settings import TopdownSettings
 
 TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
@@ -55,20 +55,19 @@ class WrittenFiles:
 
 
 def write_declared_microdata(
+    settings: TopdownSettings,
+    universe: str,
     counts: sparse.csr_array,
     areas: pd.DataFrame,
-    geolevels: Sequence[str],
-    schema: Schema,
     directory: Path,
-    *,
-    count: str | None,
-    is_private: bool = True,
 ) -> WrittenFiles:
-    """Write the microdata of one universe; see the module's docstring.
-
-    `count` names the column that counts records; None for one row a record.
+    """Write the microdata of one universe, from counts `(n_areas, n_cells)`; see the module's
+    docstring.
     """
-    columns = code_columns(geolevels, areas.columns)
+    census, schema = settings.compiled_census, settings.schema_of(universe)
+    # The column that counts records; None for one row a record.
+    count = census.universes[universe].declared.count
+    columns = code_columns(census.geolevels, areas.columns)
     entries = sparse.coo_array(counts)
     levels = np.unravel_index(entries.col, schema.shape)
     times = np.ones(entries.nnz, dtype=np.int64) if count else entries.data
@@ -91,24 +90,22 @@ def write_declared_microdata(
     kinds = {name: pa.dictionary(pa.int32(), pa.string()) for name in names}
     if count:
         kinds[count] = pa.int64()
-    return write_rows(below(directory, f"mdf_{schema.universe}"), kinds, batches(), is_private)
+    return write_rows(below(directory, f"mdf_{universe}"), kinds, batches(), settings.is_private)
 
 
 def write_declared_table(
+    settings: TopdownSettings,
     table: TableDeclaration,
     counts: sparse.csr_array,
     areas: pd.DataFrame,
-    declared: CensusGeography,
-    schema: Schema,
     directory: Path,
-    *,
-    is_private: bool = True,
 ) -> WrittenFiles:
-    """Write one declared table; see the module's docstring. Areas with no code of a further column
-    are in none of its entities.
+    """Write one declared table, from counts `(n_areas, n_cells)` of its universe; see the module's
+    docstring. Areas with no code of a further column are in none of its entities.
     """
     cells, counts = _of_occupied(counts)
-    asked = TableAnswers.of(schema, table, described_columns(declared, table.levels), cells)
+    asked = TableAnswers.of(settings, table, cells)
+    declared = settings.compiled_census.geography
     answers = counts @ asked.counted.T
     kinds = asked.kinds | {COUNT: pa.int64()}
 
@@ -122,7 +119,7 @@ def write_declared_table(
 
     folder = directory / TABLES
     folder.mkdir(parents=True, exist_ok=True)
-    return write_rows(below(folder, table.name), kinds, batches(), is_private)
+    return write_rows(below(folder, table.name), kinds, batches(), settings.is_private)
 
 
 def _of_occupied(counts: sparse.csr_array) -> tuple[np.ndarray, sparse.csr_array]:
@@ -147,14 +144,13 @@ class TableAnswers:
 
     counted: sparse.csr_array
     labels: Mapping[str, tuple[np.ndarray, Sequence[str]]]
-    described: tuple[str, ...] = ()
+    described: tuple[str, ...]
 
     @classmethod
     def of(
         cls,
-        schema: Schema,
+        settings: TopdownSettings,
         table: TableDeclaration,
-        described: tuple[str, ...] = (),
         cells: np.ndarray | slice = slice(None),
     ) -> TableAnswers:
         """Those that the table's query and its conditions leave, or its variables.
@@ -162,15 +158,14 @@ class TableAnswers:
         `cells` (n,) are those whose counts the answers are to be made of: of many the others have
         none.
         """
+        schema = settings.schema_of(table.universe)
+        described = described_columns(settings.compiled_census.geography, table.levels)
         if table.rows:
             labels, masks = zip(*table_variables(table, schema), strict=True)
             number = np.arange(len(masks))
             return cls(
                 _ones_at([np.flatnonzero(mask[cells]) for mask in masks], masks[0][cells].size),
-                {
-                    VARIABLE: (number, [str(1 + i) for i in number]),
-                    LABEL: (number, labels),
-                },
+                {VARIABLE: (number, [str(1 + i) for i in number]), LABEL: (number, labels)},
                 described,
             )
         query = marginal_query(schema, table.query)
@@ -271,11 +266,7 @@ def write_rows(
 
 @contextmanager
 def rows_written(
-    stem: Path,
-    kinds: Mapping[str, pa.DataType],
-    is_private: bool,
-    form: RowsForm,
-    **options: Any,
+    stem: Path, kinds: Mapping[str, pa.DataType], is_private: bool, form: RowsForm, **options: Any
 ) -> Iterator[Callable[[Mapping[str, pa.Array]], int]]:
     """What writes batches of columns as Parquet and as text, and returns their number of rows.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...census.agree_declarations import HOUSEHOLDERS, PRESENCE, AgreeDeclaration
 from ...census.attribute_declarations import CodeRange, Where
-from ...census.census import Bound, Held, Zero
+from ...census.census import Bound, Held
 from ...census.declarations import RelationDeclaration, Term
 from ...census.exact_answers import AREAS, ExactAnswers, bound_key, exact_answers
 from ...census.queries import TOTAL
@@ -39,7 +39,9 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], .
             for one in universe.agreements
             if one.kind != PRESENCE
         ]
-        said += [(zero.name, _zero(settings, name, zero)) for zero in settings.zeros_of(name)]
+        for zero in settings.zeros_of(name):
+            levels = levels_in_words(settings, name, zero.where)
+            said.append((zero.name, f"there are no {name} with {levels}"))
         facts += [("", Exact(f"{name}: {one}", meaning)) for one, meaning in said]
     columns = "with all columns that the table has, such as codes, names and points"
     meaning = f"which areas there are in {census.geography.table}, {columns}, is used as it is"
@@ -82,11 +84,6 @@ def _bound(settings: TopdownSettings, name: str, bound: Bound) -> str:
         f"in every area, {bound.query} of {name}{among} is {' and '.join(limits)} for each record "
         f"of {bound.per}, {public}"
     )
-
-
-def _zero(settings: TopdownSettings, name: str, zero: Zero) -> str:
-    """That some cells hold nobody, as a clause."""
-    return f"there are no {name} with {levels_in_words(settings, name, zero.where)}"
 
 
 SIGNS = {"=": "as many as", "<=": "at most as many as", ">=": "at least as many as"}

@@ -46,15 +46,8 @@ def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) 
     folder.mkdir(exist_ok=True)
     if declared.microdata is None:
         areas = read_geography(geography_file(run))
-        return write_declared_microdata(
-            area_counts(run, universe, schema.n_cells, len(areas)),
-            areas,
-            census.geolevels,
-            schema,
-            folder,
-            count=declared.count,
-            is_private=settings.is_private,
-        )
+        counts = area_counts(run, settings, universe, len(areas))
+        return write_declared_microdata(settings, universe, counts, areas, folder)
     described = description(settings, census.universes[universe])
     if described is not None:
         return write_described_universe(run, settings, census.universes[universe], *described)
@@ -143,8 +136,8 @@ def write_described_universe(
     areas = read_geography(geography_file(run))
     schema, later = settings.schema_of(universe.name), settings.schema_of(declared.universe)
     records = matched(
-        area_counts(run, universe.name, schema.n_cells, len(areas)),
-        area_counts(run, declared.universe, later.n_cells, len(areas)),
+        area_counts(run, settings, universe.name, len(areas)),
+        area_counts(run, settings, declared.universe, len(areas)),
         rows_that_count(later, schema, held.query, held.where, held.of),
         marginal_query(later, held.query).row_of_cell,
     )

@@ -19,9 +19,8 @@ from ....geography.levels import Spine
 from ...products.privacy_curves import CurvePoints, TradeOff, curve_points, trade_off
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from ..workload.costs import reported_delta
 from ..workload.exact_loss import ExactParts, exact_curve, exact_epsilon, exact_parts, paths_of
 
@@ -60,7 +59,7 @@ def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactL
 
 def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
     """Work out the loss of a universe and keep it."""
-    found = exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
+    found = exact_loss(settings, universe, spine_of(run, universe))
     with replacing(loss_file(run, universe)) as part:
         facts = None if found is None else asdict(found)
         part.write_text(json.dumps(facts, default=np.ndarray.tolist), encoding="utf-8")
@@ -70,7 +69,7 @@ def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> Exac
     """The loss of a universe as it is kept, and else worked out."""
     file = loss_file(run, universe)
     if not file.exists():
-        return exact_loss(settings, universe, read_spine(spine_folder(run, universe)))
+        return exact_loss(settings, universe, spine_of(run, universe))
     facts = json.loads(file.read_bytes())
     return None if facts is None else _loss_of_facts(facts)
 

@@ -191,8 +191,7 @@ class DeclaredTotals:
     @cached_property
     def released(self) -> Mapping[str, pd.Series]:
         """Released totals of the entities of every level, by either code."""
-        schema = self._settings.schema_of(self.universe)
-        counts = area_counts(self._run, self.universe, schema.n_cells, len(self._areas))
+        counts = area_counts(self._run, self._settings, self.universe, len(self._areas))
         of_area = np.asarray(counts.sum(axis=1)).ravel()
         return {level: self._sums(level, of_area) for level in self._levels}
 

@@ -21,22 +21,13 @@ import pyarrow as pa
 import pyarrow.csv
 from scipy import sparse
 
-from ...census.declarations import CensusGeography, TableDeclaration
-from ...census.entities import described_columns, descriptions, entities
-from ...census.schema import Schema
+from ...census.declarations import TableDeclaration
+from ...census.entities import descriptions, entities
 from ..intervals.areas import BlockAreas
-from ..intervals.cells import (
-    CellAnswers,
-    PublishedCells,
-)
+from ..intervals.cells import CellAnswers, PublishedCells
 from ..intervals.run_posterior import RunPosterior
-from .declared_files import (
-    COMMA_SEPARATED,
-    TABLES,
-    TableAnswers,
-    WrittenFiles,
-    write_rows,
-)
+from ..settings import TopdownSettings
+from .declared_files import COMMA_SEPARATED, TABLES, TableAnswers, WrittenFiles, write_rows
 from .tabulations.levels import SummaryLevel, entities_of
 from .tabulations.tables import entity_columns
 from .tabulations.variables import variable_matrix, variables_of
@@ -50,29 +41,26 @@ LOWER, UPPER = "lower", "upper"
 
 
 def write_table_margins(
-    found: Mapping[str, tuple[RunPosterior, Schema]],
+    settings: TopdownSettings,
+    found: Mapping[str, RunPosterior],
     geography: pd.DataFrame,
     directory: Path,
     levels: Sequence[SummaryLevel],
-    *,
-    is_private: bool = True,
 ) -> list[Path]:
     """Write the margins of the redistricting tables of some summary levels below `directory`;
     returns the files.
 
-    `found` has the posterior and the schema of each universe, in the order of the tables.
+    `found` has the posterior of each universe, in the order of the tables.
     """
+    schemas = {name: settings.schema_of(name) for name in found}
     cells = {
-        name: PublishedCells(posterior, sparse.csr_array(variable_matrix(schema).T))
-        for name, (posterior, schema) in found.items()
+        name: PublishedCells(posterior, sparse.csr_array(variable_matrix(schemas[name]).T))
+        for name, posterior in found.items()
     }
-    variables = [name for _, schema in found.values() for name in variables_of(schema)]
+    variables = [name for schema in schemas.values() for name in variables_of(schema)]
     # Blocks that cannot hold anybody are on no spine.
     blocks = pd.Index(geography["block_geocode"])
-    row_of = {
-        name: blocks.get_indexer(posterior.spine.block_geocode)
-        for name, (posterior, _) in found.items()
-    }
+    row_of = {name: blocks.get_indexer(own.spine.block_geocode) for name, own in found.items()}
     files = list[Path]()
     (directory / TABLES).mkdir(parents=True, exist_ok=True)
     for level in levels:
@@ -86,7 +74,7 @@ def write_table_margins(
             answers.append(own.of_areas(areas))
         batches = _joined(_table_batches(columns, variables, answers))
         stem = directory / TABLES / f"{level.stem}{SUFFIX}"
-        written = write_rows(stem, kinds, batches, is_private, COMMA_SEPARATED)
+        written = write_rows(stem, kinds, batches, settings.is_private, COMMA_SEPARATED)
         files += [written.parquet, written.csv]
     return files
 
@@ -131,17 +119,14 @@ def _end_columns(variables: Sequence[str]) -> list[str]:
 
 
 def write_declared_margins(
+    settings: TopdownSettings,
     table: TableDeclaration,
     found: RunPosterior,
     areas: pd.DataFrame,
-    declared: CensusGeography,
-    schema: Schema,
     directory: Path,
-    *,
-    is_private: bool = True,
 ) -> WrittenFiles:
-    """Write the margins of one declared table."""
-    asked = TableAnswers.of(schema, table, described_columns(declared, table.levels))
+    """Write the margins of one declared table, from the posterior of its universe."""
+    asked, declared = TableAnswers.of(settings, table), settings.compiled_census.geography
     kinds = asked.kinds | {LOWER: pa.int64(), UPPER: pa.int64()}
     cells = PublishedCells(found, asked.counted)
 
@@ -156,7 +141,8 @@ def write_declared_margins(
                 for start, part in cells.of_areas(of_level)
             )
 
-    return write_rows(directory / TABLES / f"{table.name}{SUFFIX}", kinds, batches(), is_private)
+    stem = directory / TABLES / f"{table.name}{SUFFIX}"
+    return write_rows(stem, kinds, batches(), settings.is_private)
 
 
 def _ends(part: CellAnswers) -> dict[str, pa.Array]:

@@ -23,18 +23,13 @@ from ...runs.directory import RunDirectory
 from ...runs.files import write_text
 from ...runs.stamps import has_frames, read_frames, write_frames
 from ..estimation.spine_estimates import GroupedEstimates
-from ..intervals.answers import (
-    ProductAnswers,
-    covariances_of,
-    estimates_of,
-)
+from ..intervals.answers import ProductAnswers, covariances_of, estimates_of
 from ..intervals.areas import BlockAreas
 from ..intervals.cells import PublishedCells
 from ..intervals.intervals import intervals_of
 from ..intervals.run_posterior import RunPosterior
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.shards import read_shards
+from ..spine.shards import shards_of
 from .margin_files import MARGIN_LEVEL
 
 MOST_ANSWERS = 150
@@ -60,15 +55,14 @@ def summarise_margins(
     run: RunDirectory, settings: TopdownSettings, universe: str, found: RunPosterior
 ) -> MarginSummary:
     """From the measurements and the estimates of a run; nothing confidential."""
-    schema, shares = settings.schema_of(universe), settings.budget_of(universe).query_shares
-    names = dict.fromkeys(name for asked in shares.values() for name in asked)
+    schema, names = settings.schema_of(universe), settings.budget_of(universe).queries
     queries = [marginal_query(schema, name) for name in names]
     queries = [query for query in queries if query.n_rows <= MOST_ANSWERS]
     rows = []
     counts = sparse.csr_array((0, schema.n_cells), dtype=np.int64)
     for depth, estimates in enumerate(found.geolevels):
         level = found.spine.geolevels[depth]
-        shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == level.name]
+        shards = [s for s in shards_of(run, universe) if s.geolevel == level.name]
         files = [run.estimates(universe, level.name, shard.name) for shard in shards]
         counts = read_estimates(files, level.geocode, schema.n_cells)
         for query in queries:

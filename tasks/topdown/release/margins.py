@@ -9,12 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ..intervals.kept_posterior import (
-    drop_posterior,
-    has_posterior,
-    keep_posterior,
-    posterior_of,
-)
+from ..intervals.kept_posterior import drop_posterior, has_posterior, keep_posterior, posterior_of
 from ..intervals.run_posterior import RunLevels, RunPosterior
 from ..intervals.sizes import why_no_margins
 from ..paths import spine_folder

@@ -34,8 +34,7 @@ from ...census.queries import marginal_query, tells
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ..measurement.public_answers import released_counts
-from ..paths import spine_folder
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from .declared_files import ROWS_PER_BATCH, RowsForm, WrittenFiles, write_rows
 
 BLOCK_GEOCODE_DIGITS = 16
@@ -68,7 +67,7 @@ def block_estimate_parts(
 
     Only the files of shards with blocks of the part are read for it.
     """
-    spine = read_spine(spine_folder(run, universe))
+    spine = spine_of(run, universe)
     # In the path of a declared area points stand between the parts of the code.
     codes = pc.replace_substring(pa.array(spine.block_geocode, pa.string()), ".", "")
     by_geocode = pc.sort_indices(codes).to_numpy()

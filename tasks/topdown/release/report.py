@@ -28,9 +28,8 @@ from ...products.certificate import exact_section
 from ...products.reports import MOST_COUNTS, Overview, report_document
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
-from ..paths import spine_folder
 from ..settings import TopdownSettings
-from ..spine.files import read_spine
+from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel
 from ..workload.costs import report_of
 from .certificate import exact_figures, exact_of, facts_of
@@ -207,7 +206,7 @@ def overview(
         in_one_sentence(facts_of(settings).statement),
         (_budget(settings), shown),
         tuple(links),
-        first_counts(run, settings),
+        tuple(of_root(run, settings, universe) for universe in settings.run.universes),
     )
 
 
@@ -264,16 +263,10 @@ def _bars(
     return Figure(bar_chart(levels, values, title=title, value_label=value_label), words)
 
 
-def first_counts(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, ...]:
-    """For every universe a table of the whole area's counts."""
-    return tuple(of_root(run, settings, universe) for universe in settings.run.universes)
-
-
 def of_root(run: RunDirectory, settings: TopdownSettings, universe: str) -> Table:
     """The total of a universe at the root, and its records by the attributes of fewest levels."""
-    schema, folder = settings.schema_of(universe), spine_folder(run, universe)
-    root = read_spine(folder).geolevels[0]
-    shards = shards_by_geolevel(folder)[root.name]
+    schema, root = settings.schema_of(universe), spine_of(run, universe).geolevels[0]
+    shards = shards_by_geolevel(run, universe)[root.name]
     files = [run.estimates(universe, root.name, shard.name) for shard in shards]
     counts = read_estimates(files, root.geocode, schema.n_cells).sum(axis=0)
     rows = [(TOTAL, int(counts.sum()))]
@@ -314,15 +307,7 @@ def margin_section(universe: str, summary: MarginSummary) -> Section:
 
 
 def _agreement(summary: MarginSummary) -> Table:
-    headers = (
-        "geolevel",
-        "query",
-        "answers",
-        "below",
-        "inside",
-        "above",
-        "estimates below zero",
-    )
+    headers = ("geolevel", "query", "answers", "below", "inside", "above", "estimates below zero")
     rows = tuple(
         (
             row.geolevel,

@@ -20,7 +20,7 @@ from ....geography.summary import geounit_counts, statistics
 from ...runs.errors import InputRefused
 from ..intervals.area_lists import KnownBlocks, NamedAreas
 from ..settings import TopdownSettings
-from ..spine.build import spines_of
+from ..spine.build import PublicTables, spines_of
 
 LISTED = "listed areas"
 """Category of the areas that somebody lists."""
@@ -44,15 +44,12 @@ class SpineDistances:
 
 
 def spine_distances(
-    settings: TopdownSettings,
-    geography: pd.DataFrame,
-    invariants: pd.DataFrame,
-    listed: pd.DataFrame | None = None,
+    settings: TopdownSettings, tables: PublicTables, listed: pd.DataFrame | None = None
 ) -> SpineDistances:
     """Distances on the spine of each universe, and on the AIAN or conventional one beside it.
 
-    `geography` and `invariants` are those of `ingest.public_geography`; `listed` has further areas,
-    which may overlap, as `area_lists.read_areas` gives them.
+    `tables` are those of `ingest.public_geography`; `listed` has further areas, which may overlap,
+    as `area_lists.read_areas` gives them.
 
     Raises InputRefused for a geography or rules that make no spine, for listed blocks that are not
     known, and where there is no entity at all.
@@ -60,15 +57,15 @@ def spine_distances(
     frames: list[pd.DataFrame] = []
     geounits: list[pd.DataFrame] = []
     made = spines_of(settings)
-    blocks = made.rows(geography, invariants)
+    blocks = made.rows(tables)
     for universe in settings.run.universes:
-        spine = made.spine(universe, geography, invariants)
-        spines = made.compared(universe, spine, geography, invariants)
-        categories = made.categories(universe, geography, invariants)
+        spine = made.spine(universe, tables)
+        spines = made.compared(universe, spine, tables)
+        categories = made.categories(universe, tables)
         for name, spine in spines.items():
             own = [_of_category(settings, spine, category, blocks) for category in categories]
             if listed is not None:
-                own.append(_of_listed(settings, spine, geography, listed))
+                own.append(_of_listed(settings, spine, tables[0], listed))
             frames += [frame.assign(universe=universe, spine=name) for frame in own if len(frame)]
             geounits.append(geounit_counts(spine).assign(universe=universe, spine=name))
     if not frames:

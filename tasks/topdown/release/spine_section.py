@@ -131,14 +131,7 @@ def statistics_table(frame: pd.DataFrame) -> Table:
     for category in dict.fromkeys(frame["category"]):
         for row in frame[frame["category"] == category].to_dict("records"):
             figures = (float(row[name]) for name in STATISTICS)
-            rows.append(
-                (
-                    category,
-                    row["entities"],
-                    SPINE_NAMES[row["spine"]],
-                    *figures,
-                )
-            )
+            rows.append((category, row["entities"], SPINE_NAMES[row["spine"]], *figures))
     return Table(("category", "entities", "spine", *STATISTICS.values()), tuple(rows))
 
 

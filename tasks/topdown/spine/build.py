@@ -19,9 +19,7 @@ from ....geography.declared import (
 )
 from ....geography.errors import GeographyRefused
 from ....geography.hierarchy import text_column
-from ....geography.rules import (
-    GEOLEVEL_ORDER,
-)
+from ....geography.rules import GEOLEVEL_ORDER
 from ....geography.spine import Spine, build_spine
 from ...census.areas import code_columns, joined_codes
 from ...census.invariants import (
@@ -40,6 +38,9 @@ from ..workload.sections import DHC
 from .files import write_spine
 from .rules import spine_rules
 from .shards import cut_spine, write_shards
+
+PublicTables = tuple[pd.DataFrame, pd.DataFrame]
+"""The frames of the geography and of what is public of it, as far as a spine has them."""
 
 
 class AreaSpines:
@@ -60,49 +61,42 @@ class AreaSpines:
         """Shares of the geolevels as the settings have them, whichever of them are measured."""
         return dict(self.settings.budget[universe].geolevels)
 
-    def read(self, run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The frames of the geography and of what is public of it, as far as a spine has them."""
+    def read(self, run: RunDirectory) -> PublicTables:
+        """From the files of a run."""
         return read_geography(geography_file(run)), read_invariants(invariants_file(run))
 
-    def rows(self, geography: pd.DataFrame, invariants: pd.DataFrame) -> pd.DataFrame:
+    def rows(self, tables: PublicTables) -> pd.DataFrame:
         """The rows of the geography that `Spine.block_row` and the categories' entities number."""
-        return geography
+        return tables[0]
 
-    def spine(self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame) -> Spine:
+    def spine(self, universe: str, tables: PublicTables) -> Spine:
         """The spine of a universe; raises InputRefused for a geography or rules that make none, and
         for categories that cannot be formed, which all spines need for their report.
         """
-        return self._built(universe, geography, invariants, self.kind)
+        return self._built(universe, tables, self.kind)
 
-    def compared(
-        self, universe: str, spine: Spine, geography: pd.DataFrame, invariants: pd.DataFrame
-    ) -> dict[str, Spine]:
+    def compared(self, universe: str, spine: Spine, tables: PublicTables) -> dict[str, Spine]:
         """The spine of a universe by its kind, after one of the kind `before` with the same budget
         if it is of another.
         """
         own = {spine.kind: spine}
         if spine.kind == self.before:
             return own
-        return {self.before: self._built(universe, geography, invariants, self.before)} | own
+        return {self.before: self._built(universe, tables, self.before)} | own
 
-    def categories(
-        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
-    ) -> tuple[Category, ...]:
+    def categories(self, universe: str, tables: PublicTables) -> tuple[Category, ...]:
         """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
+        geography, _ = tables
         with refused(f"Spine of {universe}: ", of=GeographyRefused):
             return declared_categories(geography, declared_rules(self.settings, geography))
 
-    def _built(
-        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame, kind: str
-    ) -> Spine:
+    def _built(self, universe: str, tables: PublicTables, kind: str) -> Spine:
         with refused(f"Spine of {universe}: ", of=GeographyRefused):
-            spine = self._of_kind(universe, geography, invariants, kind)
+            spine = self._of_kind(universe, tables, kind)
         return with_blocks_only(spine) if self.settings.blocks_only else spine
 
-    def _of_kind(
-        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame, kind: str
-    ) -> Spine:
-        settings, shares = self.settings, self.shares(universe)
+    def _of_kind(self, universe: str, tables: PublicTables, kind: str) -> Spine:
+        settings, shares, geography = self.settings, self.shares(universe), tables[0]
         if kind == DHC:
             return self._dhc(universe, geography)
         if kind == "conventional":
@@ -159,25 +153,23 @@ class BlockSpines(AreaSpines):
     before = "aian"
     branch = "AIAN branch"
 
-    def read(self, run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def read(self, run: RunDirectory) -> PublicTables:
         """The rows of the blocks that can hold somebody."""
         return read_inhabitable(geography_file(run), invariants_file(run))
 
-    def rows(self, geography: pd.DataFrame, invariants: pd.DataFrame) -> pd.DataFrame:
+    def rows(self, tables: PublicTables) -> pd.DataFrame:
         """The blocks that can hold somebody."""
-        return _inhabited(self.settings.run.universes[0], geography, invariants)[0]
+        return _inhabited(self.settings.run.universes[0], tables)[0]
 
-    def spine(self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame) -> Spine:
+    def spine(self, universe: str, tables: PublicTables) -> Spine:
         """The spine of a universe; see `AreaSpines.spine`."""
         if self.kind in ("conventional", "aian"):
-            self.categories(universe, geography, invariants)
-        return super().spine(universe, geography, invariants)
+            self.categories(universe, tables)
+        return super().spine(universe, tables)
 
-    def categories(
-        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
-    ) -> tuple[Category, ...]:
+    def categories(self, universe: str, tables: PublicTables) -> tuple[Category, ...]:
         """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
-        blocks, group_quarters = _inhabited(universe, geography, invariants)
+        blocks, group_quarters = _inhabited(universe, tables)
         with refused(f"Spine of {universe}: ", of=GeographyRefused):
             return off_spine_categories(
                 blocks,
@@ -186,10 +178,8 @@ class BlockSpines(AreaSpines):
                 kind=self.kind,
             )
 
-    def _of_kind(
-        self, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame, kind: str
-    ) -> Spine:
-        blocks, group_quarters = _inhabited(universe, geography, invariants)
+    def _of_kind(self, universe: str, tables: PublicTables, kind: str) -> Spine:
+        blocks, group_quarters = _inhabited(universe, tables)
         shares = self.shares(universe)
         rules = spine_rules(self.settings.geography, self.census)
         return build_spine(
@@ -208,12 +198,14 @@ def spines_of(settings: TopdownSettings) -> AreaSpines:
 
 
 def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
-    """Build the spine of a universe from the run's files, store it, and cut it into shards.
+    """Build the spine of a universe from the run's files, store it, and cut it into shards."""
+    spines = spines_of(settings)
+    store_spine(run, settings, universe, spines.spine(universe, spines.read(run)))
 
-    The shards come last: where they are, all is.
-    """
-    folder, spines = spine_folder(run, universe), spines_of(settings)
-    spine = spines.spine(universe, *spines.read(run))
+
+def store_spine(run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine) -> None:
+    """Store the spine of a universe, and cut it; the shards come last: where they are, all is."""
+    folder = spine_folder(run, universe)
     write_spine(spine, folder)
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)
     shards = cut_spine(spine, schema, budget, on_demand=settings.is_on_demand(universe))
@@ -289,10 +281,9 @@ def with_blocks_only(spine: Spine) -> Spine:
     return replace(spine, geolevels=tuple(geolevels))
 
 
-def _inhabited(
-    universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
-) -> tuple[pd.DataFrame, np.ndarray | None]:
+def _inhabited(universe: str, tables: PublicTables) -> tuple[pd.DataFrame, np.ndarray | None]:
     """Blocks that can hold somebody, and for persons their facilities by type."""
+    geography, invariants = tables
     used = inhabitable(invariants)
     facilities = None
     if universe == "persons":

@@ -15,10 +15,9 @@ import numpy as np
 from ....geography.levels import Spine
 from ...answers.estimates import read_estimates
 from ...runs.directory import RunDirectory
-from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..workload.zeros import possible_cells
-from .shards import Shard, read_shards
+from .shards import Shard, shards_of
 
 ROOT = "(root)"
 """Stands for the parent in the record of the root's own solve."""
@@ -78,7 +77,7 @@ def estimates_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard
     above = spine.names[spine.names.index(shard.geolevel) - 1]
     return [
         run.estimates(universe, above, other.name)
-        for other in read_shards(spine_folder(run, universe))
+        for other in shards_of(run, universe)
         if other.geolevel == above
         and other.start < shard.parent_stop
         and other.stop > shard.parent_start

@@ -21,9 +21,11 @@ from ....geography.levels import Geolevel, Spine
 from ....geography.tables import is_in_order, spine_from_tables, spine_to_tables
 from ....geography.texts import texts_of
 from ...runs.charged_files import digest_of, is_left_out
+from ...runs.directory import RunDirectory
 from ...runs.errors import refused
 from ...runs.files import replacing, while_unchanged
 from ...runs.stamps import write_parquet
+from ..paths import spine_folder
 
 GEOUNITS = "geounits.parquet"
 BLOCKS = "blocks.parquet"
@@ -78,6 +80,11 @@ def read_spine(folder: Path) -> Spine:
         return spine
     with refused(f"spine/{folder.name}: ", of=GeographyRefused):
         return spine_from_tables(pq.read_table(folder / GEOUNITS), pq.read_table(folder / BLOCKS))
+
+
+def spine_of(run: RunDirectory, universe: str) -> Spine:
+    """The spine of a universe of a run; see `read_spine`."""
+    return read_spine(spine_folder(run, universe))
 
 
 def _write_arrays(spine: Spine, folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 
@@ -14,10 +16,9 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...tables.findings import UnreadableInput
 from ...tables.sources import input_files
-from ..paths import spine_folder
 from ..settings import TopdownSettings
 from .build import spines_of
-from .files import read_spine
+from .files import spine_of
 
 
 def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -> tuple[str, ...]:
@@ -53,13 +54,8 @@ def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -
 
 def redundant_spending_of_run(run: RunDirectory, settings: TopdownSettings) -> tuple[str, ...]:
     """The sentences of all universes of a run whose spines are built."""
-    return tuple(
-        sentence
-        for universe in settings.run.universes
-        for sentence in redundant_spending(
-            settings, universe, read_spine(spine_folder(run, universe))
-        )
-    )
+    universes = settings.run.universes
+    return _of_spines(settings, {u: spine_of(run, u) for u in universes})
 
 
 def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...]:
@@ -77,14 +73,17 @@ def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...
         anywhere = block_invariants(
             blocks["block_geocode"], np.arange(n), np.zeros(n, dtype=np.int64)
         )
-        spines = {u: spines_of(settings).spine(u, blocks, anywhere) for u in settings.run.universes}
+        spines = {
+            u: spines_of(settings).spine(u, (blocks, anywhere)) for u in settings.run.universes
+        }
     except (InputRefused, UnreadableInput):
         return ()
-    return tuple(
-        sentence
-        for universe, spine in spines.items()
-        for sentence in redundant_spending(settings, universe, spine)
-    )
+    return _of_spines(settings, spines)
+
+
+def _of_spines(settings: TopdownSettings, spines: Mapping[str, Spine]) -> tuple[str, ...]:
+    """The sentences of universes with these spines."""
+    return tuple(chain(*(redundant_spending(settings, u, spine) for u, spine in spines.items())))
 
 
 def _shown(cost: Fraction) -> str:

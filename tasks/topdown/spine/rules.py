@@ -46,8 +46,13 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
                 validated_shares(shares, kind)
             else:
                 checked_geolevels(shares, kind, census.geolevels)
-    if census.has_blocks:
-        _refuse_unheld_state_totals(settings)
+    for universe, geolevel in _state_totals(settings) if census.has_blocks else ():
+        if geolevel not in settings.budget[universe].geolevels:
+            raise InputRefused(
+                f"budget.{universe}.geolevels has no {geolevel}, where the population of every "
+                f"state is held exact; give {geolevel} a share, or set run.estimator = "
+                "'block_by_block', which declares no totals."
+            )
 
 
 def declares_state_totals(settings: TopdownSettings) -> bool:
@@ -57,17 +62,6 @@ def declares_state_totals(settings: TopdownSettings) -> bool:
     where the spine has their geolevel, and are none where the areas are estimated alone.
     """
     return bool(_state_totals(settings))
-
-
-def _refuse_unheld_state_totals(settings: TopdownSettings) -> None:
-    """Raise InputRefused for settings whose spine has no states to hold their totals at."""
-    for universe, geolevel in _state_totals(settings):
-        if geolevel not in settings.budget[universe].geolevels:
-            raise InputRefused(
-                f"budget.{universe}.geolevels has no {geolevel}, where the population of every "
-                f"state is held exact; give {geolevel} a share, or set run.estimator = "
-                "'block_by_block', which declares no totals."
-            )
 
 
 def _state_totals(settings: TopdownSettings) -> list[tuple[str, str]]:

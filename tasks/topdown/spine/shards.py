@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 from ....geography.levels import Spine
 from ...census.queries import marginal_query
 from ...census.schema import Schema
+from ...runs.directory import RunDirectory
 from ...runs.files import while_unchanged
 from ...runs.stamps import write_parquet
+from ..paths import spine_folder
 from ..workload.budget import Budget
 
 SHARDS = "shards.parquet"
@@ -119,10 +121,15 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
     return tuple(Shard(**row) for row in pq.read_table(folder / SHARDS).to_pylist())
 
 
-def shards_by_geolevel(folder: Path) -> dict[str, list[Shard]]:
-    """The shards of a stored spine by the geolevel that they are cut from, root first."""
+def shards_of(run: RunDirectory, universe: str) -> tuple[Shard, ...]:
+    """The cuts of the spine of a universe of a run, root first."""
+    return read_shards(spine_folder(run, universe))
+
+
+def shards_by_geolevel(run: RunDirectory, universe: str) -> dict[str, list[Shard]]:
+    """The shards of a universe's spine by the geolevel that they are cut from, root first."""
     shards: dict[str, list[Shard]] = {}
-    for shard in read_shards(folder):
+    for shard in shards_of(run, universe):
         shards.setdefault(shard.geolevel, []).append(shard)
     return shards
 
@@ -132,6 +139,7 @@ def n_geounits(shards: Sequence[Shard]) -> int:
     return max((shard.stop for shard in shards), default=0)
 
 
-def shard_of(folder: Path, geolevel: str, name: str) -> Shard:
+def shard_of(run: RunDirectory, universe: str, geolevel: str, name: str) -> Shard:
     """The stored shard of this geolevel and name; StopIteration if there is none."""
-    return next(s for s in read_shards(folder) if (s.geolevel, s.name) == (geolevel, name))
+    shards = shards_of(run, universe)
+    return next(s for s in shards if (s.geolevel, s.name) == (geolevel, name))

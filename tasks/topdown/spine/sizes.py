@@ -7,7 +7,6 @@ from typing import Any
 
 from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
-from ..paths import spine_folder
 from ..settings import TopdownSettings
 from .shards import Shard, n_geounits, shards_by_geolevel
 
@@ -44,8 +43,7 @@ def sizes_of_calls(
     """
     try:
         spines = {
-            universe: shards_by_geolevel(spine_folder(run, universe))
-            for universe in settings.run.universes
+            universe: shards_by_geolevel(run, universe) for universe in settings.run.universes
         }
     except OSError:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
@@ -16,11 +18,21 @@ from .summary import has_summary, summary_folder, write_summary
 @step("build spine", TopdownSettings, run_name="spine-{universe}")
 def build_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Build a universe's spine from the public geography and the declared invariants."""
+    return spine_once(run, settings, universe, write_universe_spine)
+
+
+def spine_once(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    universe: str,
+    write: Callable[[RunDirectory, TopdownSettings, str], None],
+) -> Made:
+    """The spine of a universe, which `write` makes if it is not there, and its sizes."""
     folder = spine_folder(run, universe)
     is_there = (folder / SHARDS).exists()
     if not is_there:
-        write_universe_spine(run, settings, universe)
-    sizes = {level: n_geounits(own) for level, own in shards_by_geolevel(folder).items()}
+        write(run, settings, universe)
+    sizes = {level: n_geounits(own) for level, own in shards_by_geolevel(run, universe).items()}
     return (found if is_there else made)(folder / BLOCKS, sizes)
 
 

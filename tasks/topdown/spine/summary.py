@@ -18,7 +18,7 @@ from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from .build import on_aian_spine, spines_of
-from .files import read_spine
+from .files import spine_of
 
 
 def summary_folder(run: RunDirectory, universe: str) -> Path:
@@ -37,14 +37,13 @@ def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -
     Reads the run's geography, declared invariants and spine. The predicted standard deviations are
     those of what the universe declares to be `counted` of an entity.
     """
-    geography = read_geography(geography_file(run))
-    invariants = read_invariants(invariants_file(run))
-    spine = read_spine(spine_folder(run, universe))
+    tables = read_geography(geography_file(run)), read_invariants(invariants_file(run))
+    spine = spine_of(run, universe)
     budget = settings.budget_of(universe)
     made = spines_of(settings)
     summary = summarise_spines(
-        made.compared(universe, spine, geography, invariants),
-        made.categories(universe, geography, invariants),
+        made.compared(universe, spine, tables),
+        made.categories(universe, tables),
         is_pure=budget.is_pure,
         privacy_loss=float(budget.total),
         total_shares=total_shares(

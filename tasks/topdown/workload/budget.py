@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...census.sensitivity import Norms
+from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_LAPLACE
 
 
@@ -42,6 +43,12 @@ class Budget:
         """Whether the guarantee is pure epsilon-DP rather than zCDP."""
         return self.mechanism == DISCRETE_LAPLACE
 
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The measured queries, over all geolevels."""
+        shares = self.query_shares.values()
+        return tuple(dict.fromkeys(name for asked in shares for name in asked))
+
     def noise_parameter(self, geounit_share: Fraction, query_share: Fraction) -> Fraction:
         """sigma^2 of the discrete Gaussian, or the scale of the discrete Laplace.
 
@@ -49,6 +56,10 @@ class Budget:
         """
         scaled = self.total * geounit_share * query_share
         return 2 / scaled if self.is_pure else 1 / scaled
+
+    def noise(self, geounit_share: Fraction, query_share: Fraction) -> Noise:
+        """The noise of each answer; raises as `noise_parameter`."""
+        return Noise(self.mechanism, self.noise_parameter(geounit_share, query_share))
 
     def spent(self, geounit_share: Fraction, query_share: Fraction) -> Fraction:
         """The part of `total` that one query on one geounit costs."""

@@ -26,14 +26,7 @@ from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
-from .exact_loss import (
-    Change,
-    change_of_attribute,
-    change_of_block,
-    exact_epsilon,
-    exact_parts,
-    measured,
-)
+from .exact_loss import change_of_attribute, change_of_block, exact_epsilon, exact_parts, share_of
 from .margins import margin_of_error
 
 
@@ -117,7 +110,7 @@ def attribute_share(budget: Budget, schema: Schema, attribute: str) -> Fraction:
     Two datasets that differ in one record's `attribute` alone agree on every query that sums over
     it, so its protection is that of the other queries: the total times this share.
     """
-    return _share_of(budget, change_of_attribute(schema, attribute))
+    return share_of(budget, budget.geolevel_shares, change_of_attribute(schema, attribute))
 
 
 def block_within_share(budget: Budget, geolevel: str) -> Fraction:
@@ -128,13 +121,7 @@ def block_within_share(budget: Budget, geolevel: str) -> Fraction:
     apart. The geounits are those of the spine. Bypassing a geounit moves a share between
     geolevels but not across the boundary of a geounit that remains.
     """
-    return _share_of(budget, change_of_block(budget, geolevel))
-
-
-def _share_of(budget: Budget, change: Change) -> Fraction:
-    """Share of the total spent on queries that may tell a change."""
-    shares = measured(budget, budget.geolevel_shares, change)
-    return sum((share * query_share for share, query_share in shares), Fraction(0))
+    return share_of(budget, budget.geolevel_shares, change_of_block(budget, geolevel))
 
 
 def report_of(settings: TopdownSettings, universe: str) -> dict[str, Any]:

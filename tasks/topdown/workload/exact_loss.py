@@ -27,7 +27,6 @@ from ...census.sensitivity import Norms
 from ...ledger.accounting import rho_from_epsilon_tight
 from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve, known_epsilon, rounded_up
 from ...ledger.loss_laws import ChangedCount
-from ...noise.draws import Noise
 from ...noise.margins import distribution_of
 from ...runs.errors import InputRefused
 from .budget import Budget
@@ -118,8 +117,8 @@ def exact_epsilon(
     """
     found = known_epsilon(exact_curve(budget, paths, change), delta)
     if found is None and budget.is_pure and not budget.infinite and budget.charge == Norms():
-        spent = max(_spent(budget, path, change) for path in paths or [budget.geolevel_shares])
-        return rounded_up(spent)
+        shares = (share_of(budget, path, change) for path in paths or [budget.geolevel_shares])
+        return rounded_up(budget.total * max(shares))
     return found
 
 
@@ -219,14 +218,13 @@ def measured(budget: Budget, path: Path, change: Change) -> Iterator[tuple[Fract
                 yield share, query_share
 
 
-def _spent(budget: Budget, path: Path, change: Change) -> Fraction:
-    """The part of the budget that a change's queries have along one path."""
-    own = measured(budget, path, change)
-    return sum((budget.spent(*shares) for shares in own), Fraction(0))
+def share_of(budget: Budget, path: Path, change: Change) -> Fraction:
+    """The share of the total that is spent along one path on queries that may tell a change."""
+    shares = measured(budget, path, change)
+    return sum((share * query_share for share, query_share in shares), Fraction(0))
 
 
 def _moved(budget: Budget, path: Path, change: Change) -> Counts:
     """The counts that a record moves along one path: one of every query that may tell."""
-    parameters = (budget.noise_parameter(*shares) for shares in measured(budget, path, change))
-    noises = (Noise(budget.mechanism, parameter) for parameter in parameters)
+    noises = (budget.noise(*shares) for shares in measured(budget, path, change))
     return Counter(ChangedCount(distribution_of(noise)) for noise in noises)

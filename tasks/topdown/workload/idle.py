@@ -52,8 +52,7 @@ def unmeasured_attributes(settings: TopdownSections, universe: str) -> tuple[str
     if settings.privacy.infinite or settings.compiled_census.universes[universe].held:
         return ()
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-    names = {name for shares in budget.query_shares.values() for name in shares}
-    queries = [marginal_query(schema, name) for name in names]
+    queries = [marginal_query(schema, name) for name in budget.queries]
     unmeasured = [
         attribute
         for axis, attribute in enumerate(schema.attributes)

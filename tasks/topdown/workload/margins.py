@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...noise.draws import Noise
 from ...noise.margins import COVERAGE, distribution_of, loss_for_margin
 from ...noise.quantiles import margin
 from ...runs.spelling import did_you_mean
@@ -23,8 +22,7 @@ def margin_of_error(budget: Budget, geolevel_share: Fraction, query_share: Fract
     """The 95 % margin of error of an answer; 0 without noise."""
     if budget.infinite:
         return 0
-    noise = Noise(budget.mechanism, budget.noise_parameter(geolevel_share, query_share))
-    return margin(distribution_of(noise), COVERAGE)
+    return margin(distribution_of(budget.noise(geolevel_share, query_share)), COVERAGE)
 
 
 def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> Fraction:
@@ -36,7 +34,7 @@ def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> 
     share = budget.query_shares.get(geolevel, {}).get(query, Fraction(0))
     if share == 0:
         raise ValueError(_not_asked(budget, geolevel, query))
-    noise = Noise(budget.mechanism, budget.noise_parameter(budget.geolevel_shares[geolevel], share))
+    noise = budget.noise(budget.geolevel_shares[geolevel], share)
     total = loss_for_margin(noise, budget.total, target, UNIT)
     if total > LARGEST_TOTAL:
         raise ValueError(f"a margin of {target} needs a total of more than {LARGEST_TOTAL}")

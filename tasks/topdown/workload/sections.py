@@ -13,9 +13,7 @@ from ....geography.rules import GEOLEVELS
 from ...census.census import Census, Zero, compiled, preset_census
 from ...census.declarations import CensusDeclaration
 from ...census.formats import format_of_others
-from ...census.queries import (
-    normalize_query_name,
-)
+from ...census.queries import normalize_query_name
 from ...census.schema import Schema
 from ...ledger.accounting import rho_from_epsilon_simple
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE

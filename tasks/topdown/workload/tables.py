@@ -71,10 +71,7 @@ class CensusTables(InputSettings):
 
 
 def refuse_tables(
-    paths: Mapping[str, str],
-    needed: Sequence[str],
-    refuse: Refuse,
-    optional: Sequence[str],
+    paths: Mapping[str, str], needed: Sequence[str], refuse: Refuse, optional: Sequence[str]
 ) -> None:
     """Refuse tables that are missing, and settings that are no tables."""
     known = (*needed, *optional, "confidential")

@@ -8,6 +8,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
+from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.estimation.estimators import (
     COMBINE,
     ESTIMATE,
@@ -53,8 +54,8 @@ def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory,
             estimator = estimator_of(settings)
             steps = {ESTIMATE: estimator.estimate, COMBINE: estimator.combine}
             for stage, geolevel in estimation_order(settings, spine.names):
-                for shard in shards_by_geolevel(spine_folder(run, universe))[geolevel]:
-                    steps[stage](run, settings, universe, spine, shard)
+                for shard in shards_by_geolevel(run, universe)[geolevel]:
+                    steps[stage](ShardInput.read(run, settings, universe, spine, shard))
     run.unchecked_release.mkdir(exist_ok=True)
     for universe in settings.run.universes:
         write_universe(run, settings, universe)

@@ -182,8 +182,7 @@ def test_a_universe_is_tried_with_those_whose_releases_it_is_held_to(tmp_path: P
     assert set(figures.errors["universe"]) == {"persons"}
     released, n_areas = RunDirectory(tmp_path / "run" / "estimated"), 384
     persons, dwellings = (
-        area_counts(released, name, tried.schema_of(name).n_cells, n_areas)
-        for name in ("persons", "dwellings")
+        area_counts(released, tried, name, n_areas) for name in ("persons", "dwellings")
     )
     large = tried.schema_of("dwellings").cells_where({"size": (2,)})
     assert (40 * persons.sum(axis=1) >= dwellings @ large.astype(int)).all()

@@ -26,24 +26,14 @@ from ...measurement.public_answers import (
     released_counts,
     units_of_run,
 )
-from ...paths import geography_file, spine_folder
+from ...paths import geography_file
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
-from ...spine.files import read_spine
+from ...spine.files import spine_of
 from ...workload.zeros import structural_zeros
-from .levels import (
-    entity_levels,
-    levels_of_subspine,
-)
+from .levels import entity_levels, levels_of_subspine
 from .quantities import Quantity, quantities_of
-from .subspines import (
-    Subspine,
-    Totals,
-    n_subspines,
-    prediction_of,
-    subspine_of,
-    totals_of,
-)
+from .subspines import Subspine, Totals, n_subspines, prediction_of, subspine_of, totals_of
 from .tallies import Compared, Tallies
 from .theory import Prediction
 
@@ -53,9 +43,8 @@ ROWS_AT_ONCE = 1 << 18
 
 def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity, ...]:
     """What the accuracy of a universe's release is measured on."""
-    measured = settings.budget_of(universe).query_shares.values()
-    queries = [name for shares in measured for name in shares]
-    return quantities_of(settings.schema_of(universe), settings.compiled_census, queries)
+    queries, census = settings.budget_of(universe).queries, settings.compiled_census
+    return quantities_of(settings.schema_of(universe), census, queries)
 
 
 def n_compared(settings: TopdownSettings, spine: Spine) -> int:
@@ -101,7 +90,7 @@ class PredictedUniverse:
         people."""
         census, schema = settings.compiled_census, settings.schema_of(universe)
         declared = replace(census.universes[universe], held=())
-        spine, public = read_spine(spine_folder(run, universe)), read_public(run)
+        spine, public = spine_of(run, universe), read_public(run)
         type_is_possible = []
         for start in range(0, len(public), ROWS_AT_ONCE):
             part = public.iloc[start : start + ROWS_AT_ONCE]

@@ -12,9 +12,8 @@ import pandas as pd
 
 from ....runs.directory import RunDirectory
 from ....runs.stamps import has_frames, read_frames, write_frames
-from ...paths import spine_folder
 from ...settings import TopdownSettings
-from ...spine.files import read_spine
+from ...spine.files import spine_of
 from .compared import quantities_asked
 from .levels import own_geolevels
 from .pieces import FOLDER, tallies_of_pieces
@@ -39,7 +38,7 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
         parts = tallies_of_pieces(run, settings, universe)
-        own = own_geolevels(read_spine(spine_folder(run, universe)))
+        own = own_geolevels(spine_of(run, universe))
         errors += error_rows(parts, universe, quantities_asked(settings, universe), own)
         criterion += criterion_rows(parts, own)
     return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))

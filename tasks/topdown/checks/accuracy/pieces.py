@@ -17,14 +17,9 @@ import numpy as np
 from ....runs.directory import RunDirectory
 from ...paths import geography_file, invariants_file, spine_folder
 from ...settings import TopdownSettings
-from ...spine.files import read_spine
+from ...spine.files import spine_of
 from ..kept import keep, kept, state_of
-from .compared import (
-    PredictedUniverse,
-    n_compared,
-    tallies_of_subspines,
-    totals_of_universe,
-)
+from .compared import PredictedUniverse, n_compared, tallies_of_subspines, totals_of_universe
 from .queries import QuerySums, add_sums, sums_of_shards
 from .subspines import Totals
 from .tallies import Tallies
@@ -38,7 +33,7 @@ nation."""
 
 def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
     """In how many pieces a universe is compared; one if its spine is not cut into subspines."""
-    return min(MOST_PIECES, n_compared(settings, read_spine(spine_folder(run, universe))))
+    return min(MOST_PIECES, n_compared(settings, spine_of(run, universe)))
 
 
 def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:

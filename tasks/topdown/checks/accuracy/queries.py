@@ -12,10 +12,9 @@ from ....census.histograms import sum_histogram
 from ....census.queries import MarginalQuery, marginal_query
 from ....runs.directory import RunDirectory
 from ...measurement.measure import shard_histograms
-from ...paths import spine_folder
 from ...settings import TopdownSettings
-from ...spine.files import read_spine
-from ...spine.shards import read_shards
+from ...spine.files import spine_of
+from ...spine.shards import shards_of
 
 QuerySums = dict[tuple[str, str], tuple[int, int, int]]
 """By geolevel and query, of all answers: absolute errors and errors added up, and the largest."""
@@ -35,7 +34,7 @@ def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, 
         return None
     found = {}
     for universe in settings.run.universes:
-        blocks = read_spine(spine_folder(run, universe)).block_geocode
+        blocks = spine_of(run, universe).block_geocode
         sums = sum_histogram(
             run.histogram(universe),
             blocks,
@@ -56,10 +55,10 @@ def sums_of_shards(
     run: RunDirectory, settings: TopdownSettings, universe: str, number: int = 0, of: int = 1
 ) -> QuerySums:
     """The errors of a universe, or of share `number` of `of` of its shards, added up."""
-    spine = read_spine(spine_folder(run, universe))
+    spine = spine_of(run, universe)
     schema = settings.schema_of(universe)
     queries = {name: marginal_query(schema, name) for name in _names(settings, universe, spine)}
-    shards = read_shards(spine_folder(run, universe))
+    shards = shards_of(run, universe)
     sums: QuerySums = {}
     for shard in shards[len(shards) * number // of : len(shards) * (number + 1) // of]:
         truth = shard_histograms(run, universe, spine, shard, schema.n_cells)
@@ -92,7 +91,7 @@ def rows_of_sums(
     Columns: universe, geolevel, query, geounits, answers (answers per geounit),
     mean_absolute_error (per answer), mean_error, largest_error.
     """
-    spine, schema = read_spine(spine_folder(run, universe)), settings.schema_of(universe)
+    spine, schema = spine_of(run, universe), settings.schema_of(universe)
     rows = []
     for level in spine.geolevels:
         for name in _names(settings, universe, spine):

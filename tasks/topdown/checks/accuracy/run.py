@@ -19,12 +19,7 @@ from ....runs.directory import RunDirectory
 from ....runs.errors import InputRefused
 from ....runs.files import write_text
 from ...settings import TopdownSettings
-from .figures import (
-    AccuracyFigures,
-    compute_figures,
-    read_figures,
-    write_figures,
-)
+from .figures import AccuracyFigures, compute_figures, read_figures, write_figures
 from .pieces import FOLDER, sums_of_pieces
 from .queries import has_truth, rows_of_sums
 from .report import ComparedRun, accuracy_document

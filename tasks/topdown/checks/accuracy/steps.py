@@ -11,14 +11,7 @@ from ....runs.directory import RunDirectory
 from ....runs.handles import Made, found, made
 from ....runs.steps import step
 from ...settings import TopdownSettings
-from .pieces import (
-    has_piece,
-    has_totals,
-    piece_file,
-    totals_file,
-    write_piece,
-    write_totals,
-)
+from .pieces import has_piece, has_totals, piece_file, totals_file, write_piece, write_totals
 from .queries import has_truth
 from .run import write_run_accuracy
 

@@ -29,11 +29,7 @@ from .errors import (
     size_classes,
 )
 from .levels import EntityLevel, own_level
-from .quantities import (
-    Quantity,
-    answer_matrix,
-    redistricting_groups,
-)
+from .quantities import Quantity, answer_matrix, redistricting_groups
 from .theory import Prediction
 
 Record = TypeVar("Record")

@@ -27,7 +27,6 @@ from .....geography.levels import Spine
 from .....geography.variance import Covariances
 from ....census.queries import marginal_query
 from ....census.schema import Schema
-from ....noise.mechanisms import noise_variance
 from ...estimation.query_algebra import QueryAlgebra
 from ...workload.budget import Budget
 from .levels import EntityLevel
@@ -67,19 +66,18 @@ class Prediction:
     known: tuple[str, np.ndarray] | None
     block_totals_known: bool
     beside: Mapping[int, np.ndarray] | None = None
-    _algebra: QueryAlgebra = field(init=False)
     _covariances: dict[int, Covariances] = field(init=False, default_factory=dict)
     _areas: dict[str, tuple[np.ndarray, ClassedAreas]] = field(init=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        names = sorted({name for asked in self.budget.query_shares.values() for name in asked})
-        queries = [marginal_query(self.schema, name) for name in names]
-        types = self.type_of_cell
-        algebra = QueryAlgebra.build(self.schema, queries, types, self.forbidden)
-        if len(algebra.cell_type) > LARGEST_CORE:
-            none = np.zeros_like(self.forbidden)
-            algebra = QueryAlgebra.build(self.schema, queries, types, none)
-        object.__setattr__(self, "_algebra", algebra)
+    @cached_property
+    def _algebra(self) -> QueryAlgebra:
+        """Coordinates for the queries of the budget."""
+        queries = [marginal_query(self.schema, name) for name in sorted(self.budget.queries)]
+        for zeros in (self.forbidden, np.zeros_like(self.forbidden)):
+            algebra = QueryAlgebra.build(self.schema, queries, self.type_of_cell, zeros)
+            if len(algebra.cell_type) <= LARGEST_CORE:
+                break
+        return algebra
 
     def variances(self, level: EntityLevel, answers: Sequence[Answer]) -> np.ndarray:
         """`(n_entities, n_answers)` variances of the answers for every entity of a level; NaN where
@@ -175,8 +173,7 @@ class Prediction:
                 gram = self._algebra.gram(marginal_query(self.schema, name), cells)[component]
                 for code, share in enumerate(level.plb_shares):
                     if share:
-                        parameter = self.budget.noise_parameter(share, query_share)
-                        variance = noise_variance(self.budget.mechanism, parameter)
+                        variance = self.budget.noise(share, query_share).variance
                         matrices[code] += gram / max(variance, SMALLEST_VARIANCE)
             found.append(matrices)
         return np.concatenate(found)

@@ -21,9 +21,9 @@ from ....census.cef_2020 import CENSUS
 from ....census.schema import Schema
 from ....runs.directory import RunDirectory
 from ...measurement.public_answers import released_counts
-from ...paths import geography_file, spine_folder
+from ...paths import geography_file
 from ...settings import TopdownSettings
-from ...spine.files import read_spine
+from ...spine.files import spine_of
 from ..microdata import present_attributes
 from .levels import needs_block_groups, texts_of
 from .tables import Tabulation
@@ -103,7 +103,7 @@ class _Estimates:
     @classmethod
     def of(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> _Estimates:
         """Of one universe of a run."""
-        full, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
+        full, spine = settings.schema_of(universe), spine_of(run, universe)
         schema = CENSUS.schema(universe, present_attributes(full))
         own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
         state = pc.utf8_slice_codeunits(pa.array(spine.block_geocode, pa.string()), *_STATE)

@@ -20,16 +20,8 @@ import pyarrow.compute as pc
 from ....census.queries import incidence
 from ....census.states import state_of
 from ....runs.declared import read_declared
-from .levels import (
-    COLUMNS,
-    OUTSIDE,
-    Entities,
-    texts_of,
-)
-from .names import (
-    further_column,
-    own_columns,
-)
+from .levels import COLUMNS, OUTSIDE, Entities, texts_of
+from .names import further_column, own_columns
 from .tables import geoid
 
 _DECLARED = read_declared(Path(__file__).parent / "presets" / "header.toml")

@@ -28,10 +28,7 @@ from ....census.states import state_of
 from ....runs.files import NOT_PRIVATE, replacing
 from .header import HEADER_FIELDS, header_columns
 from .levels import SUMMARY_LEVELS
-from .tables import (
-    LevelTable,
-    Tabulation,
-)
+from .tables import LevelTable, Tabulation
 from .variables import variables_of
 
 LEGACY_FORMAT = "pl94171"

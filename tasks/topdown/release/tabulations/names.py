@@ -85,8 +85,7 @@ def _points(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
     means = (np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x)))
     return {
         name: pa.array(
-            [f"{value:+0{width}.7f}" if np.isfinite(value) else "" for value in values],
-            pa.string(),
+            [f"{value:+0{width}.7f}" if np.isfinite(value) else "" for value in values], pa.string()
         )
         for name, width, values in zip(POINT, (11, 12), means, strict=True)
     }

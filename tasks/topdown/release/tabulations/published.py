@@ -21,12 +21,7 @@ from ....census.cef_2020 import CENSUS, cef_schema
 from ....census.table_variables import table_cells
 from ....runs.errors import InputRefused
 from .header import HEADER_FIELDS
-from .legacy import (
-    GEOGRAPHIC_HEADER,
-    SEGMENT_FIELDS,
-    SEGMENTS,
-    segment_variables,
-)
+from .legacy import GEOGRAPHIC_HEADER, SEGMENT_FIELDS, SEGMENTS, segment_variables
 from .levels import COLUMNS, OUTSIDE, SUMMARY_LEVELS
 from .names import OWN_FIELDS, POINT
 

@@ -16,20 +16,15 @@ from ....census.invariants import read_geography
 from ....runs.directory import RunDirectory
 from ...intervals.run_posterior import RunPosterior
 from ...measurement.public_answers import area_counts
-from ...paths import geography_file, spine_folder
+from ...paths import geography_file
 from ...settings import TopdownSettings
-from ...spine.shards import read_shards
+from ...spine.shards import shards_of
 from ..declared_files import TABLES, write_declared_table
 from ..margin_files import SUFFIX, write_declared_margins, write_table_margins
 from .estimated import States, state_tabulations
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, SummaryLevel
-from .tables import (
-    ENDINGS,
-    Tabulation,
-    table_files,
-    write_tables,
-)
+from .tables import ENDINGS, Tabulation, table_files, write_tables
 from .variables import tables_of
 
 BLOCKS_PER_PIECE = 1 << 20
@@ -97,7 +92,7 @@ class LevelTables:
         side by side.
         """
         n_blocks = max(
-            read_shards(spine_folder(self.run, universe))[-1].stop
+            shards_of(self.run, universe)[-1].stop
             for universe in tabulated_universes(self.settings)
         )
         if n_blocks <= BLOCKS_PER_PIECE:
@@ -155,14 +150,9 @@ class LevelTables:
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
         """Write a piece of the margins, from the posteriors of its universes."""
-        universes = tabulated_universes(self.settings)
-        write_table_margins(
-            {name: (found[name], self.settings.schema_of(name)) for name in universes},
-            read_geography(geography_file(self.run)),
-            self.run.unchecked_release,
-            _levels(piece),
-            is_private=self.settings.is_private,
-        )
+        own = {name: found[name] for name in tabulated_universes(self.settings)}
+        geography, folder = read_geography(geography_file(self.run)), self.run.unchecked_release
+        write_table_margins(self.settings, own, geography, folder, _levels(piece))
 
 
 def _levels(piece: str) -> tuple[SummaryLevel, ...]:
@@ -178,13 +168,13 @@ class NamedTables:
 
     def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
         self.run, self.settings = run, settings
-        self.folder, self.census = run.unchecked_release, settings.compiled_census
+        self.folder = run.unchecked_release
         self.together = [(universe,) for universe in settings.run.universes]
         """Universes that stand in the same files."""
 
     def tables(self) -> Sequence[TableDeclaration]:
         """All of them, if tables are asked for."""
-        return self.census.tables if self.settings.release.tables else ()
+        return self.settings.compiled_census.tables if self.settings.release.tables else ()
 
     def pieces(self) -> list[str]:
         """Into which pieces the tables are cut."""
@@ -198,16 +188,8 @@ class NamedTables:
         """Write all tables from the estimates; returns the files."""
         areas, files = read_geography(geography_file(self.run)), list[Path]()
         for table in self.tables():
-            schema = self.settings.schema_of(table.universe)
-            written = write_declared_table(
-                table,
-                area_counts(self.run, table.universe, schema.n_cells, len(areas)),
-                areas,
-                self.census.geography,
-                schema,
-                self.folder,
-                is_private=self.settings.is_private,
-            )
+            counts = area_counts(self.run, self.settings, table.universe, len(areas))
+            written = write_declared_table(self.settings, table, counts, areas, self.folder)
             files += [written.parquet, written.csv]
         return files
 
@@ -230,16 +212,8 @@ class NamedTables:
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
         """Write the margins beside a table, from the posteriors of its universes."""
-        table = self._table(piece)
-        write_declared_margins(
-            table,
-            found[table.universe],
-            read_geography(geography_file(self.run)),
-            self.census.geography,
-            self.settings.schema_of(table.universe),
-            self.folder,
-            is_private=self.settings.is_private,
-        )
+        table, areas = self._table(piece), read_geography(geography_file(self.run))
+        write_declared_margins(self.settings, table, found[table.universe], areas, self.folder)
 
     def _table(self, name: str) -> TableDeclaration:
         return next(table for table in self.tables() if table.name == name)

@@ -22,12 +22,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from ..declared_files import COMMA_SEPARATED, TABLES, rows_written
-from .levels import (
-    SUMMARY_LEVELS,
-    Entities,
-    SummaryLevel,
-    entities_of,
-)
+from .levels import SUMMARY_LEVELS, Entities, SummaryLevel, entities_of
 from .names import NAME, named_columns
 
 ENDINGS = ("parquet", "csv")

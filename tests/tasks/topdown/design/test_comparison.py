@@ -113,7 +113,7 @@ def test_an_even_allocation_is_even_and_all_add_up(tmp_path: Path) -> None:
 
     settings = load_settings(ComparisonSettings, settings_of(tmp_path), presets=PRESETS)
     addresses = public_tables(settings)
-    found = allocations(settings, {"persons": design_universe(settings, "persons", *addresses)})
+    found = allocations(settings, {"persons": design_universe(settings, "persons", addresses)})
     for name, own in found.items():
         budget = own.budget_of("persons")
         assert sum(budget.geolevel_shares.values()) == 1
@@ -138,7 +138,7 @@ def test_all_allocations_keep_the_same_exact_guarantee(tmp_path: Path) -> None:
     file.write_text(f"{file.read_text(encoding='utf-8')}[budget.persons]\n{exact}\n", "utf-8")
     settings = load_settings(ComparisonSettings, file, presets=PRESETS).resolved()
     geography, invariants = public_tables(settings.topdown)
-    designs = {"persons": design_universe(settings, "persons", geography, invariants)}
+    designs = {"persons": design_universe(settings, "persons", (geography, invariants))}
     rhos = {}
     for name, made in allocations(settings, designs).items():
         budget = made.budget_of("persons")

@@ -88,7 +88,7 @@ def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Pat
     run = measure(layout, with_seed(settings.topdown, 1), tmp_path / "measured")
     for universe in ("persons", "units"):
         problem = UniverseProblem.of(
-            settings.topdown, universe, settings.design[universe], geography, invariants
+            settings.topdown, universe, settings.design[universe], (geography, invariants)
         )
         budget, schema = settings.budget_of(universe), settings.schema_of(universe)
         p = allocation_of(budget.geolevel_shares, budget.query_shares, problem.queries)
@@ -244,7 +244,7 @@ def test_geounits_of_the_spine_may_be_named_as_such_whatever_they_are_called_els
 ) -> None:
     path = written(county, "spelt", f"{HEAD}{TARGETS}")
     settings = load_settings(DesignSettings, path, presets=PRESETS).resolved()
-    facts = PublicFacts.of(settings, "persons", *public_tables(settings))
+    facts = PublicFacts.of(settings, "persons", public_tables(settings))
     for name in ("block", "block of the spine", "Block_of_the spine"):
         assert sorted(facts.area_of(name, "design")) == list(range(facts.spine.n_blocks)), name
     tracts = facts.area_of("tract of the spine", "design")

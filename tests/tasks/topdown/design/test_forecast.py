@@ -29,7 +29,7 @@ def settings(tmp_path: Path, public_settings: str) -> TopdownSettings:
 
 
 def margins_of(settings: TopdownSettings) -> dict[tuple[str, str], dict[str, float | None]]:
-    found = forecasts(settings, *public_tables(settings))
+    found = forecasts(settings, public_tables(settings))
     return {(row.query, row.level): row.margins for row in found}
 
 

@@ -17,6 +17,7 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_seed,
 )
 from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
+from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.estimation.full_information import (
     combine_shard,
     estimate_shard,
@@ -114,9 +115,9 @@ def test_combining_again_or_estimating_elsewhere_gives_the_same_bytes(measured, 
         for name in ("spine", "measurements"):
             (other.root / name).symlink_to(run.root / name)
         for shard in reversed(shards[1:]):
-            combine_shard(other, settings, "persons", spine, shard)
+            combine_shard(ShardInput.read(other, settings, "persons", spine, shard))
         for shard in shards:
-            estimate_shard(other, settings, "persons", spine, shard)
+            estimate_shard(ShardInput.read(other, settings, "persons", spine, shard))
         contents.append(
             {
                 path.relative_to(other.root): path.read_bytes()

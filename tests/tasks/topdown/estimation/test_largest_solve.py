@@ -71,7 +71,7 @@ def test_the_root_is_known_and_families_are_bounded(tmp_path: Path) -> None:
             "/".join(map(str, row)) for row in SECTIONS.itertuples(index=False, name=None)
         ]
     )
-    spine = spines_of(settings).spine("residents", areas, areas)
+    spine = spines_of(settings).spine("residents", (areas, areas))
     widest = max(int(np.bincount(level.parent).max()) for level in spine.geolevels[1:])
     found = largest_solve(settings, "residents", spine)
     assert (found.cells, found.children, found.is_known) == (6_000, widest, False)

@@ -307,7 +307,7 @@ def test_shards_and_files_give_generalised_least_squares(tmp_path: Path):
     assert [shard.geolevel for shard in shards] == list(spine.names)
     assert any(level.bypassed.any() for level in spine.geolevels)
     for shard in reversed(shards[1:]):
-        combine_shard(run, settings, "persons", spine, shard)
+        combine_shard(ShardInput.read(run, settings, "persons", spine, shard))
     inputs = [ShardInput.read(run, settings, "persons", spine, shard) for shard in shards]
     found: list[np.ndarray] = []
     for given in inputs:

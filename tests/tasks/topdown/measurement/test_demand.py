@@ -26,7 +26,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import STAMP_KEY
 from spineflow.tasks.topdown.checks.replicate import estimate, measure
-from spineflow.tasks.topdown.estimation.estimate import ShardInput, estimate_shard
+from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
@@ -234,7 +234,7 @@ def both_ways(cut_county, tmp_path_factory: pytest.TempPathFactory):
             demanded_file(run, *place, shard.name),
             kept_rows(whole.dpqueries(*place, shard.name), families, PERSONS, geocode),
         )
-        estimate_shard(run, demanding, "persons", spine, shard)
+        ShardInput.read(run, demanding, "persons", spine, shard).estimate()
     return whole, run, demanding, spine, shards
 
 

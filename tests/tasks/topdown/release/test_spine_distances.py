@@ -92,7 +92,7 @@ def test_distances_of_every_entity_are_those_of_a_pass_up_the_tree(
     found = pd.read_csv(out, dtype={"entity": str}, keep_default_na=False)
     settings = load_settings(TopdownSettings, file, presets=PRESETS)
     geography, invariants = public_geography(settings)
-    blocks = spines_of(settings).rows(geography, invariants)
+    blocks = spines_of(settings).rows((geography, invariants))
     codes = {
         "place": blocks["block_geocode"].astype(str).str[:2] + blocks["PLACEFP"].astype(str),
         "school_district": blocks["block_geocode"].astype(str).str[:2]
@@ -102,7 +102,7 @@ def test_distances_of_every_entity_are_those_of_a_pass_up_the_tree(
     }
     compared = 0
     for universe in ("persons", "units"):
-        spine = spines_of(settings).spine(universe, geography, invariants)
+        spine = spines_of(settings).spine(universe, (geography, invariants))
         own = found[(found["universe"] == universe) & (found["spine"] == settings.geography.spine)]
         for row in own[own["category"].isin(list(codes))].itertuples():
             inside = (codes[row.category] == row.entity).to_numpy()[spine.block_row]

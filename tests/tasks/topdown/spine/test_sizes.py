@@ -30,7 +30,7 @@ def sizes_of(monkeypatch, step: str, geolevel: str, cuts: list[int]) -> list[flo
     ends = [0, *cuts, N_GEOUNITS[geolevel]]
     pairs = zip(ends, ends[1:], strict=False)
     spine[geolevel] = [shard(geolevel, number, *pair) for number, pair in enumerate(pairs)]
-    monkeypatch.setattr(sizes, "shards_by_geolevel", lambda _folder: spine)
+    monkeypatch.setattr(sizes, "shards_by_geolevel", lambda _run, _universe: spine)
     keys = [("persons", geolevel, own.name) for own in spine[geolevel]]
     return sizes_of_calls(RunDirectory(Path("run")), SETTINGS, step, keys)
 

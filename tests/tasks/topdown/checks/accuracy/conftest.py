@@ -52,7 +52,7 @@ def make_run(folder: Path, county: Path, *, seed: int, overrides=(), name: str =
     invariants = read_invariants(invariants_file(run))
     for universe in settings.run.universes:
         schema = settings.schema_of(universe)
-        spine = spines_of(settings).spine(universe, geography, invariants)
+        spine = spines_of(settings).spine(universe, (geography, invariants))
         write_spine(spine, spine_folder(run, universe))
         budget = settings.budget_of(universe)
         write_shards(cut_spine(spine, schema, budget), spine_folder(run, universe))
