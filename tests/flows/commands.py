@@ -6,18 +6,19 @@ environment, output and exit code. It finds modules imported and kernels loaded;
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-
-from tests.flows.forks import Fork
 
 PATIENCE = 900
 
@@ -84,7 +85,7 @@ class Command:
 
     def _begun(
         self, code: Sequence[str], folder: Path, environment: Mapping[str, str]
-    ) -> subprocess.Popen | Fork:
+    ) -> subprocess.Popen | multiprocessing.process.BaseProcess:
         with self.output.open("w") as output, self.errors.open("w") as errors:
             return subprocess.Popen(
                 [sys.executable, "-c", *code],
@@ -103,12 +104,15 @@ class Command:
         """End it and its children as a power cut would."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self._wait(None)
+
+    def _wait(self, timeout: float | None) -> None:
+        self.process.wait(timeout)
 
     def ended(self) -> tuple[int, str, str]:
         """Wait for its end: exit code, output, errors."""
         try:
-            self.process.wait(PATIENCE)
+            self._wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
@@ -138,5 +142,47 @@ class Command:
 class ForkedCommand(Command):
     """The same as a fork of a process that stands ready with all modules of the flows."""
 
-    def _begun(self, code: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Fork:
-        return Fork(code, folder, environment, (self.output, self.errors))
+    def _begun(
+        self, code: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> multiprocessing.process.BaseProcess:
+        from spineflow.flows.registry import MODULES
+
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([*MODULES.values(), "tests.flows.warmed"])
+        told = (str(self.output), str(self.errors))
+        process = context.Process(target=_run, args=(code, str(folder), environment, told))
+        process.start()
+        return process
+
+    def exit_code(self) -> int | None:
+        return self.process.exitcode
+
+    def _wait(self, timeout: float | None) -> None:
+        self.process.join(timeout)
+        if self.process.is_alive():
+            raise subprocess.TimeoutExpired("spineflow", timeout or 0)
+
+
+def _run(
+    code: Sequence[str], folder: str, environment: Mapping[str, str], told: tuple[str, str]
+) -> None:
+    """Become a command, in a process that was forked for it."""
+    os.setsid()
+    for number, file in zip((1, 2), told, strict=True):
+        opened = os.open(file, os.O_WRONLY | os.O_TRUNC)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    from prefect.context import refresh_global_settings_context
+
+    refresh_global_settings_context()
+    program, *arguments = code
+    sys.argv = ["-c", *arguments]
+    try:
+        exec(compile(program, "<command>", "exec"), {"__name__": "__main__"})
+    finally:
+        # What the end of a program does, a forked process leaves out: the last logs are sent there.
+        threading._shutdown()
+        atexit._run_exitfuncs()

@@ -20,8 +20,7 @@ from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-from tests.conftest import SESSION, PrefectServer
-from tests.flows import forks
+from tests.conftest import PrefectServer
 from tests.flows import in_process as here
 from tests.flows.commands import Command, ForkedCommand
 from tests.flows.conformance.cases import CASES, Case, Finished
@@ -37,12 +36,6 @@ def noted(kind: type[Command], started: list[Command]) -> type[Command]:
             started.append(self)
 
     return Noted
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_forks(request: pytest.FixtureRequest) -> None:
-    """Have the commands of all workers forked from one process."""
-    forks.share(Path(request.config.stash[SESSION]["folder"]))
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ from typing import Any, cast
 import httpx
 import prefect.settings
 import pytest
-from prefect.server.database.configurations import AioSqliteConfiguration
 from prefect.settings import (
     PREFECT_API_SSL_CERT_FILE,
     PREFECT_API_URL,
@@ -32,7 +31,7 @@ from prefect.settings import (
     get_current_settings,
     temporary_settings,
 )
-from spineflow.flows import own_server, running
+from spineflow.flows import running
 from spineflow.flows.servers import (
     LOOKS_FOR_SERVER,
     OWN_SERVER,
@@ -43,8 +42,6 @@ from spineflow.flows.servers import (
 )
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import RunnerSettings
-from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
 
 RUN = "00000000-0000-0000-0000-000000000001"
 
@@ -311,6 +308,10 @@ def test_cursors_wait_for_their_connection_when_they_are_finalised(tmp_path: Pat
 
 def test_requests_that_fail_leave_their_cursors_to_the_collector(tmp_path: Path) -> None:
     """Where Prefect's server on SQLite closes them all, `collect_garbage_aside` is needless."""
+    # Few need the server in their own process, which it takes long to import.
+    from prefect.server.database.configurations import AioSqliteConfiguration
+    from sqlalchemy import text
+    from sqlalchemy.exc import OperationalError
 
     async def fail() -> None:
         configuration = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'server.db'}")
@@ -340,6 +341,11 @@ def test_what_has_read_may_write_though_another_wrote_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
 ) -> None:
     """Transactions of a server of our own wait for their turn; Prefect's own are refused."""
+    from prefect.server.database.configurations import AioSqliteConfiguration
+    from spineflow.flows import own_server
+    from sqlalchemy import text
+    from sqlalchemy.exc import OperationalError
+
     monkeypatch.setattr(
         AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction
     )
