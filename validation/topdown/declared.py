@@ -33,8 +33,8 @@ class DeclaredSums:
         geocode: pa.Array,
         counts_of: Callable[[str], sparse.csr_array],
     ) -> None:
-        """Check the rows of some areas; `counts_of` tells the counts `(n_areas, n_cells)` of
-        another universe in the same areas.
+        """Check the rows of some areas with these geocodes; `counts_of` tells the counts `(n_areas,
+        n_cells)` of another universe in the same areas.
         """
         counts, declared = rows.counts, self._declared
 

@@ -119,14 +119,13 @@ def check_microdata(
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    order = spine.by_geocode
-    geocode = spine.block_geocode.take(pa.array(order))
-    further = np.zeros(order.size, dtype=np.int64)
+    geocode = spine.ascending_geocode
+    further = np.zeros(len(geocode), dtype=np.int64)
     if files.layout.further:
         further = _facilities(geocode, areas, failures)
     index = AreaIndex.of(area_codes(files.layout, geocode, areas))
     for rows in _rows_in_parts(files, index, areas_per_part, failures):
-        level = last_level(spine, order[rows.areas])
+        level = last_level(spine, spine.by_geocode[rows.areas])
         _compare(rows, estimates_of(level), level, failures)
         if files.layout.further:
             failures.add_each(

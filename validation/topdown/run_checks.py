@@ -26,7 +26,7 @@ from .conservation import (
     read_estimates,
 )
 from .constraints import COMPLETE, check_constraint_files, check_constraints, check_zeros
-from .declarations import HELD, ON_ROWS, RELATIONS, ExpectedDeclarations
+from .declarations import HELD, ON_ROWS, RELATIONS
 from .declared import DeclaredSums
 from .demanded import check_demanded
 from .descriptions import check_description
@@ -202,8 +202,8 @@ def _check_rows(
     if layout is None:
         raise UnusableRunFile(f"the layout of the microdata of {cells.universe} is not known")
     files = Microdata(run.release / f"mdf_{cells.universe}", layout, cells, run.is_private)
-    others = _Others(run, spine)
-    sums = DeclaredSums(expected.declared or ExpectedDeclarations(), cells, failures)
+    others, declared = _Others(run, spine), expected.declared
+    sums = None if declared is None else DeclaredSums(declared, cells, failures)
     for rows in check_microdata(
         files,
         spine,
@@ -213,7 +213,8 @@ def _check_rows(
         areas_per_part=run.blocks_per_part,
     ):
         counts_of = partial(others.counts, areas=rows.areas)
-        sums.add(rows, others.geocode, counts_of)
+        if sums is not None:
+            sums.add(rows, spine.ascending_geocode[rows.areas], counts_of)
         if layout.described is not None:
             other = layout.described.universe
             check_description(
@@ -223,26 +224,26 @@ def _check_rows(
                 counts_of(other),
                 failures[MICRODATA],
             )
-    sums.finish()
+    if sums is not None:
+        sums.finish()
 
 
 class _Others:
     """Estimates of other universes that one must agree with, in the areas that it has."""
 
     def __init__(self, run: CheckedRun, spine: RunSpine) -> None:
-        self._run, self._spines = run, dict[str, RunSpine]()
-        self.geocode = spine.block_geocode.take(pa.array(spine.by_geocode))
+        self._run, self._spine, self._spines = run, spine, dict[str, RunSpine]()
 
     def counts(self, universe: str, areas: slice) -> sparse.csr_array:
         """Counts `(n_areas, n_cells)` of some areas."""
         if universe not in self._spines:
             self._spines[universe] = self._run.spine(universe)
         spine, cells = self._spines[universe], self._run.expected[universe].cells
-        blocks = spine.by_geocode[areas]
-        if not spine.block_geocode.take(pa.array(blocks)).equals(self.geocode[areas]):
+        if not spine.ascending_geocode[areas].equals(self._spine.ascending_geocode[areas]):
             raise UnusableRunFile(f"the areas of {universe} are not those of the other universes")
-        estimates = _estimates(self._run, cells, last_level(spine, blocks))
-        return counted(estimates.key, estimates.count, (len(blocks), cells.n))
+        level = last_level(spine, spine.by_geocode[areas])
+        estimates = _estimates(self._run, cells, level)
+        return counted(estimates.key, estimates.count, (level.n, cells.n))
 
 
 def _estimates(run: CheckedRun, cells: Cells, level: SpineLevel) -> LevelEstimates:

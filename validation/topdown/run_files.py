@@ -175,6 +175,11 @@ class RunSpine:
         """Positions of the blocks in the order of their geocodes."""
         return pc.sort_indices(self.block_geocode).to_numpy()
 
+    @cached_property
+    def ascending_geocode(self) -> pa.StringArray:
+        """The geocodes of the blocks in their order."""
+        return self.block_geocode.take(pa.array(self.by_geocode))
+
     def level_index(self, name: str) -> int:
         """Number of the geolevel, 0 for the root."""
         return [level.name for level in self.levels].index(name)

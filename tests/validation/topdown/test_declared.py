@@ -62,19 +62,19 @@ def parts(n_in_part: int) -> Iterator[ReleasedRows]:
         yield ReleasedRows(areas, 4, key, counts.ravel()[key], None, none)
 
 
-def failing(expected: ExpectedDeclarations, n_in_part: int = 3) -> set[str]:
+def failing(expected: ExpectedDeclarations, n_in_part: int = 3) -> dict[str, list[str]]:
     failures = {name: Failures() for name in ON_ROWS}
     sums = DeclaredSums(expected, CELLS, failures)
     for rows in parts(n_in_part):
         homes = sparse.csr_array(HOMES[rows.areas])
-        sums.add(rows, GEOCODE, {"homes": homes}.__getitem__)
+        sums.add(rows, GEOCODE[rows.areas], {"homes": homes}.__getitem__)
     sums.finish()
-    return {name for name, found in failures.items() if found.count}
+    return {name: found.texts for name, found in failures.items() if found.count}
 
 
 @pytest.mark.parametrize("n_in_part", [1, 2, 3])
 def test_what_is_declared_holds(n_in_part: int) -> None:
-    assert failing(declared(), n_in_part) == set()
+    assert failing(declared(), n_in_part) == {}
 
 
 WRONG = {
@@ -103,7 +103,14 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_does_not_hold_is_found(case: str, n_in_part: int) -> None:
     check, keywords = WRONG[case]
-    assert failing(declared(**keywords), n_in_part) == {check}
+    assert set(failing(declared(**keywords), n_in_part)) == {check}
+
+
+@pytest.mark.parametrize("n_in_part", [1, 2, 3])
+def test_the_area_that_breaks_a_bound_is_named(n_in_part: int) -> None:
+    bound = ExpectedBound("b", "total", ALL, None, np.array([[6], [1], [4]]))
+    found = failing(declared(bounds=(bound,)), n_in_part)
+    assert found == {BOUNDS: ["b is not met by area c"]}
 
 
 def test_only_what_is_declared_is_said_to_hold() -> None:
