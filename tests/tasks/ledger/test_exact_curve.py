@@ -147,11 +147,13 @@ def by_cells(changed: dict[ChangedCount, int], epsilon: str) -> float:
 
 @settings(max_examples=20, deadline=None)
 @given(SMALL, st.fractions(0, 5, max_denominator=5), st.fractions(0, 3, max_denominator=5))
+@example({gaussian("7/3"): 2}, Fraction(0), Fraction(0))
 def test_curves_fall_and_more_counts_never_help(changed, epsilon, more) -> None:
     curve = PrivacyCurve(changed)
     first, second = curve.delta_upper(float(epsilon)), curve.delta_lower(float(epsilon + more))
     assert second <= first
-    larger = PrivacyCurve({**changed, gaussian("7/3"): 1})
+    further = gaussian("7/3")
+    larger = PrivacyCurve({**changed, further: changed.get(further, 0) + 1})
     assert larger.delta_upper(float(epsilon)) >= curve.delta_lower(float(epsilon))
 
 
