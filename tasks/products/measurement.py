@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,8 +28,13 @@ def publish_level(
     """
     truth, seeds = [run.histogram(universe)], (universe, level)
     with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
-        groups, is_private = map(answers, [drawing.noise]), settings.is_private
-        write_measurements(path, groups, is_private=is_private, recording=drawing.recording)
+
+        def groups() -> Iterator[Sequence[NoisyAnswers]]:
+            yield answers(drawing.noise)
+
+        write_measurements(
+            path, groups(), is_private=settings.is_private, recording=drawing.recording
+        )
 
 
 def noisy_answers(

@@ -61,10 +61,11 @@ class AreaIndex:
         for known, pairs, (distinct, number) in zip(
             self.known.values(), self.pairs, columns, strict=True
         ):
-            code = np.array([known.get(text, -1) for text in distinct], dtype=np.int64)
-            pair = geounit * len(known) + code[number[first]]
+            of_text = np.array([known.get(text, -1) for text in distinct], dtype=np.int64)
+            code = of_text[number[first]]
+            pair = geounit * len(known) + code
             at = np.minimum(np.searchsorted(pairs, pair), len(pairs) - 1)
-            is_known = (geounit >= 0) & (code[number[first]] >= 0) & (pairs[at] == pair)
+            is_known = (geounit >= 0) & (code >= 0) & (pairs[at] == pair)
             geounit = np.where(is_known, at, -1)
         area = np.where(geounit >= 0, self.area[geounit], -1)
         return np.repeat(area, np.diff(first, append=is_first.size))

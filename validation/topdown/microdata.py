@@ -162,7 +162,14 @@ def _rows_in_parts(
 ) -> Iterator[ReleasedRows]:
     """The rows of all areas, of so many at a time; rows out of their order are failures."""
     layout, cells = files.layout, files.cells
-    n_rows, part, described = 0, _Part(0), _Described(layout)
+    n_rows, described, n_areas = 0, _Described(layout), len(index.area)
+
+    def part_at(number: int) -> _Part:
+        first = number * areas_per_part
+        areas = slice(first, min(first + areas_per_part, n_areas))
+        return _Part(number, areas, cells.n, described)
+
+    part = part_at(0)
     for batch in _agreeing_batches(files.stem, layout, files.is_private, failures):
         read = Rows.decoded(batch, layout)
         for name, numbers in read.numbers.items():
@@ -180,17 +187,16 @@ def _rows_in_parts(
         last = int(own_part[is_placed].max(initial=part.number))
         for number in range(part.number, last + 1):
             if number > part.number:
-                yield part.rows(index, areas_per_part, cells.n, described)
-                part = _Part(number)
+                yield part.rows()
+                part = part_at(number)
             here = is_placed & (own_part == number)
-            within = area - number * areas_per_part
+            within = area - part.areas.start
             own = here & is_own
-            part.add(within[own] * cells.n + cell[own], text[own], read.count[own], described)
+            part.add(within[own] * cells.n + cell[own], text[own], read.count[own])
             part.further.append(within[here & ~is_own])
-    n_parts = -(-len(index.area) // areas_per_part)
-    while part.number < n_parts:
-        yield part.rows(index, areas_per_part, cells.n, described)
-        part = _Part(part.number + 1)
+    while part.areas.start < n_areas:
+        yield part.rows()
+        part = part_at(part.number + 1)
 
 
 class _Described:
@@ -222,37 +228,33 @@ class _Described:
 class _Part:
     """What has been read of the rows of a part of the areas."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, areas: slice, n_cells: int, described: _Described) -> None:
+        self.number, self.areas = number, areas
+        self._n_cells, self._described = n_cells, described
         self.further = [np.zeros(0, np.int64)]
         self._key, self._text, self._count = ([np.zeros(0, np.int64)] for _ in range(3))
 
-    def add(
-        self, key: np.ndarray, text: np.ndarray, count: np.ndarray, described: _Described
-    ) -> None:
+    def add(self, key: np.ndarray, text: np.ndarray, count: np.ndarray) -> None:
         """Take in rows."""
-        keys, sums = added_up(key * described.n + text, count)
-        self._key.append(keys // described.n)
-        self._text.append(keys % described.n)
+        keys, sums = added_up(key * self._described.n + text, count)
+        self._key.append(keys // self._described.n)
+        self._text.append(keys % self._described.n)
         self._count.append(sums)
 
-    def rows(
-        self, index: AreaIndex, areas_per_part: int, n_cells: int, described: _Described
-    ) -> ReleasedRows:
+    def rows(self) -> ReleasedRows:
         """All that have been taken in."""
-        first = self.number * areas_per_part
-        areas = slice(first, min(first + areas_per_part, len(index.area)))
+        areas, described = self.areas, self._described
         text = np.concatenate(self._text)
         key, count = added_up(
             np.concatenate(self._key) * described.n + text, np.concatenate(self._count)
         )
         return ReleasedRows(
             areas,
-            n_cells,
+            self._n_cells,
             key // described.n,
             count,
             described.texts(key % described.n),
-            np.bincount(np.concatenate(self.further), minlength=areas.stop - first),
+            np.bincount(np.concatenate(self.further), minlength=areas.stop - areas.start),
         )
 
 

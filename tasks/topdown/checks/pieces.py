@@ -174,8 +174,12 @@ def read_findings(run: RunDirectory, piece: Piece, state: str) -> Mapping[str, A
     return kept(findings_file(run, piece), state)
 
 
-def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) -> dict[str, Any]:
-    """What a piece finds, in values that JSON has."""
+def checked_piece(
+    run: RunDirectory, settings: TopdownSettings, piece: Piece, checked: CheckedRun | None = None
+) -> dict[str, Any]:
+    """What a piece finds, in values that JSON has; `checked` has what is promised of its universe,
+    where that is known already.
+    """
     if piece.kind == MARGINS:
         return {MARGINS: asdict(check_margins(run.unchecked_release))}
     if piece.subject == TABLES:
@@ -185,7 +189,7 @@ def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) ->
         else:
             check_states(_tabulated(run, settings, piece), failures)
         return {name: asdict(found) for name, found in failures.items()}
-    checked = checked_run(run, settings, piece.subject)
+    checked = checked or checked_run(run, settings, (piece.subject,))
     if piece.kind == TOP:
         found = check_top(checked, piece.subject)
     elif piece.kind == BELOW:
@@ -197,14 +201,14 @@ def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) ->
 
 def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Outcome]:
     """The outcomes of all checks; what no piece has found yet, or not in this state, is checked."""
-    state = state_of_files(run)
+    state, checked = state_of_files(run), checked_run(run, settings, settings.run.universes)
     universes = {universe: Findings() for universe in settings.run.universes}
     of_tables: list[TableFailures] = []
     of_margins: list[Outcome] = []
     for piece in pieces(run, settings):
         found = read_findings(run, piece, state)
         if found is None:
-            found = checked_piece(run, settings, piece)
+            found = checked_piece(run, settings, piece, checked)
         if piece.kind == MARGINS:
             of_margins.append(Outcome(**found[MARGINS]))
         elif piece.subject == TABLES:
@@ -214,19 +218,21 @@ def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Out
     agreeing = [check_agreement(expected) for expected in expected_agreements(run, settings)]
     outcomes: list[Outcome] = []
     for universe, findings in universes.items():
-        outcomes += universe_outcomes(checked_run(run, settings, universe), universe, findings)
+        outcomes += universe_outcomes(checked, universe, findings)
     if of_tables:
         of_files, *of_states = of_tables
         outcomes += table_outcomes(of_files, of_states)
     return [*outcomes, *agreeing, *of_margins]
 
 
-def checked_run(run: RunDirectory, settings: TopdownSettings, universe: str) -> CheckedRun:
-    """A universe's files and what is promised of them, and of those that it must agree with."""
+def checked_run(
+    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str]
+) -> CheckedRun:
+    """Universes' files, and what is promised of them and of those that they must agree with."""
     if settings.compiled_census.has_blocks:
-        expected = {universe: expected_universe(settings, universe)}
-        layout = expected[universe].layout
-        areas = _facilities(run) if layout is not None and layout.further else None
+        expected = {universe: expected_universe(settings, universe) for universe in universes}
+        layouts = [one.layout for one in expected.values() if one.layout is not None]
+        areas = _facilities(run) if any(layout.further for layout in layouts) else None
     else:
         frame = read_geography(geography_file(run))
         expected = {
