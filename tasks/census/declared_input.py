@@ -22,7 +22,7 @@ from ..ledger.digests import InputDigest, input_digest
 from ..ledger.recognition import RecordColumn, people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files
-from .areas import Areas, load_areas
+from .areas import Areas, load_areas, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
 from .counting import Counted
@@ -30,12 +30,12 @@ from .declared_rules import declared_rules
 from .entities import needed_columns
 from .evidence import EvidenceTally
 from .kept import keep_areas, keep_ways, kept_areas, kept_ways
+from .partitions import Unreadable, check_whole
 from .queries import counted_rows, marginal_query
 from .records import (
     UniverseCounter,
-    count_universe,
+    Ways,
     read_ways,
-    records_of,
     tally_contributions,
     tally_counted,
 )
@@ -114,6 +114,14 @@ class DeclaredInput:
 
 
 @dataclass(frozen=True, eq=False)
+class ReferredTables:
+    """What records refer to: the areas, and by universe the ways of its records to them."""
+
+    areas: Areas
+    ways: Mapping[str, Ways]
+
+
+@dataclass(frozen=True, eq=False)
 class DeclaredTables:
     """The tables of a declared census; see `tasks.census.partitions.CensusReading`.
 
@@ -148,32 +156,6 @@ class DeclaredTables:
             for name in _needed(self.census, self.schemas)
         }
 
-    def check(self, scratch: Path | None) -> InputCheck[DeclaredInput]:
-        """Read the tables, evaluate every rule and count the universes of `schemas`.
-
-        What is large is kept in temporary files in the folder `scratch`, by default the system's;
-        they hold confidential rows.
-        """
-        evidence, counted = EvidenceTally(), dict[str, Counted]()
-        subject = ""
-        try:
-            areas = self._areas(evidence)
-            for subject in self.records:
-                universe, schema = self.census.universes[subject], self._schema(subject)
-                is_recognised = subject in self.schemas
-                counted[subject] = count_universe(
-                    self.files,
-                    universe,
-                    schema,
-                    areas,
-                    evidence,
-                    scratch,
-                    is_recognised=is_recognised,
-                )
-        except UnreadableInput as error:
-            return self.unreadable(subject, error.finding, tuple(counted), evidence)
-        return self._checked(areas, counted, evidence)
-
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The areas and what is public of each; records are read of no universe but those which
         bounds are per.
@@ -189,7 +171,7 @@ class DeclaredTables:
         }
         per = {bound.per: universes[bound.per].schema for bound in bounds}
         tables = replace(self, census=replace(self.census, universes=alone), schemas=per)
-        found = tables.check(None).accepted(with_counts=with_counts)
+        found = check_whole(tables).accepted(with_counts=with_counts)
         multiples = _multiples(self.census, self.schemas, per, found.histograms)
         return found.areas.frame, replace(found, multiples=multiples).public
 
@@ -198,60 +180,58 @@ class DeclaredTables:
 
         Raises InputRefused for areas that break a rule, with counts only if asked for.
         """
-        found = replace(self, schemas={}).check(None).accepted(with_counts=with_counts)
+        found = check_whole(replace(self, schemas={})).accepted(with_counts=with_counts)
         return found.areas.frame, pd.DataFrame()
 
-    def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
-        """Read and keep the areas, and what the records of each universe refer to."""
-        subject = ""
+    def read_before(
+        self, evidence: EvidenceTally, scratch: Path | None
+    ) -> ReferredTables | Unreadable:
+        """Read the areas, and what the records of each universe refer to."""
+        declared, subject, ways = self.census.geography, "", dict[str, Ways]()
+        further = needed_columns(declared, self.census.tables)
         try:
-            areas = self._areas(evidence)
-            keep_areas(folder / "areas", areas)
+            areas = load_areas(self.files[declared.table], declared, evidence, further)
             for subject in self.records:
                 universe = self.census.universes[subject]
-                ways = read_ways(self.files, universe, areas, evidence, folder)
-                keep_ways(folder / "ways" / subject, ways)
-                tally_contributions(self.files, universe, evidence, folder)
+                ways[subject] = read_ways(self.files, universe, areas, evidence, scratch)
+                tally_contributions(self.files, universe, evidence, scratch)
         except UnreadableInput as error:
-            return subject, error.finding
-        return None
+            return Unreadable(subject, error.finding)
+        return ReferredTables(areas, ways)
+
+    def keep(self, before: ReferredTables, folder: Path) -> None:
+        """Keep the areas, and what records refer to, in a folder."""
+        keep_areas(folder / "areas", before.areas)
+        for name, ways in before.ways.items():
+            keep_ways(folder / "ways" / name, ways)
+
+    def kept(self, folder: Path) -> ReferredTables:
+        """What `keep` kept."""
+        areas = kept_areas(folder / "areas", self.census.geography)
+        ways = {
+            name: kept_ways(folder / "ways" / name, self.census.universes[name], areas)
+            for name in self.records
+        }
+        return ReferredTables(areas, ways)
 
     def counter(
-        self, folder: Path, universe: str, scratch: Path | None, evidence: EvidenceTally
+        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[UniverseCounter, tuple[InputFile, ...]]:
-        """What counts a part of a universe's records, and their files, from what was kept."""
-        compiled, areas = self.census.universes[universe], self._kept_areas(folder)
+        """What counts a universe's records, or a part of them, and their files."""
+        compiled = self.census.universes[universe]
         counter = UniverseCounter(
             compiled,
             self._schema(universe),
-            kept_ways(folder / "ways" / universe, compiled, areas),
-            len(areas),
+            before.ways[universe],
+            len(before.areas),
             scratch,
             is_recognised=universe in self.schemas,
         )
-        return counter, records_of(self.files, compiled, counter, evidence)
-
-    def put_together(
-        self,
-        folder: Path,
-        counted: Mapping[str, Counted],
-        evidence: EvidenceTally,
-        scratch: Path | None,
-    ) -> InputCheck[DeclaredInput]:
-        """The check of all that was kept and counted."""
-        areas = self._kept_areas(folder)
-        for name, of_universe in counted.items():
-            universe = self.census.universes[name]
-            ways = kept_ways(folder / "ways" / name, universe, areas)
-            tally_counted(universe, ways, of_universe, evidence, scratch)
-        return self._checked(areas, counted, evidence)
+        own = self.files[compiled.declared.table]
+        return counter, shaped(own, counter.texts, counter.keys, evidence)
 
     def unreadable(
-        self,
-        subject: str,
-        finding: Finding,
-        before: Sequence[str] = (),
-        evidence: EvidenceTally | None = None,
+        self, subject: str, finding: Finding, before: Sequence[str] = ()
     ) -> InputCheck[DeclaredInput]:
         """The check that ended at a universe, or at the areas (""), after those `before`."""
         is_read = dict.fromkeys(before, True) | ({subject: False} if subject else {})
@@ -260,28 +240,27 @@ class DeclaredTables:
             readable(self.census.universes[name].declared.table, passed)
             for name, passed in is_read.items()
         ]
-        formats = evidence.formats if evidence is not None else {}
-        return InputCheck(tuple(read), (finding,), None, formats)
+        return InputCheck(tuple(read), (finding,), None)
 
     def _schema(self, universe: str) -> Schema:
         return self.schemas.get(universe, self.census.universes[universe].schema)
 
-    def _areas(self, evidence: EvidenceTally) -> Areas:
-        declared = self.census.geography
-        further = needed_columns(declared, self.census.tables)
-        return load_areas(self.files[declared.table], declared, evidence, further)
-
-    def _kept_areas(self, folder: Path) -> Areas:
-        return kept_areas(folder / "areas", self.census.geography)
-
-    def _checked(
-        self, areas: Areas, counted: Mapping[str, Counted], evidence: EvidenceTally
+    def put_together(
+        self,
+        before: ReferredTables,
+        counted: Mapping[str, Counted],
+        evidence: EvidenceTally,
+        scratch: Path | None,
     ) -> InputCheck[DeclaredInput]:
         """The check of tables that have been read: every rule is evaluated on the evidence.
 
         Bounds and relations of areas are asked once every row meets its own rules: one that does
         not may be in no count, and areas would break them for its want.
         """
+        for name, of_universe in counted.items():
+            universe = self.census.universes[name]
+            tally_counted(universe, before.ways[name], of_universe, evidence, scratch)
+        areas = before.areas
         census, schemas = self.census, self.schemas
         read = [readable(census.geography.table, True)]
         read += [readable(census.universes[name].declared.table, True) for name in counted]

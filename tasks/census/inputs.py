@@ -15,18 +15,19 @@ from ...validation.census.input_rules import applicable_rules
 from ...validation.expectations import readable
 from ..ledger.digests import InputDigest, block_counts_digest
 from ..ledger.recognition import people_digests
-from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal, unreadable_refused
+from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.mapped import zeros
 from ..tables.sources import InputFile, input_files
 from .cef_2020 import CENSUS, IDENTITY_COLUMNS, PERSONS, UNITS
 from .census import Census
-from .counting import Counted, count_files
+from .counting import Counted
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
 from .identity import block_levels, counties_of, numbers_of, person_columns_of, unit_columns_of
 from .invariants import block_invariants, state_totals
 from .joins import JoinedTable
 from .kept import keep_facts, keep_frame, keep_table, kept_facts, kept_frame, kept_table
+from .partitions import Unreadable, check_whole
 from .schema import Schema
 from .tables import (
     IDENTITY,
@@ -127,7 +128,19 @@ def check_inputs(
     rows.
     """
     paths = {"geography": geography, "units": units, "persons": persons}
-    return CefTables(table_files(paths, names), person_schema, unit_schema).check(scratch)
+    reading = CefTables(table_files(paths, names), person_schema, unit_schema)
+    return check_whole(reading, scratch)
+
+
+@dataclass(frozen=True, eq=False)
+class Addresses:
+    """What persons refer to: the units, and the number of blocks with their frame, which is read
+    where it is asked for.
+    """
+
+    units: JoinedTable
+    n_blocks: int
+    geography: Callable[[], pd.DataFrame]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,52 +165,34 @@ class CefTables:
         """Persons alone are counted in parts."""
         return {"persons": self.files["persons"]}
 
-    def check(self, scratch: Path | None) -> InputCheck[IngestResult]:
-        """The check of the whole."""
-        evidence, table = EvidenceTally(), "geography"
+    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> Addresses | Unreadable:
+        """Read geography and units."""
+        table = "geography"
         try:
             blocks = load_geography(self.files[table], evidence, scratch)
             table = "units"
             units = load_units(self.files[table], blocks, evidence, scratch)
-            table, files = "persons", self.files["persons"]
-            counter = PersonCounter(units, len(blocks.frame), self.person_schema, scratch)
-            count_files(counter, files, range(len(files)), evidence)
         except UnreadableInput as error:
-            return self.unreadable(table, error.finding)
-        return self._checked(blocks.frame, units, counter.counted(), evidence, scratch)
+            return Unreadable(table, error.finding)
+        return Addresses(units, len(blocks.frame), lambda: blocks.frame)
 
-    def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
-        """Read and keep geography and units."""
-        table = "geography"
-        try:
-            blocks = load_geography(self.files[table], evidence, folder)
-            table = "units"
-            units = load_units(self.files[table], blocks, evidence, folder)
-        except UnreadableInput as error:
-            return table, error.finding
-        keep_table(folder / "units", units)
-        keep_frame(folder / "geography.parquet", blocks.frame)
-        keep_facts(folder / "n_blocks.json", len(blocks.frame))
-        return None
+    def keep(self, before: Addresses, folder: Path) -> None:
+        """Keep geography and units in a folder."""
+        keep_table(folder / "units", before.units)
+        keep_frame(folder / "geography.parquet", before.geography())
+        keep_facts(folder / "n_blocks.json", before.n_blocks)
+
+    def kept(self, folder: Path) -> Addresses:
+        """What `keep` kept."""
+        units, n_blocks = kept_table(folder / "units"), kept_facts(folder / "n_blocks.json")
+        return Addresses(units, n_blocks, lambda: kept_frame(folder / "geography.parquet"))
 
     def counter(
-        self, folder: Path, universe: str, scratch: Path | None, evidence: EvidenceTally
+        self, before: Addresses, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
-        """What counts a part of the persons, and their files, from what was kept."""
-        units, n_blocks = kept_table(folder / "units"), kept_facts(folder / "n_blocks.json")
-        counter = PersonCounter(units, n_blocks, self.person_schema, scratch)
+        """What counts persons, or a part of them, and their files."""
+        counter = PersonCounter(before.units, before.n_blocks, self.person_schema, scratch)
         return counter, self.files[universe]
-
-    def put_together(
-        self,
-        folder: Path,
-        counted: Mapping[str, Counted],
-        evidence: EvidenceTally,
-        scratch: Path | None,
-    ) -> InputCheck[IngestResult]:
-        """The check of all that was kept and counted."""
-        frame, units = kept_frame(folder / "geography.parquet"), kept_table(folder / "units")
-        return self._checked(frame, units, counted["persons"], evidence, scratch)
 
     def unreadable(
         self, subject: str, finding: Finding, before: Sequence[str] = ()
@@ -211,14 +206,15 @@ class CefTables:
 
         Raises InputRefused for tables that break a rule, with counts only if asked for.
         """
-        files, evidence = self.files, EvidenceTally()
-        with unreadable_refused(with_counts=with_counts):
-            blocks = load_geography(files["geography"], evidence)
-            units = load_units(files["units"], blocks, evidence)
-        if findings := evidence.findings(applicable_rules(evidence.suites), files):
+        evidence = EvidenceTally()
+        before = self.read_before(evidence, None)
+        if isinstance(before, Unreadable):
+            raise refusal([before.finding], with_counts=with_counts)
+        if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
             raise refusal(findings, with_counts=with_counts)
-        kind, _, _ = unit_counts(blocks.frame, units, None, None)
-        return blocks.frame, block_invariants(blocks.frame["block_geocode"], units.area, kind)
+        geography, units = before.geography(), before.units
+        kind, _, _ = unit_counts(geography, units, None, None)
+        return geography, block_invariants(geography["block_geocode"], units.area, kind)
 
     def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """What spines are built of: the public tables, since blocks without an address are in none.
@@ -227,19 +223,20 @@ class CefTables:
         """
         return self.public_tables(with_counts=with_counts)
 
-    def _checked(
+    def put_together(
         self,
-        geography: pd.DataFrame,
-        units: JoinedTable,
-        persons: Counted,
+        before: Addresses,
+        counted: Mapping[str, Counted],
         evidence: EvidenceTally,
         scratch: Path | None,
     ) -> InputCheck[IngestResult]:
         """The check of tables that have been read: every rule is evaluated on the evidence."""
+        units, persons = before.units, counted["persons"]
         tally_empty_facilities(evidence, units, persons.references)
         rules, read = applicable_rules(evidence.suites), [readable(name, True) for name in _TABLES]
 
         def build() -> IngestResult:
+            geography = before.geography()
             kind, vacancy, occupied = unit_counts(geography, units, self.unit_schema, scratch)
             histograms: dict[str, sparse.csr_array] = {}
             if self.person_schema:

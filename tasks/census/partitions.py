@@ -1,4 +1,4 @@
-"""The records of an input counted part by part, by whoever is free, and put together again.
+"""The records of an input counted at once, or part by part by whoever is free.
 
 A table of records that lies in several files is read in parts, some of its files each. Before them
 the tables that records refer to are read and kept as arrays that every part maps; a part keeps what
@@ -10,9 +10,9 @@ is kept is confidential, and lies in one folder that its reader removes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -43,11 +43,20 @@ MOST_PARTS = 64
 _BEFORE, _COUNTED = "before.json", "counted.json"
 """Files that are written last, when all else of what parts refer to, or of a part, is there."""
 
+Before = Any
+"""What records refer to, as each reading has it."""
 Accepted = TypeVar("Accepted", covariant=True)
 
 
+class Unreadable(NamedTuple):
+    """The universe or table that cannot be read, and why."""
+
+    subject: str
+    finding: Finding
+
+
 class CensusReading(Protocol[Accepted]):
-    """The tables of a census, as they are read in parts.
+    """The tables of a census: what records refer to is read before them, as a whole.
 
     records : by universe, the files of its records.
     """
@@ -56,13 +65,19 @@ class CensusReading(Protocol[Accepted]):
     def records(self) -> Mapping[str, Sequence[InputFile]]:
         """By universe that is counted, the files of its records."""
 
-    def keep_before(self, folder: Path, evidence: EvidenceTally) -> tuple[str, Finding] | None:
-        """Read and keep what records refer to; the universe or table that could not be, and why."""
+    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> Before | Unreadable:
+        """What records refer to, read; temporary files go to the folder `scratch`."""
+
+    def keep(self, before: Before, folder: Path) -> None:
+        """Keep what records refer to in a folder."""
+
+    def kept(self, folder: Path) -> Before:
+        """What `keep` kept."""
 
     def counter(
-        self, folder: Path, universe: str, scratch: Path | None, evidence: EvidenceTally
+        self, before: Before, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[RecordCounter, Sequence[InputFile]]:
-        """What counts a part of a universe's records, and their files, from what was kept."""
+        """What counts a universe's records, or a part of them, and their files."""
 
     def unreadable(
         self, subject: str, finding: Finding, before: Sequence[str] = ()
@@ -73,12 +88,12 @@ class CensusReading(Protocol[Accepted]):
 
     def put_together(
         self,
-        folder: Path,
+        before: Before,
         counted: Mapping[str, Counted],
         evidence: EvidenceTally,
         scratch: Path | None,
     ) -> InputCheck[Accepted]:
-        """The check of all that was kept and counted."""
+        """The check of all that was read and counted."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,29 @@ class Part:
 
     universe: str
     positions: Sequence[int]
+
+
+def check_whole(
+    reading: CensusReading[Accepted], scratch: Path | None = None
+) -> InputCheck[Accepted]:
+    """Read the tables of a census, evaluate every rule and count all records.
+
+    What is large is kept in temporary files in the folder `scratch`, by default the system's; they
+    hold confidential rows.
+    """
+    evidence, counted = EvidenceTally(), dict[str, Counted]()
+    before = reading.read_before(evidence, scratch)
+    if isinstance(before, Unreadable):
+        return replace(reading.unreadable(*before), formats=evidence.formats)
+    for universe in reading.records:
+        counter, files = reading.counter(before, universe, scratch, evidence)
+        try:
+            count_files(counter, files, range(len(files)), evidence)
+        except UnreadableInput as error:
+            check = reading.unreadable(universe, error.finding, tuple(counted))
+            return replace(check, formats=evidence.formats)
+        counted[universe] = counter.counted()
+    return reading.put_together(before, counted, evidence, scratch)
 
 
 def parts_of(reading: CensusReading) -> list[Part]:
@@ -106,9 +144,12 @@ def is_kept(folder: Path, part: int | None = None) -> bool:
 def keep_before(folder: Path, reading: CensusReading) -> None:
     """Read the tables that records refer to, and keep them for the parts."""
     evidence = EvidenceTally()
-    failed = reading.keep_before(folder, evidence)
-    subject, finding = (None, None) if failed is None else failed
-    keep_mark(_mark(folder, None), evidence, finding, {"subject": subject})
+    before = reading.read_before(evidence, folder)
+    if isinstance(before, Unreadable):
+        keep_mark(_mark(folder, None), evidence, before.finding, {"subject": before.subject})
+        return
+    reading.keep(before, folder)
+    keep_mark(_mark(folder, None), evidence, None, {})
 
 
 def count_part(folder: Path, reading: CensusReading, number: int) -> None:
@@ -119,7 +160,7 @@ def count_part(folder: Path, reading: CensusReading, number: int) -> None:
         return
     part, place, evidence = parts_of(reading)[number], folder / str(number), EvidenceTally()
     unreadable = None
-    counter, files = reading.counter(folder, part.universe, folder, evidence)
+    counter, files = reading.counter(reading.kept(folder), part.universe, folder, evidence)
     try:
         count_files(counter, files, part.positions, evidence, of_part=True)
     except UnreadableInput as error:
@@ -142,7 +183,7 @@ def check_parts(
     parts = parts_of(reading)
     if not all(is_kept(folder, number) for number in range(len(parts))):
         return None
-    counted = dict[str, Counted]()
+    before, counted = reading.kept(folder), dict[str, Counted]()
     for universe, files in reading.records.items():
         numbers = [number for number, part in enumerate(parts) if part.universe == universe]
         marks = [kept_mark(_mark(folder, number)) for number in numbers]
@@ -155,10 +196,10 @@ def check_parts(
                 refuse_empty(files)
             except UnreadableInput as error:
                 return reading.unreadable(universe, error.finding, tuple(counted))
-        counter, _ = reading.counter(folder, universe, scratch, evidence)
+        counter, _ = reading.counter(before, universe, scratch, evidence)
         places = [folder / str(number) for number in numbers]
         counted[universe] = _counted(places, counter, scratch)
-    return reading.put_together(folder, counted, evidence, scratch)
+    return reading.put_together(before, counted, evidence, scratch)
 
 
 def _keep_counts(place: Path, counter: RecordCounter) -> None:

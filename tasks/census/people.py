@@ -61,8 +61,8 @@ def read_people(reading: CensusReading[Any], universe: str, folder: Path) -> Peo
     are in one household. `folder` is for temporary files of confidential rows; it must be empty.
     """
     evidence = EvidenceTally()
-    reading.keep_before(folder, evidence)
-    counter, files = reading.counter(folder, universe, folder, evidence)
+    before = reading.read_before(evidence, folder)
+    counter, files = reading.counter(before, universe, folder, evidence)
     nobody = np.empty(0, dtype=np.int64)
     parts, wanted = [[nobody] * 3], counter.histogram_of(universe)
 

@@ -18,7 +18,7 @@ from ..tables.readers import Batch
 from ..tables.sources import InputFile
 from .areas import AreaIndex, Areas, shaped
 from .census import Universe
-from .counting import Counted, PlacedBatch, RecordCounter, Weights, count_files
+from .counting import Counted, PlacedBatch, RecordCounter, Weights
 from .evidence import EvidenceTally
 from .joins import (
     ByTable,
@@ -161,32 +161,6 @@ class UniverseCounter(RecordCounter):
             read.add_mask(self._universe.name, f"record_in_{zero}", mask[cell])
 
 
-def count_universe(
-    files: Files,
-    universe: Universe,
-    schema: Schema,
-    areas: Areas,
-    evidence: EvidenceTally,
-    scratch: Path | None = None,
-    *,
-    is_recognised: bool = True,
-) -> Counted:
-    """Read and count the records of a universe, and hold them to rules.
-
-    Raises UnreadableInput.
-    """
-    ways = read_ways(files, universe, areas, evidence, scratch)
-    counter = UniverseCounter(
-        universe, schema, ways, len(areas), scratch, is_recognised=is_recognised
-    )
-    own = records_of(files, universe, counter, evidence)
-    count_files(counter, own, range(len(own)), evidence)
-    tally_contributions(files, universe, evidence, scratch)
-    counted = counter.counted()
-    tally_counted(universe, ways, counted, evidence, scratch)
-    return counted
-
-
 def tally_counted(
     universe: Universe,
     ways: Ways,
@@ -204,14 +178,6 @@ def tally_counted(
         numbers = numbers_of_alike(counted.keys_of_occupants[occupant.key], scratch=scratch)
         is_shared = numbers > occupant.records_per_key
         evidence.add_mask(universe.name, f"shared_key_of_{entry}", is_shared)
-
-
-def records_of(
-    files: Files, universe: Universe, counter: RecordCounter, evidence: EvidenceTally
-) -> tuple[InputFile, ...]:
-    """The files of a universe's records, with the layout of what its counter reads."""
-    own = files[universe.declared.table]
-    return shaped(own, counter.texts, counter.keys, evidence)
 
 
 def tally_references(

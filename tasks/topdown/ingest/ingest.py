@@ -12,6 +12,7 @@ import pandas as pd
 from ....validation.outcome import Outcome
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
+from ...census.partitions import check_whole
 from ...ledger.identity import Digests, store_identity
 from ...ledger.store import open_ledger
 from ...runs.directory import RunDirectory
@@ -41,7 +42,7 @@ def check_input_of(
             files = dict.fromkeys(finding.file for finding in findings)
             outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in files)
             return InputCheck(outcomes, findings, None)
-        return reading.check(scratch)
+        return check_whole(reading, scratch)
 
 
 def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from spineflow.tasks.census.areas import load_areas
+from spineflow.tasks.census.counting import count_files
+from spineflow.tasks.census.declared_input import DeclaredTables, ReferredTables
 from spineflow.tasks.census.declared_rules import declared_rules
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.records import count_universe
+from spineflow.tasks.census.records import read_ways, tally_contributions, tally_counted
 from spineflow.tasks.tables.sources import InputFile, input_files
 from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -108,7 +110,14 @@ class Reader:
         files = {name: self.files(name) for name in ("areas", *tables)}
         evidence, areas = deepcopy(self.told), self.areas
         universe = self.census.universes["u"]
-        found = count_universe(files, universe, universe.schema, areas, evidence)
+        ways = read_ways(files, universe, areas, evidence)
+        tally_contributions(files, universe, evidence)
+        reading = DeclaredTables(self.census, {"u": universe.schema}, files)
+        referred = ReferredTables(areas, {"u": ways})
+        counter, own = reading.counter(referred, "u", None, evidence)
+        count_files(counter, own, range(len(own)), evidence)
+        found = counter.counted()
+        tally_counted(universe, ways, found, evidence)
         rules = declared_rules(self.census, ["u"], areas.columns, evidence.suites)
         return None if evidence.findings(rules, files) else found.totals["u"].toarray()
 

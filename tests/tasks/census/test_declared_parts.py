@@ -12,6 +12,7 @@ from spineflow.tasks.census import evidence, partitions
 from spineflow.tasks.census.declared_input import DeclaredInput, DeclaredTables
 from spineflow.tasks.census.partitions import (
     check_parts,
+    check_whole,
     count_part,
     keep_before,
     parts_of,
@@ -79,7 +80,7 @@ def test_parts_add_up_to_the_whole(
 ) -> None:
     monkeypatch.setattr(partitions, "MOST_PARTS", most)
     tables = cut(tmp_path, name)
-    whole, parts = tables.check(None), in_parts(tables, tmp_path / "kept")
+    whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
     assert (parts.outcomes, parts.formats) == (whole.outcomes, whole.formats)
     one, other = whole.accepted(), parts.accepted()
     pd.testing.assert_frame_equal(other.areas.frame, one.areas.frame)
@@ -115,7 +116,7 @@ def test_rules_find_what_they_find_of_the_whole(name: str, tmp_path: Path) -> No
         frame.loc[frame.index[:3], column] = value
         frame[column] = frame[column].map(str)
         frame.to_parquet(file, index=False)
-    whole, parts = tables.check(None), in_parts(tables, tmp_path / "kept")
+    whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
     (found,) = [one for one in whole.findings if words in one.rule][:1]
     assert (found.file, found.count) == ("1.parquet", 6)
     assert parts == whole
@@ -126,6 +127,6 @@ def test_a_damaged_file_is_told_as_of_the_whole(tmp_path: Path) -> None:
     for number in (1, 2):
         file = tmp_path / "persons" / f"{number}.parquet"
         file.write_bytes(file.read_bytes()[:-20])
-    whole, parts = tables.check(None), in_parts(tables, tmp_path / "kept")
+    whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
     assert [finding.file for finding in whole.findings] == ["1.parquet"]
     assert (parts.findings, parts.outcomes) == (whole.findings, whole.outcomes)

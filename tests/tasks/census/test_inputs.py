@@ -18,6 +18,7 @@ from spineflow.tasks.census import evidence, histograms, inputs, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
+from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import mapped, readers
 from spineflow.tasks.tables.findings import write_findings
@@ -234,7 +235,7 @@ def test_what_takes_time_is_done_while_a_sound_input_is_judged(tables, monkeypat
         results.append(result)
         done.set()
 
-    found = inputs.CefTables(files, PERSONS, UNITS, ahead).check(None)
+    found = check_whole(inputs.CefTables(files, PERSONS, UNITS, ahead))
     assert len(results) == 1 and results[0] is found.accepted()
 
 
@@ -242,7 +243,7 @@ def test_what_takes_time_is_done_while_a_sound_input_is_judged(tables, monkeypat
 def test_nothing_is_made_of_an_input_that_breaks_a_rule(tables):
     set_person("CENRACE", "64")(tables)
     files, results = inputs.table_files(tables.write(), NAMES), []
-    assert inputs.CefTables(files, PERSONS, UNITS, results.append).check(None).result is None
+    assert check_whole(inputs.CefTables(files, PERSONS, UNITS, results.append)).result is None
     assert not results
 
 

@@ -12,6 +12,7 @@ from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.declared_input import DeclaredTables
 from spineflow.tasks.census.households import UNIT_COLUMNS, incoherent
 from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import (
     Persons,
@@ -199,7 +200,7 @@ def test_products_accept_the_tables(county) -> None:
     census = preset_census("dhc_persons_2020")
     schemas = {"persons": census.universes["persons"].schema}
     paths = {"persons": files.persons, "units": files.units, "geography": files.geography}
-    counted = DeclaredTables.of(census, schemas, {n: str(p) for n, p in paths.items()}).check(None)
+    counted = check_whole(DeclaredTables.of(census, schemas, {n: str(p) for n, p in paths.items()}))
     assert counted.accepted().histograms["persons"].sum() == len(tables["coherent"]["persons"])
 
 
