@@ -15,6 +15,7 @@ import gc
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -82,4 +83,6 @@ def _serve(listening: int, alive: int, prepare: Callable[[], None]) -> None:
         prepare()
     gc.freeze()  # Or a worker's collector would copy every page that it looks at.
     gc.enable()
+    # `prepare` may have forked what ends before this does, and is no worker of Python's.
+    warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
     forkserver.main(listening, alive, [])

@@ -2,13 +2,16 @@
 
 To import that takes a second, about as long as a worker reads a state's tables: so the process that
 workers are forked from forks one more, which imports it meanwhile and answers what a worker asks at
-the end of its reading. Where there is none, or it has gone, whoever asks judges for itself.
+the end of its reading. What it has imported is a hundred MiB, so it goes when nobody has asked for
+some seconds. Where there is none, or it has gone, whoever asks judges for itself.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,6 +20,9 @@ from typing import Any
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often the process looks whether the one that it was forked from is still there."""
+
+SECONDS_UNASKED = 3.0
+"""How long the process stays after an answer for the next question."""
 
 _address: str | None = None
 """Where the process of this one, or of that which it was forked from, is asked."""
@@ -55,7 +61,8 @@ def _serve(
     judge: Callable[..., Any],
     parent: int,
 ) -> None:
-    """Answer one after the other, until the process that this one was forked from has ended.
+    """Answer one after the other, until nobody asks any more, or the process that this one was
+    forked from has ended.
 
     Who asks for what raises is not answered, and has it raised where he asked.
     """
@@ -63,9 +70,13 @@ def _serve(
     _address = None  # It is not to ask itself.
     import_all()
     listener.settimeout(SECONDS_BETWEEN_LOOKS)
-    while os.getppid() == parent:
+    answered = math.inf
+    while os.getppid() == parent and time.monotonic() < answered + SECONDS_UNASKED:
         with suppress(Exception):
             accepted, _ = listener.accept()
             accepted.setblocking(True)
             with connection.Connection(accepted.detach()) as client:
-                client.send(judge(*client.recv()))
+                try:
+                    client.send(judge(*client.recv()))
+                finally:
+                    answered = time.monotonic()

@@ -23,6 +23,9 @@ import pyarrow.parquet as pq
 from .outcome import Failures, UnusableRunFile
 
 ROWS_PER_BATCH = 1 << 18
+BLOCK_OF_TEXT = 1 << 22
+"""Bytes of text that are parsed at a time; Arrow holds several such blocks. Of larger ones a check
+would take a hundred MiB more, and no less time."""
 STAMP = b"NOT PRIVATE"
 STAMP_LINE = b"# " + STAMP + b"\n"
 """First line of the texts of a run that is not private."""
@@ -211,7 +214,7 @@ def opened_text(
     then line feeds, or have neither."""
     return pacsv.open_csv(
         path,
-        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=1 << 24),
+        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=BLOCK_OF_TEXT),
         parse_options=pacsv.ParseOptions(
             delimiter="|", quote_char='"' if has_quotes else False, newlines_in_values=has_quotes
         ),

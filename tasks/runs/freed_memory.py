@@ -16,7 +16,7 @@ from pathlib import Path
 
 KEPT_BYTES = 1 << 26
 """What a process keeps of freed memory at the end of its heap."""
-KEPT_AFTER_A_TASK = 1 << 26
+KEPT_AFTER_A_TASK = 1 << 24
 """By how much a process may grow from task to task until it gives back what it has freed."""
 LARGEST_KEPT_ARRAY = 1 << 25
 """Larger arrays are given back, however much is kept: two workers would keep a hundred MiB more."""

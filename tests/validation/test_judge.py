@@ -95,6 +95,21 @@ def test_it_ends_with_the_process_that_has_begun_it(tmp_path: Path) -> None:
     raise AssertionError(state_of(pid))
 
 
+def test_it_goes_when_nobody_asks_any_more(tmp_path: Path) -> None:
+    """But not before it was asked, however long that takes."""
+    program = """
+        import time
+
+        judge.SECONDS_BETWEEN_LOOKS = judge.SECONDS_UNASKED = 0.1
+        process = begin(lambda: None, lambda number: number)
+        time.sleep(0.5)
+        print(judge.asked(1))
+        process.wait(10)
+        print(judge.asked(2))
+    """
+    assert printed(program, tmp_path) == ["1", "None"]
+
+
 @pytest.mark.slow
 def test_great_expectations_judges_there_as_here(tmp_path: Path) -> None:
     program = """

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile
+from ..run_files import BLOCK_OF_TEXT, UnusableRunFile
 from .table_rows import (
     TableRows,
     Tabulated,
@@ -171,7 +171,7 @@ def _read_legacy(path: Path, n_fields: int, wanted: Sequence[int]) -> Iterator[p
     chosen = [names[position] for position in wanted]
     reader = pyarrow.csv.open_csv(
         path,
-        read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=1 << 22),
+        read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=BLOCK_OF_TEXT),
         parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
+from ..run_files import BLOCK_OF_TEXT, UnusableRunFile, check_stamp, is_stamped, unusable_files_fail
 from .legacy import check_legacy, check_legacy_states
 from .row_counts import BlockCounts, count_rows
 from .table_rows import (
@@ -215,7 +215,7 @@ def _compare_text(release: Tabulated, stem: str, failures: Failures) -> None:
         repeated = pyarrow.csv.open_csv(
             text,
             read_options=pyarrow.csv.ReadOptions(
-                skip_rows=int(is_stamped(text)), block_size=1 << 24
+                skip_rows=int(is_stamped(text)), block_size=BLOCK_OF_TEXT
             ),
             convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
         )
