@@ -257,7 +257,9 @@ class _Kinds:
     starts: np.ndarray
 
     @classmethod
+    @lru_cache(maxsize=4)
     def of(cls, combinations: Sequence[Sequence[Items]]) -> _Kinds:
+        """Kept, since a curve is asked for at several epsilons."""
         parts = {items: number for number, items in enumerate(dict.fromkeys(chain(*combinations)))}
         place = {count: k for k, count in enumerate(dict.fromkeys(c for p in parts for c, _ in p))}
         of_part = np.zeros((len(parts), len(place)))
@@ -458,12 +460,6 @@ class Grid:
 
 
 @lru_cache(maxsize=4)
-def _kinds_of(combinations: tuple[tuple[Items, ...], ...]) -> _Kinds:
-    """Kept, since a curve is asked for at several epsilons."""
-    return _Kinds.of(combinations)
-
-
-@lru_cache(maxsize=4)
 def grid_about(
     combinations: tuple[tuple[Items, ...], ...],
     epsilon: float,
@@ -475,7 +471,7 @@ def grid_about(
     error : about how far from the truth a bound of epsilon may be; of an upper one, 0 is as little
         as there is.
     """
-    kinds = _kinds_of(combinations)
+    kinds = _Kinds.of(combinations)
     own = {kind.count: kind for kind in kinds.kinds}
     tilt = _tilt(kinds, kinds.numbers[0], epsilon)
     outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
