@@ -9,9 +9,9 @@ server is asked or started.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -33,64 +33,15 @@ INGEST = "ingest"
 """The stage that reads the input."""
 
 
-class Mechanism(Protocol):
-    """A product on tables in memory; what the parameters are `topdown` tells."""
-
-    def __call__(
-        self,
-        tables: Tables,
-        settings: Source,
-        run_dir: str | Path,
-        *,
-        dataset: str | None = None,
-        ledger: str | Path | None = None,
-        **privacy: Any,
-    ) -> Run: ...
-
-
-def _mechanism(described: Callable[[], None]) -> Mechanism:
-    """The mechanism of the product of a name, as the words under that name describe it."""
-    name = described.__name__
-
-    def mechanism(
-        tables: Tables,
-        settings: Source,
-        run_dir: str | Path,
-        *,
-        dataset: str | None = None,
-        ledger: str | Path | None = None,
-        **privacy: Any,
-    ) -> Run:
-        from spineflow.flows.running import is_done, prepare, run_stages_here
-
-        arrow = {key: _as_arrow(key, frame) for key, frame in tables.items()}
-        run = RunDirectory(Path(run_dir).resolve())
-        files = {key: run.confidential / INPUT / f"{key}.parquet" for key in arrow}
-        own = {"dataset": dataset, "ledger": None if ledger is None else Path(ledger).resolve()}
-        privacy = {key: value for key, value in own.items() if value is not None} | privacy
-        given: dict[str, Any] = {f"input.{key}": str(file) for key, file in files.items()}
-        given |= {
-            f"privacy.{key}": value if isinstance(value, bool | int) else str(value)
-            for key, value in privacy.items()
-        }
-        asked = product(name.replace("_", "-"))
-        overrides = [f"{key}={json.dumps(value)}" for key, value in given.items()]
-        loaded = asked.load(settings, overrides)
-        prepare(loaded, run.root)
-        with run.locked():
-            for key, table in arrow.items():
-                _hand_over(run, files[key], table)
-        if not is_done(asked, run, loaded):
-            run_stages_here(asked, run, loaded)
-        return open_run(run.root)
-
-    mechanism.__name__ = mechanism.__qualname__ = name
-    mechanism.__doc__ = described.__doc__
-    return mechanism
-
-
-@_mechanism
-def topdown() -> None:
+def topdown(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release microdata and tables of a census by the TopDown Algorithm.
 
     Args:
@@ -116,52 +67,125 @@ def topdown() -> None:
     Example: `spineflow.topdown({"residents": frame, "areas": areas}, settings, "release-1",
     dataset="town", ledger="ledger.db")`.
     """
+    return _run("topdown", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-@_mechanism
-def detailed_groups() -> None:
+def detailed_groups(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release adaptive tables of detailed race and ethnicity groups, by SafeTab-P.
 
     `tables` has `persons`, `units` and `geography` of the Census Edited File layout; the settings
     name the folder of parameters. Otherwise as `topdown`.
     """
+    return _run("detailed-groups", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-@_mechanism
-def detailed_households() -> None:
+def detailed_households(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release households by type and tenure for detailed groups of the householder, by SafeTab-H.
 
     `tables` has `persons`, `units` and `geography` of the Census Edited File layout; the settings
     name the folder of parameters, and as `groups` the directory of a finished run of detailed
     groups. Otherwise as `topdown`.
     """
+    return _run("detailed-households", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-@_mechanism
-def group_sizes() -> None:
+def group_sizes(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release how many groups of each size there are in every region, consistently.
 
     `tables` has `sizes` (region, size, count) or `records`, and `regions` (level, region, parent);
     or the census tables. Otherwise as `topdown`.
     """
+    return _run("group-sizes", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-@_mechanism
-def supplemental_dhc() -> None:
+def supplemental_dhc(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release people joined with their households: average sizes, relationships, with intervals.
 
     `tables` has `persons`, `units` and `geography` of the Census Edited File layout. Otherwise as
     `topdown`.
     """
+    return _run("supplemental-dhc", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-@_mechanism
-def trips() -> None:
+def trips(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release a table of origins and destinations, or any table that forms a tree, by InfTDA.
 
     `tables` has `trips` and `areas`, or `table`; the settings name their columns. Otherwise as
     `topdown`.
     """
+    return _run("trips", tables, settings, run_dir, dataset, ledger, privacy)
+
+
+def _run(
+    name: str,
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    dataset: str | None,
+    ledger: str | Path | None,
+    privacy: Mapping[str, Any],
+) -> Run:
+    from spineflow.flows.running import is_done, prepare, run_stages_here
+
+    arrow = {key: _as_arrow(key, frame) for key, frame in tables.items()}
+    run = RunDirectory(Path(run_dir).resolve())
+    files = {key: run.confidential / INPUT / f"{key}.parquet" for key in arrow}
+    own = {"dataset": dataset, "ledger": None if ledger is None else Path(ledger).resolve()}
+    privacy = {key: value for key, value in own.items() if value is not None} | dict(privacy)
+    given: dict[str, Any] = {f"input.{key}": str(file) for key, file in files.items()}
+    given |= {
+        f"privacy.{key}": value if isinstance(value, bool | int) else str(value)
+        for key, value in privacy.items()
+    }
+    asked = product(name)
+    loaded = asked.load(settings, [f"{key}={json.dumps(value)}" for key, value in given.items()])
+    prepare(loaded, run.root)
+    with run.locked():
+        for key, table in arrow.items():
+            _hand_over(run, files[key], table)
+    if not is_done(asked, run, loaded):
+        run_stages_here(asked, run, loaded)
+    return open_run(run.root)
 
 
 def _as_arrow(name: str, frame: pd.DataFrame) -> pa.Table:
