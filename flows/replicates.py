@@ -6,10 +6,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 
-from ..tasks.products.product import Figures
+from ..tasks.products.product import Figures, Product
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_text
@@ -37,18 +38,22 @@ def write_replicates(options: Namespace) -> None:
             "if these data may be disclosed."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    if asked.figures is None:
-        raise InputRefused(f"There are no replicates of {asked.name}.")
-    found = []
-    for seed in range(1, n + 1):
-        with TemporaryDirectory(dir=folder) as temporary:
-            run = run_under_seed(asked, settings, seed, Path(temporary) / "run")
-            found.append(run.errors)
-    table = mean_errors(found, asked.figures)
+    table = mean_errors_of_runs(asked, settings, n, folder)
     write_text(folder / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
     for path in (folder / ERRORS, *asked.write_truth(settings, folder)):
         print(f"written: {path}")
+
+
+def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> pd.DataFrame:
+    """`mean_errors` of n runs of settings, which are made in a folder and removed; raises
+    InputRefused for a product that has none."""
+    found = []
+    for seed in range(1, n + 1):
+        with TemporaryDirectory(dir=folder) as temporary:
+            found.append(run_under_seed(asked, settings, seed, Path(temporary) / "run").errors)
+    assert asked.figures is not None, "others are refused"
+    return mean_errors(found, asked.figures)
 
 
 def mean_errors(found: Sequence[pd.DataFrame], of: Figures) -> pd.DataFrame:

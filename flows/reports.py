@@ -68,16 +68,11 @@ def _simulate(
     product: Product, run: RunDirectory, settings: Any, replicates: int, folder: Path
 ) -> Path:
     """Write the mean errors of runs whose truth is the release of another; returns the page."""
-    from .replicates import mean_errors
-    from .searched import run_under_seed
+    from .replicates import mean_errors_of_runs
 
-    assert product.of_release is not None and product.figures is not None, "others are refused"
+    assert product.of_release is not None, "others are refused"
     simulated = product.of_release(run, settings, folder)
-    found = [
-        run_under_seed(product, simulated, seed, folder / f"run-{seed}").errors
-        for seed in range(1, replicates + 1)
-    ]
-    errors = mean_errors(found, product.figures)
+    errors = mean_errors_of_runs(product, simulated, replicates, folder)
     rows = tuple(tuple(row) for row in errors.itertuples(index=False))
     table = Table(tuple(name.replace("_", " ") for name in errors.columns), rows)
     about = expected_meaning(replicates), "Figures are means, with standard deviations (s.d.)."

@@ -52,7 +52,7 @@ def tune_stages(run_directory: str) -> str:
         }
         if found:
             release_settings(run, settings, found)
-        write_tuning_report(run, settings, search.outcomes, found)
+        write_tuning_report(run, settings, [*search.outcomes.values()], found)
         if not found:
             raise CheckFailed(
                 f"No variant meets the criterion that {described(settings.criterion)}; raise "
@@ -69,7 +69,7 @@ class _Search:
 
     run: RunDirectory
     settings: TuneSettings
-    outcomes: list[TrialOutcome] = field(default_factory=list)
+    outcomes: dict[str, TrialOutcome] = field(default_factory=dict)
 
     def best_of(self, variant: str) -> TrialOutcome | None:
         """The trial of a variant with the smallest losses that meet the criterion."""
@@ -124,17 +124,16 @@ class _Search:
         """Run the replicates of a trial, unless this search has asked for it before."""
         changed = {name: weight for name, weight in (weights or {}).items() if weight != 1}
         trial = new_trial(self.run, self.settings, variant, losses, changed)
-        known = [outcome for outcome in self.outcomes if outcome.trial.name == trial.name]
-        if known:
-            return known[0]
+        if trial.name in self.outcomes:
+            return self.outcomes[trial.name]
         seeds = range(1, self.settings.search.replicates + 1)
         prepared = call(prepare, trial.name)
         replicates = [call(replicate, trial.name, seed, after=[prepared]) for seed in seeds]
         run_submitted(self.run, [{f"trial {trial.name}": [prepared, *replicates]}])
         mean, error = values_of(self.run, trial.name, seeds)
-        outcome = TrialOutcome(trial, mean, error, is_met(mean, self.settings.criterion))
-        self.outcomes.append(outcome)
-        return outcome
+        met = is_met(mean, self.settings.criterion)
+        self.outcomes[trial.name] = TrialOutcome(trial, mean, error, met)
+        return self.outcomes[trial.name]
 
 
 def refuse(settings: TuneSettings) -> None:

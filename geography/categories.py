@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .errors import GeographyRefused
-from .hierarchy import BlockCodes, block_codes, text_column
+from .hierarchy import BlockCodes, text_column
 from .rules import DEFAULT_CATEGORIES, OUTSIDE_AIAN, SpineRules
 
 OUTSIDE_CODES = ("9999", "99999")
@@ -77,7 +77,7 @@ def off_spine_categories(
         GeographyRefused: a column is absent, has gaps or mixes types, or the facilities do not
             fit the geography.
     """
-    codes = block_codes(geography)
+    codes = BlockCodes(geography)
     builders = {
         "aian": lambda: aian_category(geography, rules),
         "mcd": lambda: _mcd_category(geography, codes, rules),
@@ -129,7 +129,7 @@ def group_quarters_category(group_quarters: np.ndarray, n_blocks: int) -> Catego
 def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
     """(n_blocks,) int64: equal numbers for blocks of the same minor civil division or place,
     whichever the block's part of the country goes by."""
-    codes = block_codes(geography)
+    codes = BlockCodes(geography)
     pair = (_mcd_category(geography, codes, rules), _place_category(geography, codes, rules))
     return combine(pair, len(geography))
 

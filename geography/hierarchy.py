@@ -6,7 +6,6 @@ Everything works on integer codes for whole columns; text is made once per geole
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -16,57 +15,45 @@ import pyarrow.compute as pc
 from .errors import GeographyRefused
 
 
-@dataclass(frozen=True, eq=False)
 class BlockCodes:
     """The parts of the 16-digit block geocodes, one entry per row of the geography frame.
 
-    `county`, `tract` and `block_group` are running numbers of the distinct geocode prefixes, so
-    that equal numbers mean the same geounit nationwide.
+    geocode : (n,) int64, the 16 digits as a number, strictly ascending.
+    state, county_fips : (n,) int64, FIPS code of two and of three digits.
+    county, tract, block_group : running numbers of the distinct geocode prefixes, so that equal
+        numbers mean the same geounit nationwide.
     """
 
-    geocode: np.ndarray
-    """(n,) int64: the 16 digits as a number, strictly ascending."""
-    state: np.ndarray
-    """(n,) int64: state FIPS code."""
-    county: np.ndarray
-    county_fips: np.ndarray
-    """(n,) int64: three-digit county code."""
-    tract: np.ndarray
-    block_group: np.ndarray
+    def __init__(self, geography: pd.DataFrame) -> None:
+        """Split the column `block_geocode` (state 2, county 3, tract 6, block group 1, block 4).
 
-
-def block_codes(geography: pd.DataFrame) -> BlockCodes:
-    """Split the column `block_geocode` (state 2, county 3, tract 6, block group 1, block 4).
-
-    Raises GeographyRefused for an empty frame, a missing column, a geocode that is not 16 digits,
-    a block that stands twice, and rows that are not sorted.
-    """
-    text = text_column(geography, "block_geocode")
-    if len(text) == 0:
-        raise GeographyRefused("the geography has no block that can hold anybody")
-    wrong = ~text.str.fullmatch("[0-9]{16}").to_numpy(bool)
-    if wrong.any():
-        raise GeographyRefused(
-            f"block geocode '{text.iloc[int(np.argmax(wrong))]}' in the geography does not have "
-            "16 digits (state 2, county 3, tract 6, block group 1, block 4)"
-        )
-    geocode = text.astype("int64").to_numpy()
-    step = np.diff(geocode)
-    if (step == 0).any():
-        raise GeographyRefused(
-            f"block {geocode[int(np.argmax(step == 0))]:016d} stands twice in the geography; "
-            "a block belongs to one county, tract and block group"
-        )
-    if (step < 0).any():
-        raise GeographyRefused("the geography must be sorted by block_geocode")
-    return BlockCodes(
-        geocode=geocode,
-        state=geocode // 10**14,
-        county=_running_number(geocode // 10**11),
-        county_fips=geocode // 10**11 % 1000,
-        tract=_running_number(geocode // 10**5),
-        block_group=_running_number(geocode // 10**4),
-    )
+        Raises GeographyRefused for an empty frame, a missing column, a geocode that is not 16
+        digits, a block that stands twice, and rows that are not sorted.
+        """
+        text = text_column(geography, "block_geocode")
+        if len(text) == 0:
+            raise GeographyRefused("the geography has no block that can hold anybody")
+        wrong = ~text.str.fullmatch("[0-9]{16}").to_numpy(bool)
+        if wrong.any():
+            raise GeographyRefused(
+                f"block geocode '{text.iloc[int(np.argmax(wrong))]}' in the geography does not "
+                "have 16 digits (state 2, county 3, tract 6, block group 1, block 4)"
+            )
+        geocode = text.astype("int64").to_numpy()
+        step = np.diff(geocode)
+        if (step == 0).any():
+            raise GeographyRefused(
+                f"block {geocode[int(np.argmax(step == 0))]:016d} stands twice in the geography; "
+                "a block belongs to one county, tract and block group"
+            )
+        if (step < 0).any():
+            raise GeographyRefused("the geography must be sorted by block_geocode")
+        self.geocode = geocode
+        self.state = geocode // 10**14
+        self.county = _running_number(geocode // 10**11)
+        self.county_fips = geocode // 10**11 % 1000
+        self.tract = _running_number(geocode // 10**5)
+        self.block_group = _running_number(geocode // 10**4)
 
 
 def text_column(geography: pd.DataFrame, column: str) -> pd.Series:

@@ -23,7 +23,6 @@ from .categories import (
 from .errors import GeographyRefused
 from .hierarchy import (
     BlockCodes,
-    block_codes,
     digits,
     first_rows,
     joined,
@@ -86,7 +85,7 @@ def build_spine(
         GeographyRefused: geography, shares or rules cannot be used.
     """
     shares = validated_shares(geolevel_shares, kind)
-    codes = block_codes(geography)
+    codes = BlockCodes(geography)
     if kind == "conventional":
         is_aian = np.zeros(len(geography), dtype=bool)
     else:

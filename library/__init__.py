@@ -41,33 +41,28 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_MODULES = {
-    "Run": "runs",
-    "SpineflowError": "tasks.runs.errors",
-    "budget": "budgets",
-    "detailed_groups": "mechanisms",
-    "detailed_households": "mechanisms",
-    "group_sizes": "mechanisms",
-    "guarantee": "budgets",
-    "ledger": "ledgers",
-    "make_ledger": "ledgers",
-    "open_run": "runs",
-    "people_in_households": "populations",
-    "plot_budget": "plots",
-    "plot_errors": "plots",
-    "plot_margins": "plots",
-    "plot_privacy_curve": "plots",
-    "plot_trade_off": "plots",
-    "privacy_curve": "budgets",
-    "read_table": "stamped",
-    "supplemental_dhc": "mechanisms",
-    "topdown": "mechanisms",
-    "trade_off": "budgets",
-    "trips": "mechanisms",
+_NAMES = {
+    "budgets": ("budget", "guarantee", "privacy_curve", "trade_off"),
+    "ledgers": ("ledger", "make_ledger"),
+    "mechanisms": (
+        "detailed_groups",
+        "detailed_households",
+        "group_sizes",
+        "supplemental_dhc",
+        "topdown",
+        "trips",
+    ),
+    "plots": ("plot_budget", "plot_errors", "plot_margins", "plot_privacy_curve", "plot_trade_off"),
+    "populations": ("people_in_households",),
+    "runs": ("Run", "open_run"),
+    "stamped": ("read_table",),
+    "tasks.runs.errors": ("SpineflowError",),
 }
-"""Module of every public name."""
+"""Public names by module."""
 
-__all__ = [*_MODULES]
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from spineflow.geography.categories import off_spine_categories
-from spineflow.geography.hierarchy import block_codes
+from spineflow.geography.hierarchy import BlockCodes
 from spineflow.geography.rules import SpineRules
 
 from benchmarks.national_geography import (
@@ -24,7 +24,7 @@ def test_sizes_and_repeatability():
     pd.testing.assert_frame_equal(geography, again)
     np.testing.assert_array_equal(facilities, facilities_again)
     assert len(geography) == len(facilities) == SIZES.blocks == round(5_900_000 / 256)
-    codes = block_codes(geography)
+    codes = BlockCodes(geography)
     assert codes.tract[-1] + 1 == SIZES.tracts
     assert codes.county[-1] + 1 == SIZES.counties
     assert len(np.unique(codes.state)) == 51
@@ -36,7 +36,7 @@ def test_entities_break_nesting():
     geography, _ = generate_geography(sizes, seed=4)
     rules = SpineRules(aian_ranges=AIAN_RANGES, strong_mcd_states=STRONG_MCD_STATES)
     categories = {category.name: category for category in off_spine_categories(geography, rules)}
-    codes = block_codes(geography)
+    codes = BlockCodes(geography)
 
     def share_across(category, geounit) -> float:
         """Share of the category's entities that lie in more than one of the geounits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from ..runs.names import FileName, Label
 from .attribute_declarations import Part, Where
@@ -59,8 +59,7 @@ class AgreeDeclaration(Part):
             for size, number in people.items()
         }
 
-    @model_validator(mode="after")
-    def _has_what_its_kind_needs(self) -> AgreeDeclaration:
+    def _refuse_misfits(self) -> None:
         given = {
             "at_most": self.at_most is not None,
             "size": self.size is not None,
@@ -82,7 +81,6 @@ class AgreeDeclaration(Part):
                     f"people of {size!r} are at least {least} and at most {most}; give two numbers "
                     "from 0 on, the smaller first"
                 )
-        return self
 
     @property
     def most(self) -> int:

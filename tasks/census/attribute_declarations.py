@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -33,6 +33,14 @@ class Part(ExactTypes):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        self._refuse_misfits()
+        return self
+
+    def _refuse_misfits(self) -> None:
+        """Raise ValueError where keys do not fit each other."""
+
 
 class CodeRange(Part):
     """Whole numbers from one to another, both included."""
@@ -42,11 +50,9 @@ class CodeRange(Part):
     last: int = Field(alias="to")
     """Last number; written `to`."""
 
-    @model_validator(mode="after")
-    def _ascends(self) -> CodeRange:
+    def _refuse_misfits(self) -> None:
         if self.first > self.last:
             raise ValueError(f"runs from {self.first} down to {self.last}; swap them")
-        return self
 
     def __str__(self) -> str:
         return f"{self.first}-{self.last}"
@@ -85,12 +91,11 @@ class FilesDeclaration(Part):
     line_length: int | None = Field(default=None, ge=1)
     """Characters of each such line; left out, up to the end of the last column."""
 
-    @model_validator(mode="after")
-    def _has_places_in_the_line(self) -> FilesDeclaration:
+    def _refuse_misfits(self) -> None:
         if self.columns is None:
             if self.line_length is not None:
                 raise ValueError("has line_length, which does nothing without columns; remove it")
-            return self
+            return
         if self.separator is not None:
             raise ValueError("places columns in lines, so that separator does nothing; remove it")
         for name, (start, end) in self.columns.items():
@@ -103,7 +108,6 @@ class FilesDeclaration(Part):
                 raise ValueError(
                     f"places the column {name} beyond the {self.line_length} characters of a line"
                 )
-        return self
 
 
 DATE_PARTS = ("YYYY", "MM", "DD")
@@ -191,8 +195,7 @@ class AttributeDeclaration(Part):
             raise ValueError("needs YYYY, MM and DD once each, as in 'DD.MM.YYYY'")
         return value
 
-    @model_validator(mode="after")
-    def _is_one_recode(self) -> AttributeDeclaration:
+    def _refuse_misfits(self) -> None:
         kinds = ("levels", "numbers", "bins", "contains", "rules")
         given = [name for name in kinds if getattr(self, name) is not None]
         if len(given) != 1:
@@ -213,7 +216,6 @@ class AttributeDeclaration(Part):
                 raise ValueError("needs two labels: of a cell without the codes, and one with them")
         if self.numbers is not None and not 0 <= self.numbers[0] <= self.numbers[1]:
             raise ValueError("needs numbers that ascend from 0 or more")
-        return self
 
     def _refuse_idle_keys(self, kind: str) -> None:
         """Refuse keys that have no meaning beside the kind of recode."""

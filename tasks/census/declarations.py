@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ..runs.names import FileName, Label
 from .agree_declarations import AgreeDeclaration
@@ -115,11 +115,9 @@ class BoundDeclaration(Part):
     at_most: int | None = Field(default=None, ge=0)
     """Most records for each record of the other universe."""
 
-    @model_validator(mode="after")
-    def _bounds_something(self) -> BoundDeclaration:
+    def _refuse_misfits(self) -> None:
         if self.at_least is None and self.at_most is None:
             raise ValueError("needs at_least, at_most or both")
-        return self
 
 
 class Term(Part):
@@ -170,11 +168,9 @@ class HeldToDeclaration(Part):
     of: Where | None = None
     """The records of the other universe that are counted; by default those of `where`."""
 
-    @model_validator(mode="after")
-    def _names_what_it_is_held_to(self) -> HeldToDeclaration:
+    def _refuse_misfits(self) -> None:
         if self.release is None and (self.universe is None or self.layout is not None):
             raise ValueError("needs release, or the universe of this run and no layout")
-        return self
 
 
 class MicrodataColumn(Part):
@@ -201,14 +197,12 @@ class MicrodataColumn(Part):
     codes: tuple[str, ...] | None = None
     """Codes of the levels one by one, in place of `first`."""
 
-    @model_validator(mode="after")
-    def _is_filled_by_one_thing(self) -> MicrodataColumn:
+    def _refuse_misfits(self) -> None:
         given = [self.constant is not None, self.digits is not None, self.number]
         if sum([*given, self.attribute is not None]) != 1:
             raise ValueError("needs one of constant, digits, number and attribute")
         if self.attribute is not None and (self.first is None) == (self.codes is None):
             raise ValueError("needs first or codes beside its attribute")
-        return self
 
 
 class FurtherRecords(Part):
@@ -234,14 +228,12 @@ class DescribedByDeclaration(Part):
     otherwise: dict[str, str]
     """Codes of these columns in rows of records that are matched with none."""
 
-    @model_validator(mode="after")
-    def _tells_attributes(self) -> DescribedByDeclaration:
+    def _refuse_misfits(self) -> None:
         names = [column.name for column in self.columns]
         if sorted(names) != sorted(self.otherwise):
             raise ValueError("needs a code of every column, and of no other, under otherwise")
         if any(column.attribute is None for column in self.columns):
             raise ValueError("has a column without an attribute")
-        return self
 
 
 class MicrodataDeclaration(Part):
@@ -366,13 +358,11 @@ class EntityColumns(Part):
     longitude: str | None = None
     """Column with its longitude."""
 
-    @model_validator(mode="after")
-    def _tells_something(self) -> EntityColumns:
+    def _refuse_misfits(self) -> None:
         if self.name is None and self.latitude is None:
             raise ValueError("needs a name, or a latitude and a longitude")
         if (self.latitude is None) != (self.longitude is None):
             raise ValueError("needs latitude and longitude, or neither")
-        return self
 
 
 class CensusGeography(Part):
@@ -404,15 +394,13 @@ class CensusGeography(Part):
     """Names and points of entities, by the geolevel, or another column that tables have as a
     level."""
 
-    @model_validator(mode="after")
-    def _skips_what_has_a_geolevel_above(self) -> CensusGeography:
+    def _refuse_misfits(self) -> None:
         for name in self.skipped or ():
             if name not in self.geolevels[2:]:
                 raise ValueError(
                     f"skips {name!r}, which is no geolevel below the first two; those above cannot "
                     "be skipped, since nothing could stand in for them"
                 )
-        return self
 
 
 class TableRows(Part):
@@ -440,11 +428,9 @@ class TableDeclaration(Part):
     levels: tuple[str, ...] = ()
     """Geolevels or other columns of the table of areas; left out, the declared summary levels."""
 
-    @model_validator(mode="after")
-    def _has_a_query_or_rows(self) -> TableDeclaration:
+    def _refuse_misfits(self) -> None:
         if self.rows and self.query != "total":
             raise ValueError("needs a query or rows, not both")
-        return self
 
 
 class CodePart(Part):
@@ -457,11 +443,9 @@ class CodePart(Part):
     outside: str | None = None
     """Code of the areas that are in no entity."""
 
-    @model_validator(mode="after")
-    def _comes_from_one_place(self) -> CodePart:
+    def _refuse_misfits(self) -> None:
         if (self.digits is None) == (self.column is None):
             raise ValueError("needs digits or a column")
-        return self
 
 
 class SummaryLevelDeclaration(Part):
@@ -577,8 +561,7 @@ class CensusDeclaration(Part):
         """Whether numbers may have fractions, which are left out: not in the Census Edited File."""
         return self.layout == "declared"
 
-    @model_validator(mode="after")
-    def _says_where(self) -> CensusDeclaration:
+    def _refuse_misfits(self) -> None:
         is_of_cef = self.layout == "cef"
         if is_of_cef != (self.geography.rules == "blocks"):
             raise ValueError(
@@ -595,4 +578,3 @@ class CensusDeclaration(Part):
                 f"has the universe {nowhere[0]!r} without area, the column with the code of a "
                 "record's area; add it"
             )
-        return self

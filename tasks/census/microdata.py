@@ -107,7 +107,7 @@ def count_microdata(
             telling.setdefault(column.attribute, []).append(column)
     own = census.universes[universe].declared.attributes
     schema = census.schema(universe, tuple(name for name in own if name in telling))
-    codes = [_Codes.of(path, telling[name], schema) for name in schema.attributes]
+    codes = [_Codes(path, telling[name], schema) for name in schema.attributes]
     further = {} if layout.further is None else dict(layout.further.values)
     marks = [(name, value) for name, value in further.items() if name in names]
     digits = {c.name: c.digits for c in layout.columns if c.digits is not None}
@@ -164,31 +164,24 @@ def count_labelled_microdata(
     return _count(file, names, rows, (len(areas), schema.n_cells))
 
 
-@dataclass(frozen=True, eq=False)
 class _Codes:
     """Codes of the columns that tell an attribute, joined to one number: `known`, ascending, of the
     levels in the order `level`."""
 
-    path: Path
-    names: tuple[str, ...]
-    radixes: tuple[int, ...]
-    known: np.ndarray
-    level: np.ndarray
-
-    @classmethod
-    def of(cls, path: Path, columns: Sequence[MicrodataColumn], schema: Schema) -> _Codes:
+    def __init__(self, path: Path, columns: Sequence[MicrodataColumn], schema: Schema) -> None:
         """The codes of the columns of one attribute."""
+        self.path = path
+        self.names = tuple(column.name for column in columns)
         n_levels = len(schema.labels(columns[0].attribute or ""))
         codes = [np.array(codes_of(column, n_levels), dtype=np.int64) for column in columns]
-        radixes = tuple(int(of_levels.max()) + 1 for of_levels in codes)
-        known, level = np.unique(np.ravel_multi_index(codes, radixes), return_index=True)
-        names = tuple(column.name for column in columns)
-        if known.size < n_levels:
+        self.radixes = tuple(int(of_levels.max()) + 1 for of_levels in codes)
+        joined = np.ravel_multi_index(codes, self.radixes)
+        self.known, self.level = np.unique(joined, return_index=True)
+        if self.known.size < n_levels:
             raise ValueError(
-                f"{path.name} tells the levels of {columns[0].attribute} by {', '.join(names)}, "
-                "of which some have the same codes"
+                f"{path.name} tells the levels of {columns[0].attribute} by "
+                f"{', '.join(self.names)}, of which some have the same codes"
             )
-        return cls(path, names, radixes, known, level)
 
     def levels(self, batch: pa.RecordBatch, is_own: np.ndarray) -> np.ndarray:
         """The level of each of the rows that are wanted."""

@@ -56,6 +56,7 @@ class ProtectionMethod(Section):
     IS_RANDOM: ClassVar[bool] = False
     READING: ClassVar[Reading] = "reads as allowed"
     GUARANTEE: ClassVar[str] = "none stated"
+    """What is promised whatever an attacker knows."""
     INVARIANTS: ClassVar[str] = "all counts"
 
     @property
@@ -75,11 +76,6 @@ class ProtectionMethod(Section):
     def reading(self) -> Reading:
         """What is reported of it; see `Reading`."""
         return self.READING
-
-    @property
-    def guarantee(self) -> str:
-        """What is promised whatever an attacker knows."""
-        return self.GUARANTEE
 
     @property
     def invariants(self) -> str:

@@ -243,11 +243,7 @@ def _enter_charged_files(
     known = charged_files_of_run(connection, run_id) or _enter_digests(
         connection, run_id, charged_files
     )
-    differing = sorted(
-        name
-        for name in known.keys() | charged_files.keys()
-        if known.get(name) != charged_files.get(name)
-    )
+    differing = sorted({name for name, _ in known.items() ^ charged_files.items()})
     if differing:
         raise BudgetRefused(
             f"run {run_id} was charged with another {', '.join(differing)}; put back what it was "

@@ -155,7 +155,7 @@ class Law:
     losses, masses : arrays `(n_points,)`; the probability of a loss is its mass times
         exp(log_scale - tilt loss).
     error : bound on the 2-norm of the errors of the masses.
-    above, below : bounds on the mass beyond either end of the grid, which stands at a loss that is
+    wrapped : bound on the mass beyond either end of the grid, which stands at a loss that is
         smaller, or larger, by the length of the grid.
     infinite : probability of draws that were left out.
     misplaced : bound on the errors of the losses of the grid.
@@ -168,8 +168,7 @@ class Law:
     tilt: float
     log_scale: float
     error: float
-    above: float
-    below: float
+    wrapped: float
     infinite: float
     misplaced: float
     shortfall: float
@@ -186,10 +185,10 @@ class Law:
 
     def beyond(self, epsilon: float) -> float:
         """What losses off the grid add to the sum at most."""
-        beyond = self.above * math.exp(self.exponent(float(self.losses[-1])))
+        beyond = self.wrapped * math.exp(self.exponent(float(self.losses[-1])))
         if epsilon < self.losses[0]:
             # What lies between epsilon and the grid has at most the weight of a loss of epsilon.
-            beyond += self.below * math.exp(self.exponent(epsilon))
+            beyond += self.wrapped * math.exp(self.exponent(epsilon))
         return beyond
 
     def delta_lower(self, epsilon: float) -> float:
@@ -198,9 +197,9 @@ class Law:
         if self.exponent(epsilon) > LARGEST_EXPONENT:
             return 0.0
         total, norm, largest, rounding = self._sum(epsilon)
-        total -= self.error * norm + self.above * largest
+        total -= self.error * norm + self.wrapped * largest
         # No loss above epsilon has a larger weight than one at epsilon would have.
-        total -= (self.below + self.unlucky) * math.exp(self.exponent(epsilon)) * rounding
+        total -= (self.wrapped + self.unlucky) * math.exp(self.exponent(epsilon)) * rounding
         return max(0.0, total / rounding)
 
     def exponent(self, loss: float) -> float:
@@ -225,24 +224,16 @@ class Law:
         return total, norm_of(weights), largest, rounding
 
 
-@dataclass(frozen=True, eq=False)
 class _Kind:
     """The losses of one count: positions `(n,)` on its lattice, and floats; their probabilities'
     logarithms."""
 
-    count: ChangedCount
-    positions: np.ndarray
-    losses: np.ndarray
-    log_masses: np.ndarray
-
-    @classmethod
-    def of(cls, count: ChangedCount) -> _Kind:
-        positions, log_masses = count.losses()
-        losses = float(count.offset) + float(count.stride) * positions
-        return cls(count, positions, losses, log_masses)
+    def __init__(self, count: ChangedCount) -> None:
+        self.count = count
+        self.positions, self.log_masses = count.losses()
+        self.losses = float(count.offset) + float(count.stride) * self.positions
 
 
-@dataclass(frozen=True, eq=False)
 class _Kinds:
     """All kinds of counts of some combinations of parts, laid end to end.
 
@@ -250,14 +241,7 @@ class _Kinds:
     starts : `(n_kinds,)`, where the losses of each kind begin in `losses` and `log_masses`.
     """
 
-    kinds: tuple[_Kind, ...]
-    numbers: np.ndarray
-    losses: np.ndarray
-    log_masses: np.ndarray
-    starts: np.ndarray
-
-    @classmethod
-    def of(cls, combinations: Sequence[Sequence[Items]]) -> _Kinds:
+    def __init__(self, combinations: Sequence[Sequence[Items]]) -> None:
         parts = {items: number for number, items in enumerate(dict.fromkeys(chain(*combinations)))}
         place = {count: k for k, count in enumerate(dict.fromkeys(c for p in parts for c, _ in p))}
         of_part = np.zeros((len(parts), len(place)))
@@ -268,14 +252,11 @@ class _Kinds:
         for row, combination in enumerate(combinations):
             for items in combination:
                 used[row, parts[items]] += 1
-        kinds = tuple(map(_Kind.of, place))
-        return cls(
-            kinds,
-            used @ of_part,
-            np.concatenate([kind.losses for kind in kinds]),
-            np.concatenate([kind.log_masses for kind in kinds]),
-            np.cumsum([0, *(len(kind.losses) for kind in kinds[:-1])]),
-        )
+        self.kinds = tuple(map(_Kind, place))
+        self.numbers = used @ of_part
+        self.losses = np.concatenate([kind.losses for kind in self.kinds])
+        self.log_masses = np.concatenate([kind.log_masses for kind in self.kinds])
+        self.starts = np.cumsum([0, *(len(kind.losses) for kind in self.kinds[:-1])])
 
     @cached_property
     def lattice(self) -> Fraction:
@@ -359,7 +340,6 @@ class Grid:
         found = np.maximum(np.fft.irfft(spectrum, self.points), 0.0).astype(np.float64, copy=False)
         masses = np.roll(found, -first)
         moved = 0.0 if self.stride else 2 * self.tilt * self.step * n_counts
-        wrapped = self.outside * math.exp(min(moved + 1, 700.0))
         losses = base + self.step * (first + np.arange(self.points))
         shortfall, is_rounded = 0.0, not (self.is_upper or self.stride)
         if is_rounded:
@@ -374,8 +354,7 @@ class Grid:
             # Masses were tilted by losses without their base.
             log_scale=sum(part.log_scale for part in parts) + self.tilt * base,
             error=self.error(sum(part.norm for part in parts), norm_of(masses), n_counts),
-            above=wrapped,
-            below=wrapped,
+            wrapped=self.outside * math.exp(min(moved + 1, 700.0)),
             infinite=n_counts * CUT,
             misplaced=8 * UNIT * (abs(base) + float(np.abs(losses[[0, -1]]).max())),
             shortfall=shortfall,
@@ -457,10 +436,8 @@ class Grid:
         return Part(spectrum, 0.0, log_total, norm_of(folded), 1, mean_rounding)
 
 
-@lru_cache(maxsize=4)
-def _kinds_of(combinations: tuple[tuple[Items, ...], ...]) -> _Kinds:
-    """Kept, since a curve is asked for at several epsilons."""
-    return _Kinds.of(combinations)
+_kinds_of = lru_cache(maxsize=4)(_Kinds)
+"""Kept, since a curve is asked for at several epsilons."""
 
 
 @lru_cache(maxsize=4)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,21 +43,15 @@ MORE = 1 + 1e-11
 Combination = Sequence[Items]
 
 
-@dataclass(frozen=True, eq=False)
 class _Lowest:
     """A part, the lowest of its frequencies, and the 2-norm of all."""
 
-    part: Part
-    spectrum: np.ndarray
-    norm: float
-
-    @classmethod
-    def of(cls, part: Part, n_frequencies: int) -> _Lowest:
-        lowest = part.spectrum[:n_frequencies].astype(np.complex128)
-        return cls(part, lowest, norm_of(abs(part.spectrum)))
+    def __init__(self, part: Part, n_frequencies: int) -> None:
+        self.part = part
+        self.spectrum = part.spectrum[:n_frequencies].astype(np.complex128)
+        self.norm = norm_of(abs(part.spectrum))
 
 
-@dataclass(frozen=True, eq=False)
 class _Half:
     """What combinations begin or end with.
 
@@ -66,20 +59,13 @@ class _Half:
     all their frequencies. log_scales, part_norms : `(n,)` sums of those of the parts.
     """
 
-    spectra: np.ndarray
-    norms: np.ndarray
-    log_scales: np.ndarray
-    part_norms: np.ndarray
-
-    @classmethod
-    def of(cls, halves: Sequence[Sequence[_Lowest]]) -> _Half:
-        return cls(
-            np.array([np.prod([one.spectrum for one in half], axis=0) for half in halves]),
-            # Spectra are 1 at most, but for rounding: no product has a larger norm than a factor.
-            np.array([min(one.norm for one in half) * (1 + 1e-6) for half in halves]),
-            np.array([sum(one.part.log_scale for one in half) for half in halves]),
-            np.array([sum(one.part.norm for one in half) for half in halves]),
-        )
+    def __init__(self, halves: Sequence[Sequence[_Lowest]]) -> None:
+        products = [np.prod([one.spectrum for one in half], axis=0) for half in halves]
+        self.spectra = np.array(products)
+        # Spectra are 1 at most, but for rounding: no product has a larger norm than a factor.
+        self.norms = np.array([min(one.norm for one in half) * (1 + 1e-6) for half in halves])
+        self.log_scales = np.array([sum(one.part.log_scale for one in half) for half in halves])
+        self.part_norms = np.array([sum(one.part.norm for one in half) for half in halves])
 
 
 def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: float) -> np.ndarray:
@@ -114,7 +100,7 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
     placed[first:] = weights
     transform = np.fft.rfft(np.roll(placed, grid.first(int(n_counts.min()))))[:n_frequencies].conj()
     transform[1:] *= 2  # They stand for two frequencies each.
-    lows = {name: _Lowest.of(part, n_frequencies) for name, part in parts.items()}
+    lows = {name: _Lowest(part, n_frequencies) for name, part in parts.items()}
     (left, row), (right, column) = _halves(lows, names)
     totals = ((left.spectra * transform) @ right.spectra.T).real[row, column] / grid.points
     # From frequencies to masses, but for rounding errors.
@@ -145,7 +131,7 @@ def _halves(
     ends = [one[middle:] for one, middle in zip(combinations, middles, strict=True)]
     for halves in (begins, ends):
         place = {half: number for number, half in enumerate(dict.fromkeys(halves))}
-        half = _Half.of([[lows[name] for name in one] for one in place])
+        half = _Half([[lows[name] for name in one] for one in place])
         yield half, np.array([place[one] for one in halves])
 
 

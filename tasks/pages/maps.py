@@ -55,7 +55,7 @@ def area_map(
     points = np.concatenate(rings)
     if not np.isfinite(points).all():
         raise ValueError("points of a map must be finite")
-    frame = _Frame.around(points, in_degrees=in_degrees)
+    frame = _Frame(points, in_degrees=in_degrees)
     values = np.array([area.value for area in areas], dtype=float)
     limits, colours = _classes(values)
     parts = []
@@ -84,23 +84,17 @@ def area_map(
     return svg_document(title, y, parts)
 
 
-@dataclass(frozen=True)
 class _Frame:
     """From points of the areas to the page; y grows downwards there."""
 
-    left: float
-    top: float
-    x_scale: float
-    y_scale: float
-    height: float
-
-    @classmethod
-    def around(cls, points: np.ndarray, *, in_degrees: bool) -> _Frame:
+    def __init__(self, points: np.ndarray, *, in_degrees: bool) -> None:
         low, high = points.min(axis=0), points.max(axis=0)
         narrowed = float(np.cos(np.radians((low[1] + high[1]) / 2))) if in_degrees else 1.0
         width, height = (high[0] - low[0]) * narrowed, high[1] - low[1]
-        scale = min(WIDTH / max(width, 1e-12), TALLEST / max(height, 1e-12))
-        return cls(low[0], high[1], scale * narrowed, scale, scale * height)
+        self.left, self.top = low[0], high[1]
+        self.y_scale = min(WIDTH / max(width, 1e-12), TALLEST / max(height, 1e-12))
+        self.x_scale = self.y_scale * narrowed
+        self.height = self.y_scale * height
 
     def path(self, rings: Sequence[np.ndarray]) -> str:
         drawn = []

@@ -155,10 +155,8 @@ def read_values(path: Path, kind: Callable[..., Content]) -> Content:
     return content
 
 
-@lru_cache
-def _reader_of(kind: Any) -> TypeAdapter[Any]:
-    # To make one takes longer than to read with it.
-    return TypeAdapter(kind)
+_reader_of: Callable[..., TypeAdapter[Any]] = lru_cache(TypeAdapter)
+"""Kept, since to make one takes longer than to read with it."""
 
 
 def write_page(path: Path, document: Document) -> Path:

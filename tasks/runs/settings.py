@@ -360,10 +360,7 @@ def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, 
 def refuse_within(where: str, refuse: Refuse) -> Refuse:
     """A `Refuse` whose sentences begin with a place in the settings file."""
 
-    def refuse_there(text: str) -> NoReturn:
-        refuse(f"{where}: {text}")
-
-    return refuse_there
+    return lambda text: refuse(f"{where}: {text}")
 
 
 @contextmanager

@@ -176,16 +176,12 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Fraction) else value
 
 
-def _own_copy(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables that may be changed, with paths as texts."""
-    return {normalize("NFC", key): _own_value(value) for key, value in tree.items()}
-
-
-def _own_value(value: Any) -> Any:
+def _own_copy(value: Any) -> Any:
+    """Tables that may be changed, or a value in them, with paths as texts."""
     if isinstance(value, Mapping):
-        return _own_copy(value)
+        return {normalize("NFC", key): _own_copy(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_own_value(item) for item in value]
+        return [_own_copy(item) for item in value]
     if isinstance(value, str | Path):
         return normalize("NFC", str(value))
     return value

@@ -125,18 +125,25 @@ def step(
 
         run_step.__dict__[_MADE_BEFORE] = (model, made_at)
         run_step.__dict__["__signature__"] = _signature(function)
-        as_task = task(
-            name=name,
-            task_run_name=run_name,
-            cache_policy=NO_CACHE,
-            persist_result=False,
-            retries=len(RETRY_SECONDS) if retried else 0,
-            retry_delay_seconds=list(RETRY_SECONDS) if retried else 0,
-            retry_condition_fn=_storage_may_recover if retried else None,
-        )
-        return as_task(run_step)
+        return _task_of(run_step, name, run_name, retried=retried)
 
     return decorate
+
+
+def _task_of(
+    function: Callable[..., Any], name: str, run_name: str, *, retried: bool
+) -> Task[..., Any]:
+    """The task that calls a function, tried again after storage errors or not."""
+    as_task = task(
+        name=name,
+        task_run_name=run_name,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=len(RETRY_SECONDS) if retried else 0,
+        retry_delay_seconds=list(RETRY_SECONDS) if retried else 0,
+        retry_condition_fn=_storage_may_recover if retried else None,
+    )
+    return as_task(function)
 
 
 def _perform_together(
@@ -157,15 +164,7 @@ def submit_together(
     step: Task, run_root: str, keys: Sequence[tuple[Any, ...]], wait_for: Sequence[PrefectFuture]
 ) -> PrefectFuture:
     """Submit small calls of a step as one task, which is tried again as the step is."""
-    as_task: Any = task(
-        name=step.name,
-        task_run_name="{what}",
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        retries=step.retries,
-        retry_delay_seconds=step.retry_delay_seconds,
-        retry_condition_fn=step.retry_condition_fn,
-    )(_perform_together)
+    as_task = _task_of(_perform_together, step.name, "{what}", retried=step.retries > 0)
     of = f"{step.fn.__module__}:{step.fn.__name__}"
     what = f"{step.name} {', '.join(' '.join(map(str, own)) for own in keys)}"
     submitted: PrefectFuture = as_task.submit(run_root, of, list(keys), what, wait_for=wait_for)

@@ -26,7 +26,8 @@ def check_description(
     """Compare the rows with the records of the other universe, `(n_areas, n_cells)`."""
     if rows.described is None:
         raise ValueError("the rows have no columns that describe them")
-    answer = description.row[rows.cell]
+    area, cell = np.divmod(rows.key, rows.n_cells)
+    answer = description.row[cell]
     otherwise = SEPARATOR.join(description.otherwise[name] for name in description.columns)
     is_alone = answer < 0
     failures.add_each(
@@ -34,10 +35,7 @@ def check_description(
         lambda _: f"a row that no record of {description.universe} is matched with has its codes",
     )
     found = _numbers(
-        rows.area[~is_alone],
-        answer[~is_alone],
-        rows.described[~is_alone],
-        rows.count[~is_alone],
+        area[~is_alone], answer[~is_alone], rows.described[~is_alone], rows.count[~is_alone]
     )
     entries = sparse.coo_array(counts)
     distinct, place = np.unique(entries.col, return_inverse=True)

@@ -74,16 +74,6 @@ class ReleasedRows:
     further: np.ndarray
 
     @property
-    def area(self) -> np.ndarray:
-        """Position of each entry's area among these."""
-        return self.key // self.n_cells
-
-    @property
-    def cell(self) -> np.ndarray:
-        """Cell of each entry."""
-        return self.key % self.n_cells
-
-    @property
     def counts(self) -> sparse.csr_array:
         """Counts `(n_areas, n_cells)`."""
         return counted(self.key, self.count, (len(self.further), self.n_cells))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -26,7 +26,6 @@ from ...ledger.accounting import epsilon_tight
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of
 from ..settings import DifferentialPrivacy, Swapping
-from ..workload.population import Population
 from ..workload.tables import AskedTable
 from .membership import GaussianTradeoff, Rate, clopper_pearson, measured_test, optimal_statistic
 from .reidentification import composition, guessed
@@ -47,7 +46,6 @@ _TRIES = 20
 ALL_BUT_ONE = "attribute of a person, all others known, right"
 
 
-@dataclass(frozen=True, eq=False)
 class Canaries:
     """People whose records a coin decides.
 
@@ -57,11 +55,42 @@ class Canaries:
     population : everybody, with the records that the coins have decided.
     """
 
-    person: np.ndarray
-    own: np.ndarray
-    other: np.ndarray
-    is_own: np.ndarray
-    population: Population
+    def __init__(self, release: Release) -> None:
+        """One person of every attacked area, drawn at random, and records that tables tell apart.
+
+        The other record is that of a person drawn among all who live in households alike; whoever
+        finds none that differs is left out. All releases of a draw's number have the same.
+        """
+        population, draw = release.population, release.draw
+        people = population.people
+        generator = generator_of(release.comparison.seed, NAME, str(draw.number))
+        shuffled = generator.permutation(len(people))
+        wanted = np.zeros(len(release.smallest), dtype=bool)
+        wanted[release.entities] = True
+        entity = release.smallest.entity[people.area[shuffled]]
+        shuffled = shuffled[(entity >= 0) & wanted[entity]]
+        _, first = np.unique(release.smallest.entity[people.area[shuffled]], return_index=True)
+        person = shuffled[first]
+        kind, lives = release.kind_of_cell[people.cell], people.household >= 0
+        other = person.copy()
+        for _ in range(_TRIES):
+            same = np.flatnonzero(kind[other] == kind[person])
+            found = generator.integers(0, len(people), len(same))
+            fits = lives[found] == lives[person[same]]
+            other[same[fits]] = found[fits]
+        differs = kind[other] != kind[person]
+        self.person = person[differs]
+        self.own = people.cell[self.person]
+        self.other = people.cell[other[differs]]
+        self.is_own = generator.random(len(self.person)) < 0.5
+        taken = np.arange(len(people))
+        taken[self.person] = np.where(self.is_own, self.person, other[differs])
+        self.population = replace(
+            population,
+            people=People(people.area, people.cell[taken], people.household),
+            risk=population.risk[taken],
+            agree=population.agree[taken],
+        )
 
     @property
     def area(self) -> np.ndarray:
@@ -74,50 +103,13 @@ class Canaries:
         return self.population.people.cell[self.person]
 
 
-def canaries_of(release: Release) -> Canaries:
-    """One person of every attacked area, drawn at random, and records that differ in some table.
-
-    The other record is that of a person drawn among all who live in households alike; whoever finds
-    none that differs is left out. All releases of a draw's number have the same.
-    """
-    population, draw = release.population, release.draw
-    people = population.people
-    generator = generator_of(release.comparison.seed, NAME, str(draw.number))
-    shuffled = generator.permutation(len(people))
-    wanted = np.zeros(len(release.smallest), dtype=bool)
-    wanted[release.entities] = True
-    entity = release.smallest.entity[people.area[shuffled]]
-    shuffled = shuffled[(entity >= 0) & wanted[entity]]
-    _, first = np.unique(release.smallest.entity[people.area[shuffled]], return_index=True)
-    person = shuffled[first]
-    kind, lives = release.kind_of_cell[people.cell], people.household >= 0
-    other = person.copy()
-    for _ in range(_TRIES):
-        same = np.flatnonzero(kind[other] == kind[person])
-        found = generator.integers(0, len(people), len(same))
-        fits = lives[found] == lives[person[same]]
-        other[same[fits]] = found[fits]
-    differs = kind[other] != kind[person]
-    person, other = person[differs], other[differs]
-    is_own = generator.random(len(person)) < 0.5
-    taken = np.arange(len(people))
-    taken[person] = np.where(is_own, person, other)
-    changed = replace(
-        population,
-        people=People(people.area, people.cell[taken], people.household),
-        risk=population.risk[taken],
-        agree=population.agree[taken],
-    )
-    return Canaries(person, people.cell[person], people.cell[other], is_own, changed)
-
-
 def tell_records(release: Release) -> Iterator[Row]:
     """Figures of the tests, beside what a guarantee allows at most and what blind guesses get.
 
     Intervals are Clopper and Pearson's and take the persons as independent, which those who share a
     release are but nearly.
     """
-    canaries = canaries_of(release)
+    canaries = Canaries(release)
     if min(canaries.is_own.sum(), (~canaries.is_own).sum()) < 4:
         return
     evidence = Evidence(release, canaries)

@@ -119,7 +119,7 @@ def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
         (
             in_words(name),
             ", ".join(filter(None, method.strengths)) or NONE,
-            method.guarantee,
+            method.GUARANTEE,
             method.invariants,
             method.reading,
             _shown(seconds[seconds["method"] == name]),

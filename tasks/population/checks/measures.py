@@ -24,7 +24,6 @@ from ...census.households import (
     RELATIVES,
     SCHOOL,
     YOUNGEST_HOUSEHOLDER,
-    Members,
 )
 from ..workload import household_types, person_levels
 from ..workload.household_types import COUPLES, FIRST_AGES, NO_COUPLE, OPEN_SIZE
@@ -85,28 +84,37 @@ class PersonsAndHouseholds:
     unit: np.ndarray | None = None
 
 
-@dataclass(frozen=True, eq=False)
 class _Areas:
     """Persons in households as members, and households by what their type says, each with its
     area, `(n,)` each.
 
+    n : number of areas. of_person, of_home : the area of each. levels : of households.
     couple : its place in `COUPLES`. own, children : masks `(2, n)` of whether own children and
     all children are under 6, and from 6 to 17.
     """
 
-    n: int
-    of_person: np.ndarray
-    members: Members
-    is_alone: np.ndarray
-    of_home: np.ndarray
-    levels: np.ndarray
-    size: np.ndarray
-    couple: np.ndarray
-    own: np.ndarray
-    children: np.ndarray
-    has_relatives: np.ndarray
-    has_minors: np.ndarray
-    has_generations: np.ndarray
+    def __init__(self, records: PersonsAndHouseholds, digits: int) -> None:
+        """The areas that the first digits of a block's code tell."""
+        codes, area = np.unique(records.blocks.astype(f"<U{digits}"), return_inverse=True)
+        area = area.reshape(-1)
+        inside = _are_inside(records)
+        people = records.person_levels[:, inside]
+        self.n = len(codes)
+        self.of_person = area[records.person_block[inside]]
+        self.members = person_levels.members_of(people)
+        self.is_alone = people[person_levels.KIND] == person_levels.relationships().alone
+        self.of_home = area[records.household_block]
+        self.levels = records.household_levels
+        parts, ages = household_types.parts_of_types(), np.array([[1 << YOUNG], [1 << SCHOOLCHILD]])
+        kind = self.levels[household_types.TYPE]
+        self.size = parts["size"][kind]
+        self.couple = parts["couple"][kind]
+        self.own = (parts["own"][kind] & ages) > 0
+        self.children = (parts["children"][kind] & ages) > 0
+        has_relatives = [one.has_relatives for one in household_types.household_types()]
+        self.has_relatives = np.array(has_relatives)[kind]
+        self.has_minors = parts["minors"][kind] > 0
+        self.has_generations = parts["generations"][kind] > 0
 
     def persons(self, mask: np.ndarray) -> np.ndarray:
         """How many of the persons are such, by area `(n_areas,)`."""
@@ -145,7 +153,7 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
     with such a householder. The last two are differences in percent of the persons in households.
     Which units persons live in is measured where they have units.
     """
-    areas = _areas(records, digits)
+    areas = _Areas(records, digits)
     everybody = areas.persons(np.ones(len(areas.of_person), dtype=bool))
     occupied = areas.homes(np.ones(len(areas.of_home)))
     is_any = (everybody > 0) | (occupied > 0)
@@ -197,32 +205,6 @@ def _are_inside(records: PersonsAndHouseholds) -> np.ndarray:
     """Which of the persons live in households."""
     kind = records.person_levels[person_levels.KIND]
     return person_levels.relationships().of_level[kind] > 0
-
-
-def _areas(records: PersonsAndHouseholds, digits: int) -> _Areas:
-    codes, area = np.unique(records.blocks.astype(f"<U{digits}"), return_inverse=True)
-    area = area.reshape(-1)
-    inside = _are_inside(records)
-    people = records.person_levels[:, inside]
-    parts, ages = household_types.parts_of_types(), np.array([[1 << YOUNG], [1 << SCHOOLCHILD]])
-    has_relatives = [one.has_relatives for one in household_types.household_types()]
-    levels = records.household_levels
-    kind = levels[household_types.TYPE]
-    return _Areas(
-        len(codes),
-        area[records.person_block[inside]],
-        person_levels.members_of(people),
-        people[person_levels.KIND] == person_levels.relationships().alone,
-        area[records.household_block],
-        levels,
-        parts["size"][kind],
-        parts["couple"][kind],
-        (parts["own"][kind] & ages) > 0,
-        (parts["children"][kind] & ages) > 0,
-        np.array(has_relatives)[kind],
-        parts["minors"][kind] > 0,
-        parts["generations"][kind] > 0,
-    )
 
 
 def _races_and_origins(areas: _Areas) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

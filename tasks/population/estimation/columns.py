@@ -23,8 +23,6 @@ bounds the cost of any composition from below, of all patterns, whatever the pri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...solvers.growing import GrowingProgram
@@ -56,19 +54,22 @@ MISSING = 30.0
 """Cost of a person without a slot, and of a slot without a person, while columns are generated."""
 
 
-@dataclass(frozen=True, eq=False)
 class _Prices:
     """Prices of persons `(n_places,)`, and what follows: of slots `(n_slots,)`, of the slots of
     patterns `(n_patterns,)`; the cheapest patterns of every class and what they cost
     `(n_classes, n)`, ascending; the bound.
     """
 
-    of_person: np.ndarray
-    of_slot: np.ndarray
-    of_pattern: np.ndarray
-    cheapest: np.ndarray
-    cost: np.ndarray
-    bound: float
+    def __init__(self, problem: Problem, of_person: np.ndarray, most: int) -> None:
+        """What follows from prices of persons, with so many patterns of each class."""
+        self.of_person = of_person
+        self.of_slot = slot_prices(problem.fill, of_person, MISSING)
+        gain = np.minimum(self.of_slot + problem.per_first, 0.0)
+        gain = gain + np.minimum(self.of_slot + problem.per_later, 0.0) * (problem.most - 1)
+        self.of_pattern = priced(slots(), self.of_slot, gain)
+        self.cheapest, self.cost = cheapest(slots(), problem.costs, self.of_pattern, most)
+        of_classes = problem.n_of_class @ self.cost[:, 0]
+        self.bound = float(of_classes + problem.n_of_place @ of_person)
 
 
 class Program:
@@ -92,7 +93,7 @@ class Program:
             np.full(n_places, MISSING), self._place_row + np.arange(n_places)[:, None]
         )
         self._x, self._objective = np.empty(0), np.nan
-        self._prices = self._priced(of_person, _FIRST)
+        self._prices = _Prices(problem, of_person, _FIRST)
         self._bound = self._prices.bound
 
     @property
@@ -113,7 +114,7 @@ class Program:
                 return False
             self._x, self._objective = solution.x, solution.objective
             of_person = solution.duals[self._place_row : self._slot_row]
-            now = self._prices = self._priced(np.minimum(of_person, MISSING), _PER_ROUND)
+            now = self._prices = _Prices(self.problem, np.minimum(of_person, MISSING), _PER_ROUND)
             self._bound = max(self._bound, now.bound)
             if self._objective <= self._bound + EXACT:
                 break
@@ -168,16 +169,6 @@ class Program:
     def _of_few(self) -> Taken | None:
         """The best solution for a few households, by trying patterns."""
         return nearest_of_few(self.problem, self._prices.of_person, self._prices.of_pattern)
-
-    def _priced(self, of_person: np.ndarray, most: int) -> _Prices:
-        problem = self.problem
-        of_slot = slot_prices(problem.fill, of_person, MISSING)
-        gain = np.minimum(of_slot + problem.per_first, 0.0)
-        gain = gain + np.minimum(of_slot + problem.per_later, 0.0) * (problem.most - 1)
-        of_pattern = priced(slots(), of_slot, gain)
-        pattern, cost = cheapest(slots(), problem.costs, of_pattern, most)
-        bound = float(problem.n_of_class @ cost[:, 0] + problem.n_of_place @ of_person)
-        return _Prices(of_person, of_slot, of_pattern, pattern, cost, bound)
 
     def _add(self, cost: np.ndarray, rows: np.ndarray, signs: tuple[float, ...] = ()) -> np.ndarray:
         """Add columns with entries 1, or `signs`, in some rows each `(n, n_entries)`."""

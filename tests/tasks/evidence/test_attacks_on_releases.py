@@ -9,7 +9,7 @@ import pytest
 from spineflow.tasks.census.people import People
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.evidence.attacks.canaries import canaries_of
+from spineflow.tasks.evidence.attacks.canaries import Canaries
 from spineflow.tasks.evidence.attacks.rebuilding import graded, rebuilt
 from spineflow.tasks.evidence.attacks.release import Release
 from spineflow.tasks.evidence.attacks.tried import ATTACKS
@@ -315,7 +315,7 @@ def test_records_are_harder_to_tell_the_stronger_the_method(methods):
 
 def test_the_data_of_an_audit_differ_in_one_record_an_area():
     own = release(NOTHING)
-    canaries = canaries_of(own)
+    canaries = Canaries(own)
     area = POPULATION.people.area
     assert len(np.unique(area[canaries.person])) == len(canaries.person) > 50
     changed = canaries.population.people
