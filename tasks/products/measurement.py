@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from ..runs.settings import ProductSettings
 def publish_level(
     run: RunDirectory,
     settings: ProductSettings,
-    path: Path,
     universe: str,
     level: str,
     answers: Callable[[NoiseDraws], Sequence[NoisyAnswers]],
@@ -26,6 +24,7 @@ def publish_level(
     """Publish the answers of a level, which are asked for as their file is written; raises as
     `single_draw`.
     """
+    path = run.dpqueries(universe, level)
     truth, seeds = [run.histogram(universe)], (universe, level)
     with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
 

@@ -86,8 +86,11 @@ class Statement:
     further: tuple[Block, ...] = ()
 
 
-def guarantee_section(statement: Statement) -> Section:
-    """What is guaranteed, to whom, against which change; or that nothing is, and why."""
+def guarantee_section(statement: Statement, figures: Sequence[Block] = ()) -> Section:
+    """What is guaranteed, to whom, against which change; or that nothing is, and why.
+
+    `figures` stand beside those of the guarantee.
+    """
     if statement.why_not is not None:
         nothing = f"Nothing is guaranteed: {statement.why_not}. These files protect nobody."
         return Section("What is guaranteed", (nothing,))
@@ -103,7 +106,7 @@ def guarantee_section(statement: Statement) -> Section:
         texts.append(statement.together)
     blocks: list[Block] = [*texts, losses_table(statement.losses), HOW_TO_READ]
     blocks += [f"Warning: {warning}." for warning in statement.warnings]
-    return Section("What is guaranteed", (*blocks, *statement.further))
+    return Section("What is guaranteed", (*blocks, *figures, *statement.further))
 
 
 def combined(statement: Statement) -> Loss:

@@ -5,7 +5,7 @@ Beside it stand the settings that do nothing beside the parameters of `config.js
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -320,28 +320,19 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
     """
     own = settings.mechanism
     measured = parameters.budgets
-    tables: dict[str, Mapping[str, object]] = {
+    tables: dict[str, Mapping[str, Iterable[str]]] = {
         "budgets": own.budgets,
         "margins": own.margins or {},
         "thresholds": own.thresholds,
     }
     for key, region_types in tables.items():
-        for region_type in region_types:
-            region_pass = REGION_TYPES[region_type].region_pass
-            if region_pass not in parameters.passes:
-                refuse_idle(f"mechanism.{key}.{region_type}", f"run_{region_pass} = true")
+        refuse_idle_levels(f"mechanism.{key}", region_types, parameters)
     for region_type, number in parameters.wanted.by_level:
         if (region_type, number) not in measured:
             refuse_idle(
                 f"mechanism.margins.{region_type}.{number}", f"a budget of {region_type} above 0"
             )
-    for region_type, levels in own.thresholds.items():
-        for level in levels:
-            if (region_type, int(level)) not in measured:
-                refuse_idle(
-                    f"mechanism.thresholds.{region_type}.{level}",
-                    f"a budget of {region_type}, level {level}",
-                )
+    refuse_idle_levels("mechanism.thresholds", own.thresholds, parameters, need_budgets=True)
     if own.states is not None and not parameters.run_us:
         refuse_idle("mechanism.states", "run_us = true")
     types = {region_type for region_type, _ in measured}
@@ -357,6 +348,25 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
         )
     if own.coterminous and len(types) == 1:
         refuse_idle("mechanism.coterminous", "budgets of two region types")
+
+
+def refuse_idle_levels(
+    where: str,
+    region_types: Mapping[str, Iterable[str]],
+    parameters: MechanismParameters,
+    *,
+    need_budgets: bool = False,
+) -> None:
+    """Refuse a setting by region type and level of a pass that is not run and, if levels
+    `need_budgets`, of one that has none; raises InputRefused."""
+    for region_type, levels in region_types.items():
+        region_pass = REGION_TYPES[region_type].region_pass
+        if region_pass not in parameters.passes:
+            refuse_idle(f"{where}.{region_type}", f"run_{region_pass} = true")
+        for level in levels if need_budgets else ():
+            if (region_type, int(level)) not in parameters.budgets:
+                need = f"a budget of {region_type}, level {level}"
+                refuse_idle(f"{where}.{region_type}.{level}", need)
 
 
 def refuse_idle(key: str, need: str) -> None:

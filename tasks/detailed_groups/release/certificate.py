@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...pages.document import NONE, Block, Section, Table
+from ...pages.document import NONE, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import DetailedGroupsSettings
 from ..workload.guarantee import noise_plan
@@ -23,9 +22,7 @@ def facts_of(
 ) -> Facts:
     """What was protected, against which change, with which noise and margins, and what is exact."""
     sections: tuple[Section, ...] = ()
-    figures: tuple[Block, ...] = ()
     if settings.is_private:
-        figures = exact_figures(curves_of(parameters, specification))
         levels = level_figures(parameters, specification)
         sections = (margins_section(levels, parameters.wanted.coverage),)
     total = "an exact total" if settings.privacy.infinite else "a noisy total"
@@ -41,21 +38,15 @@ def facts_of(
             f"{shown_percent(parameters.wanted.coverage)} of 100 cases stands under margins of "
             "error."
         ),
-        statement=statement_of(settings, parameters, figures),
+        statement=statement_of(settings, parameters),
         exact=exact_of(settings),
         sections=sections,
+        curves=curves_of(parameters, specification) if settings.is_private else None,
     )
 
 
-def statement_of(
-    settings: DetailedGroupsSettings,
-    parameters: MechanismParameters,
-    figures: tuple[Block, ...] = (),
-) -> Statement:
-    """The guarantee for one person, added or removed, by pass.
-
-    `figures` stand beside those of the guarantee.
-    """
+def statement_of(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> Statement:
+    """The guarantee for one person, added or removed, by pass."""
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     codes = parameters.max_race_codes
@@ -85,7 +76,6 @@ def statement_of(
         tuple(noise_plan(parameters, name).stated for name in parameters.passes),
         together,
         are_disjoint=True,
-        further=figures,
     )
 
 

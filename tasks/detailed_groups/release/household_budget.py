@@ -14,7 +14,6 @@ from ..workload.exact_loss import exact_curve
 from ..workload.explorer import LevelBudget
 from ..workload.households import HouseholdParameters, household_plan
 from ..workload.parameters import read_specification
-from ..workload.regions import REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.tabulations import HouseholdTabulation
 from ..workload.wanted_margins import level_budgets
@@ -24,6 +23,7 @@ from .budget import (
     loss_of_pass,
     noise_of_query,
     refuse_idle,
+    refuse_idle_levels,
     refused_budget,
 )
 
@@ -97,14 +97,12 @@ def _refuse_idle(settings: DetailedHouseholdsSettings, parameters: HouseholdPara
     own = settings.mechanism
     for key in ("budgets", "thresholds"):
         for name, of_types in getattr(own, key).items():
-            for region_type, levels in of_types.items():
-                where = f"mechanism.{key}.{name}.{region_type}"
-                region_pass = REGION_TYPES[region_type].region_pass
-                if region_pass not in parameters.passes:
-                    refuse_idle(where, f"run_{region_pass} = true")
-                for level in levels if key == "thresholds" else ():
-                    if (region_type, int(level)) not in parameters.of[name].budgets:
-                        refuse_idle(f"{where}.{level}", f"a budget of {region_type}, level {level}")
+            refuse_idle_levels(
+                f"mechanism.{key}.{name}",
+                of_types,
+                parameters.of[name],
+                need_budgets=key == "thresholds",
+            )
     if own.states is not None and not parameters.first.run_us:
         refuse_idle("mechanism.states", "run_us = true")
 

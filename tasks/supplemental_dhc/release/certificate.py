@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ...pages.document import NONE, Block, Section, Table
+from ...pages.document import NONE, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import curves_of, margin_at, noise_plan
@@ -16,7 +15,6 @@ from ..workload.plan import Plan
 def facts_of(settings: SupplementalDhcSettings, plan: Plan) -> Facts:
     """What was protected, against which change, with which noise, and what is exact."""
     noise = "without noise" if settings.privacy.infinite else "with random noise"
-    curves = curves_of(plan) if settings.is_private else None
     return Facts(
         made=(
             "from records of persons that were joined with those of their households: people in "
@@ -27,16 +25,15 @@ def facts_of(settings: SupplementalDhcSettings, plan: Plan) -> Facts:
             f"{BLURRED} How many people live in the households of a small group is mostly noise, "
             "as the intervals beside the estimates tell."
         ),
-        statement=statement_of(settings, plan, exact_figures(curves)),
+        statement=statement_of(settings, plan),
         exact=EXACT,
         sections=(noise_section(plan),),
+        curves=curves_of(plan) if settings.is_private else None,
     )
 
 
-def statement_of(
-    settings: SupplementalDhcSettings, plan: Plan, figures: tuple[Block, ...] = ()
-) -> Statement:
-    """The guarantee for one person, who is counted or not; `figures` stand beside its own."""
+def statement_of(settings: SupplementalDhcSettings, plan: Plan) -> Statement:
+    """The guarantee for one person, who is counted or not."""
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     return Statement(
@@ -49,7 +46,6 @@ def statement_of(
             "is one who goes and one who comes.",
         ),
         (noise_plan(plan).stated,),
-        further=figures,
     )
 
 
