@@ -59,7 +59,10 @@ class FileDraw:
     recording: Recording | None = None
 
     def publish(
-        self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], row_group_size: int
+        self,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        row_group_size: int | None = None,
     ) -> Path:
         """Write the file of rows of noisy answers, and return its path; if it stands, it is kept,
         and nothing is taken from `batches`, so that an iterator that draws noise draws none.

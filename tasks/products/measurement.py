@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from ..answers.noisy import DPQUERIES_SCHEMA, DPQUERY_SUFFIX, NoisyAnswers, measured_batches
 from ..ledger.charging import single_draw
 from ..noise.draws import Noise, NoiseDraws, sum_that_fits
 from ..runs.directory import RunDirectory
@@ -31,9 +31,7 @@ def publish_level(
         def groups() -> Iterator[Sequence[NoisyAnswers]]:
             yield answers(drawing.noise)
 
-        write_measurements(
-            path, groups(), is_private=settings.is_private, recording=drawing.recording
-        )
+        drawing.publish(DPQUERIES_SCHEMA, measured_batches(groups()))
 
 
 def noisy_answers(

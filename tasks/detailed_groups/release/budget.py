@@ -139,8 +139,6 @@ def curves_of(parameters: MechanismParameters, specification: Specification) -> 
     """By pass, in words, the curve of one person added or removed, and its rho; None without
     noise.
     """
-    if parameters.infinite:
-        return None
     plans = {name: noise_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, [parameters], specification)
 
@@ -149,8 +147,12 @@ def curves_of_passes(
     plans: Mapping[str, NoisePlan],
     measured: Collection[MechanismParameters],
     specification: Specification,
-) -> Curves:
-    """By pass, in words, the curve of one record added or removed, and its rho."""
+) -> Curves | None:
+    """By pass, in words, the curve of one record added or removed, and its rho; None without
+    noise.
+    """
+    if any(own.infinite for own in measured):
+        return None
     return Curves(
         {plan.universe: plan.promised.own_rho for plan in plans.values()},
         {

@@ -162,8 +162,6 @@ def curves_of(parameters: HouseholdParameters, specification: Specification) -> 
     """By pass, in words, the curve of one household added or removed, and its rho; None without
     noise.
     """
-    if parameters.infinite:
-        return None
     plans = {name: household_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, parameters.of.values(), specification)
 
