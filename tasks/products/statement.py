@@ -20,7 +20,7 @@ from ..ledger.accounting import (
     epsilon_tight,
 )
 from ..ledger.summary import REPORT_DELTA
-from ..pages.document import NONE, Block, Section, Table
+from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
 
 HOW_TO_READ = (
@@ -193,38 +193,27 @@ def _loss_in_words(loss: Loss) -> str:
 
 def losses_table(losses: Sequence[Loss]) -> Table:
     """Loss of every part: natively, as epsilon, and as bounded zCDP per person."""
-    headers = (
-        "part",
-        "mechanism",
-        "neighbours",
-        "guarantee",
-        "own delta",
-        "epsilon",
-        "epsilon (simple)",
-        "at delta",
-        "rho of bounded zCDP per person",
-    )
-    return Table(headers, tuple(_row(loss) for loss in losses), "epsilon")
+    return Table.of([_row(loss) for loss in losses], "epsilon")
 
 
-def _row(loss: Loss) -> tuple[str, ...]:
+def _row(loss: Loss) -> dict[str, str | None]:
     guarantee = loss.guarantee
     if loss.is_pure:
-        native, tight, simple = f"epsilon {guarantee.parameter}", str(guarantee.parameter), NONE
+        native, tight, simple = f"epsilon {guarantee.parameter}", str(guarantee.parameter), None
     else:
         native, tight = f"rho {shown_rho(guarantee.parameter)}", shown_epsilon(loss.epsilon)
         simple = shown_epsilon(epsilon_simple(guarantee.parameter, loss.delta))
-    return (
-        loss.name,
-        loss.mechanism.replace("_", " "),
-        _CHANGES[guarantee.neighbors],
-        native,
-        shown_delta(guarantee.delta),
-        tight,
-        simple,
-        shown_delta(loss.whole_delta),
-        shown_rho(guarantee.bounded_rho),
-    )
+    return {
+        "part": loss.name,
+        "mechanism": loss.mechanism.replace("_", " "),
+        "neighbours": _CHANGES[guarantee.neighbors],
+        "guarantee": native,
+        "own delta": shown_delta(guarantee.delta),
+        "epsilon": tight,
+        "epsilon (simple)": simple,
+        "at delta": shown_delta(loss.whole_delta),
+        "rho of bounded zCDP per person": shown_rho(guarantee.bounded_rho),
+    }
 
 
 _UNBOUNDED = (UNBOUNDED, UNBOUNDED_OF_SEVERAL)

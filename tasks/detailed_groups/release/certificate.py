@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...pages.document import NONE, Section, Table
+from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.statement import Statement
 from ..settings import DetailedGroupsSettings
@@ -98,33 +98,21 @@ def exact_of(settings: DetailedGroupsSettings) -> tuple[Exact, ...]:
 def margins_section(figures: tuple[LevelFigures, ...], coverage: Fraction) -> Section:
     """Margins of error, which hold with a probability of `coverage`, and thresholds of levels."""
     is_wanted = any(item.wanted is not None for item in figures)
-    rows = tuple(
-        (
-            item.region_type,
-            item.level,
-            str(item.budget.budget),
-            item.budget.stability,
-            item.margin,
-            *((NONE if item.wanted is None else item.wanted,) if is_wanted else ()),
-            item.margin_total_only,
-            NONE if item.margin_by_formula is None else item.margin_by_formula,
-            NONE if item.margin_target is None else item.margin_target,
-            NONE if item.threshold is None else item.threshold,
-        )
+    rows = [
+        {
+            "region type": item.region_type,
+            "level": item.level,
+            "budget": str(item.budget.budget),
+            "stability": item.budget.stability,
+            "margin": item.margin,
+            **({"wanted": item.wanted} if is_wanted else {}),
+            "total only": item.margin_total_only,
+            "formula": item.margin_by_formula,
+            "target": item.margin_target,
+            "threshold": item.threshold,
+        }
         for item in figures
-    )
-    headers = (
-        "region type",
-        "level",
-        "budget",
-        "stability",
-        "margin",
-        *(("wanted",) if is_wanted else ()),
-        "total only",
-        "formula",
-        "target",
-        "threshold",
-    )
+    ]
     return Section(
         "Margins of error",
         (
@@ -136,7 +124,7 @@ def margins_section(figures: tuple[LevelFigures, ...], coverage: Fraction) -> Se
             "n times larger; the tidy file has it with every count. "
             f"{WANTED if is_wanted else ''}Stability is the number of groups of the level that a "
             "person is protected in. Sub-state totals up to the threshold are suppressed.",
-            Table(headers, rows, "margin"),
+            Table.of(rows, "margin"),
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ...pages.document import Document, Section, Table
+from ...pages.document import Cell, Document, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts, exact_section
 from ...products.reports import Overview, bars_panel, first_rows, report_document
 from ...products.statement import Statement, in_one_sentence
@@ -113,31 +113,21 @@ def figures_of_run(
 
 
 def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
-    """Margins of error and thresholds of levels."""
-    rows = tuple(
-        (
-            item.tabulation.name.upper(),
-            item.region_type,
-            item.level,
-            str(item.budget.budget),
-            item.budget.stability,
-            item.margin,
-            ", ".join(map(str, item.margins_of_totals)),
-            ", ".join(map(str, item.thresholds)),
-        )
+    """Margins of error and thresholds of levels, of one at least."""
+    rows: list[dict[str, Cell | None]] = [
+        {
+            "tabulation": item.tabulation.name.upper(),
+            "region type": item.region_type,
+            "level": item.level,
+            "budget": str(item.budget.budget),
+            "groups of a household": item.budget.stability,
+            "margin of a count": item.margin,
+            "of the total, by table": ", ".join(map(str, item.margins_of_totals)),
+            "tables from totals of": ", ".join(map(str, item.thresholds)),
+        }
         for item in figures
-    )
-    headers = (
-        "tabulation",
-        "region type",
-        "level",
-        "budget",
-        "groups of a household",
-        "margin of a count",
-        "of the total, by table",
-        "tables from totals of",
-    )
-    return Table(headers, rows, "margin of a count")
+    ]
+    return Table.of(rows, "margin of a count")
 
 
 def margins_section(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...pages.document import NONE, Section, Table
+from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.statement import Statement
 from ..settings import GroupSizesSettings
@@ -81,11 +81,12 @@ def noise_table(plan: Plan) -> Table:
             continue
         same = "".join(f" = {o.level}" for o in plan.levels if o.same_as == level.level)
         noise = level.noise_of(plan.noise)
-        parameter = NONE if noise is None else float(noise.parameter)
-        deviation = NONE if noise is None else math.sqrt(noise.variance)
-        own = (level.n_regions, str(level.share), level.sensitivity, parameter, deviation)
-        rows.append((level.level + same, *own))
-    return Table(("level", "regions", *headers, "noise s.d."), tuple(rows))
+        parameter = None if noise is None else float(noise.parameter)
+        own = zip(headers, (str(level.share), level.sensitivity, parameter), strict=True)
+        deviation = None if noise is None else math.sqrt(noise.variance)
+        row = {"level": level.level + same, "regions": level.n_regions, **dict(own)}
+        rows.append({**row, "noise s.d.": deviation})
+    return Table.of(rows)
 
 
 def noise_section(plan: Plan) -> Section:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...pages.document import NONE, Section, Table
+from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.statement import Statement
 from ..settings import SupplementalDhcSettings
@@ -55,21 +55,20 @@ EXACT = (Exact("areas", "which areas there are"),)
 
 def noise_table(plan: Plan) -> Table:
     """rho, stability and noise of every query, with its margin of error of 90 %."""
-    headers = ("counts", "level", "iterations", "regions", "rho", "moved by a person")
-    rows = tuple(
-        (
-            query.measure,
-            query.level,
-            query.iterations,
-            query.n_regions,
-            float(query.rho),
-            query.stability,
-            NONE if query.noise is None else math.sqrt(query.noise.variance),
-            NONE if (margin := margin_at(query)) is None else margin,
-        )
+    rows = [
+        {
+            "counts": query.measure,
+            "level": query.level,
+            "iterations": query.iterations,
+            "regions": query.n_regions,
+            "rho": float(query.rho),
+            "moved by a person": query.stability,
+            "noise s.d.": None if query.noise is None else math.sqrt(query.noise.variance),
+            "90 % margin": margin_at(query),
+        }
         for query in plan.queries
-    )
-    return Table((*headers, "noise s.d.", "90 % margin"), rows)
+    ]
+    return Table.of(rows)
 
 
 def noise_section(plan: Plan) -> Section:

@@ -128,24 +128,14 @@ def contribution_text(settings: TripsSettings) -> str:
 def cost_table(settings: TripsSettings, plan: Plan) -> Table:
     """Loss and epsilon, natively and composed."""
     report = budget_report(plan, settings.report_delta)
-    return Table(
-        (
-            "neighbours",
-            "delta",
-            "epsilon",
-            "epsilon (simple)",
-            "rho per person, bounded",
-        ),
-        (
-            (
-                report["neighbors"],
-                f"{float(Fraction(report['delta'])):g}",
-                _shown(report["epsilon"]["tight"]),
-                _shown(report["epsilon"]["simple"]),
-                report["rho"],
-            ),
-        ),
-    )
+    row = {
+        "neighbours": report["neighbors"],
+        "delta": f"{float(Fraction(report['delta'])):g}",
+        "epsilon": _shown(report["epsilon"]["tight"]),
+        "epsilon (simple)": _shown(report["epsilon"]["simple"]),
+        "rho per person, bounded": report["rho"],
+    }
+    return Table.of([row])
 
 
 def conversion_sentence(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
@@ -173,16 +163,16 @@ def noise_section(settings: TripsSettings, plan: Plan) -> Section:
                 f"{query['threshold']} are not published.",
             ),
         )
-    rows = tuple(
-        (
-            query["geolevel"],
-            plan.tree.n_nodes(level),
-            query["share"],
-            query["squared_sensitivity"],
-            0.0 if plan.guarantee is None else noise_deviation(query),
-        )
+    rows = [
+        {
+            "level": query["geolevel"],
+            "nodes": plan.tree.n_nodes(level),
+            "share": query["share"],
+            "squared sensitivity": query["squared_sensitivity"],
+            "noise s.d.": 0.0 if plan.guarantee is None else noise_deviation(query),
+        }
         for level, query in zip(plan.levels, report["queries"], strict=True)
-    )
+    ]
     return Section(
         "Noise",
         (
@@ -190,9 +180,7 @@ def noise_section(settings: TripsSettings, plan: Plan) -> Section:
             "there could be, the level's share of the loss, the squared sensitivity and the "
             "standard deviation of the noise in each count. The shares add to exactly 1."
             + _inferred(plan),
-            Table(
-                ("level", "nodes", "share", "squared sensitivity", "noise s.d."), rows, "noise s.d."
-            ),
+            Table.of(rows, "noise s.d."),
         ),
     )
 
