@@ -42,21 +42,41 @@ from .relative_errors import table_populations
 
 
 @dataclass(frozen=True)
-class LevelFigures:
-    """What the budget of a population group level buys.
+class LevelMargin:
+    """The budget of a population group level, and the margin that it buys.
 
     margin : the smallest m with P(|X| <= m) >= the coverage that is asked for, X being the noise of
-        the second stage; `margin_total_only` that for groups measured by a total only.
-    wanted : the margin that the settings want; None for none.
-    margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
-    margin_target : the margin for which the paper's formula gives this budget, rounded.
-    threshold : the largest total that is suppressed, None where none is.
+        the second stage.
     """
 
     region_type: str
     level: int
     budget: LevelBudget
     margin: int
+
+    def told(self, coverage: Fraction) -> dict[str, Any]:
+        """All of it, as `spineflow budget --json` prints it."""
+        return {
+            "region_type": self.region_type,
+            "level": self.level,
+            "budget": str(self.budget.budget),
+            "stability": self.budget.stability,
+            "confidence": str(coverage),
+            "margin": self.margin,
+        }
+
+
+@dataclass(frozen=True)
+class LevelFigures(LevelMargin):
+    """What the budget of a population group level buys.
+
+    margin_total_only : the margin for groups that are measured by a total only.
+    wanted : the margin that the settings want; None for none.
+    margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
+    margin_target : the margin for which the paper's formula gives this budget, rounded.
+    threshold : the largest total that is suppressed, None where none is.
+    """
+
     margin_total_only: int
     wanted: int | None
     margin_by_formula: int | None
@@ -126,11 +146,10 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
     found = budget_report(parameters, specification, settings.explorer)
     for region_pass, report in found.items():
         compared: list[dict[str, Any]] = []
-        exact = None
         if not parameters.infinite:
             levels = level_budgets(parameters, specification, region_pass).values()
             compared = list(compare_noise(levels, parameters.wanted.coverage))
-            exact = exact_curve([parameters], specification, region_pass, is_bounded=True)
+        exact = exact_curve([parameters], specification, region_pass, is_bounded=True)
         found[region_pass] = with_exact(report | {"noise_comparison": compared}, exact)
     return found
 
@@ -183,12 +202,7 @@ def budget_report(
             **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
             "levels": [
                 {
-                    "region_type": item.region_type,
-                    "level": item.level,
-                    "budget": str(item.budget.budget),
-                    "stability": item.budget.stability,
-                    "confidence": str(parameters.wanted.coverage),
-                    "margin": item.margin,
+                    **item.told(parameters.wanted.coverage),
                     "margin_wanted": item.wanted,
                     "margin_total_only": item.margin_total_only,
                     "margin_by_formula": item.margin_by_formula,
