@@ -63,18 +63,15 @@ class RunTree:
 def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
     """Write the areas and then what the tree makes of them."""
     tree = run_tree.tree
-    columns: dict[str, list] = {
-        name: [] for name in ("dimension", "depth", "level", "code", "parent")
-    }
-    for dimension in tree.dimensions:
-        for depth, level in enumerate(dimension.levels):
-            n = len(level)
-            columns["dimension"] += [dimension.name] * n
-            columns["depth"] += [depth] * n
-            columns["level"] += [level.name] * n
-            columns["code"] += level.codes.tolist()
-            columns["parent"] += level.parent.tolist()
-    write_parquet(areas_file(run), pa.table(columns), compression="zstd")
+    rows = [
+        (dimension.name, depth, level.name, code, parent)
+        for dimension in tree.dimensions
+        for depth, level in enumerate(dimension.levels)
+        for code, parent in zip(level.codes.tolist(), level.parent.tolist(), strict=True)
+    ]
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    areas = pa.table(columns, names=["dimension", "depth", "level", "code", "parent"])
+    write_parquet(areas_file(run), areas, compression="zstd")
     facts = {
         "dimensions": [dimension.name for dimension in tree.dimensions],
         "refined": list(tree.refined),
