@@ -68,7 +68,7 @@ class Case:
     def __init__(self, dataset: GroupDataset) -> None:
         self.name = dataset.name
         self.hierarchy: RegionHierarchy = hierarchy_of_rows(dataset.regions, RuleTally({}))
-        finest = self.hierarchy.levels[-1].region
+        finest = self.hierarchy.levels[-1].codes
         position = {region: i for i, region in enumerate(finest)}
         counts = np.zeros((len(finest), dataset.largest), dtype=np.int64)
         rows = dataset.sizes["region"].map(position).to_numpy()

@@ -196,9 +196,13 @@ def _census_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     if not file.exists():
         return []
     levels = dict.fromkeys(pq.read_table(file, columns=["geolevel"])[0].to_pylist())
-    if kind == "measurements":
-        return [(name, run.measurements(universe, name) / "dpqueries") for name in levels]
-    return [(name, run.root / "estimates" / universe / name) for name in levels]
+    return _folders(run, universe, kind, levels)
+
+
+def _folders(run: RunDirectory, universe: str, kind: Kind, levels: Iterable[str]) -> Places:
+    """The folders of the files of each level."""
+    file = run.dpqueries if kind == "measurements" else run.estimates
+    return [(name, file(universe, name).parent) for name in levels]
 
 
 def _census_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
@@ -238,11 +242,9 @@ def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
 
 def _sizes_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     from spineflow.tasks.group_sizes.ingest.files import read_plan
-    from spineflow.tasks.group_sizes.paths import estimates_file, measurement_file
 
-    file = measurement_file if kind == "measurements" else estimates_file
     names = [level.level for level in read_plan(run).levels]
-    return _there((name, file(run, name).parent) for name in names)
+    return _there(_folders(run, universe, kind, names))
 
 
 def _sizes_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
@@ -319,10 +321,8 @@ def _households_decoded(settings: Any, universe: str, table: pa.Table) -> pd.Dat
 
 def _supplemental_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     from spineflow.tasks.supplemental_dhc.ingest.files import read_plan
-    from spineflow.tasks.supplemental_dhc.paths import estimates_file, measurement_file
 
-    file = measurement_file if kind == "measurements" else estimates_file
-    return _there((name, file(run, name).parent) for name in read_plan(run).levels)
+    return _there(_folders(run, universe, kind, read_plan(run).levels))
 
 
 def _supplemental_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:

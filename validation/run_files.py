@@ -83,6 +83,14 @@ def read_json(root: Path, place: Path) -> Any:
         raise UnusableRunFile(f"{place.as_posix()} cannot be read") from None
 
 
+def read_whole(root: Path, place: Path) -> pa.Table:
+    """What a Parquet file of a run holds, `place` being its path from the root."""
+    try:
+        return pq.read_table(root / place)
+    except (OSError, pa.ArrowException):
+        raise UnusableRunFile(f"{place.as_posix()} cannot be read") from None
+
+
 def as_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
     """The values as one array of plain strings, whatever string type the file was written with."""
     if isinstance(values, pa.ChunkedArray):

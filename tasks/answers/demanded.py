@@ -8,8 +8,9 @@ the measurements of all rows, `dpqueries`, so that nobody takes some for all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..runs.stamps import INTEGER_LIST, stamp, write_parquet_once
-from ..runs.writing import Recording
+from ..runs.stamps import INTEGER_LIST
 
-_SCHEMA = pa.schema(
+DEMANDED_SCHEMA = pa.schema(
     [
         pa.field("geocode", pa.string(), nullable=False),
         pa.field("query_name", pa.string(), nullable=False),
@@ -56,30 +56,19 @@ class DemandedAnswers:
         return self.rows[part], self.values[part]
 
 
-def write_demanded(
-    path: Path,
-    answers: Iterable[Sequence[DemandedAnswers]],
-    *,
-    is_private: bool = True,
-    recording: Recording | None = None,
-) -> Path:
-    """Write groups of answers, a row group for each query, once: see `write_parquet_once`."""
-    batches = (_batch(part) for group in answers for part in group)
-    metadata = stamp(is_private=is_private)
-    return write_parquet_once(path, _SCHEMA, batches, metadata, recording=recording)
-
-
-def _batch(part: DemandedAnswers) -> pa.RecordBatch:
-    starts = pa.array(part.starts.astype(np.int32))
-    arrays = {
-        "geocode": pa.array(part.geocode, pa.string()),
-        "query_name": pa.array([part.query_name] * len(part.geocode), pa.string()),
-        "row": pa.ListArray.from_arrays(starts, pa.array(part.rows), type=INTEGER_LIST),
-        "value": pa.ListArray.from_arrays(starts, pa.array(part.values), type=INTEGER_LIST),
-        "variance": pa.array(part.variance),
-        "plb": pa.array(part.plb, pa.string()),
-    }
-    return pa.record_batch([arrays[name] for name in _SCHEMA.names], schema=_SCHEMA)
+def demanded_batches(groups: Iterable[Sequence[DemandedAnswers]]) -> Iterator[pa.RecordBatch]:
+    """Rows of groups of answers, as `DEMANDED_SCHEMA` has them, one batch for each query."""
+    for part in chain.from_iterable(groups):
+        starts = pa.array(part.starts.astype(np.int32))
+        arrays = {
+            "geocode": pa.array(part.geocode, pa.string()),
+            "query_name": pa.array([part.query_name] * len(part.geocode), pa.string()),
+            "row": pa.ListArray.from_arrays(starts, pa.array(part.rows), type=INTEGER_LIST),
+            "value": pa.ListArray.from_arrays(starts, pa.array(part.values), type=INTEGER_LIST),
+            "variance": pa.array(part.variance),
+            "plb": pa.array(part.plb, pa.string()),
+        }
+        yield pa.record_batch(list(arrays.values()), schema=DEMANDED_SCHEMA)
 
 
 def read_demanded(path: Path, geocode: np.ndarray) -> dict[str, DemandedAnswers]:

@@ -23,13 +23,12 @@ import pyarrow.parquet as pq
 
 from ...geography.texts import TextIndex
 from ..runs.stamps import INTEGER_LIST, stamp, stamp_at, write_parquet_once
-from ..runs.writing import Recording
 
 SIGNS = ("=", "<=", ">=")
 
 DPQUERY_SUFFIX = "_dpq"
 
-_DPQUERIES_SCHEMA = pa.schema(
+DPQUERIES_SCHEMA = pa.schema(
     [
         pa.field("geocode", pa.string(), nullable=False),
         pa.field("query_name", pa.string(), nullable=False),
@@ -80,30 +79,27 @@ class Constraint:
 
 
 def write_measurements(
-    path: Path,
-    groups: Iterable[Sequence[NoisyAnswers]],
-    *,
-    is_private: bool = True,
-    recording: Recording | None = None,
+    path: Path, groups: Iterable[Sequence[NoisyAnswers]], *, is_private: bool = True
 ) -> Path:
     """Write noisy measurements at `path`, one row group for each item of `groups`.
 
-    An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
-    noise draws none. Files of a run that is not private carry the stamp in their metadata.
-    `recording` sees to it that the file is recorded before others can read it.
+    An existing file is kept, and then nothing is taken from `groups`. Files of a run that is not
+    private carry the stamp in their metadata. What is drawn as it is written goes through
+    `ledger.charging.FileDraw.publish` instead.
     """
+    metadata = stamp(is_private=is_private)
+    return write_parquet_once(path, DPQUERIES_SCHEMA, measured_batches(groups), metadata)
 
-    batches = (
-        _record_batch(
+
+def measured_batches(groups: Iterable[Sequence[NoisyAnswers]]) -> Iterator[pa.RecordBatch]:
+    """Rows of noisy measurements, as `DPQUERIES_SCHEMA` has them, one batch for each group."""
+    for group in groups:
+        yield _record_batch(
             group,
-            _DPQUERIES_SCHEMA,
+            DPQUERIES_SCHEMA,
             variance=pa.array(np.concatenate([item.variance for item in group])),
             plb=_strings(np.concatenate([item.plb for item in group])),
         )
-        for group in groups
-    )
-    metadata = stamp(is_private=is_private)
-    return write_parquet_once(path, _DPQUERIES_SCHEMA, batches, metadata, recording=recording)
 
 
 def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
@@ -134,7 +130,7 @@ def read_measurements(
     """
     geocode = np.asarray(geocodes, dtype=object)
     found: dict[str, NoisyAnswers] = {}
-    for table, query_name, positions, values in _runs(paths, geocodes, _DPQUERIES_SCHEMA):
+    for table, query_name, positions, values in _runs(paths, geocodes, DPQUERIES_SCHEMA):
         if query_name not in found:
             found[query_name] = NoisyAnswers(
                 query_name,

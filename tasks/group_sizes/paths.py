@@ -10,10 +10,6 @@ UNIVERSE = "groups"
 """The universe in the names of measurement and estimate folders."""
 
 
-SHARD = "00000"
-"""A level is measured as one shard."""
-
-
 def regions_file(run: RunDirectory) -> Path:
     """The hierarchy: level, region, parent; public."""
     return run.root / "hierarchy" / "regions.parquet"
@@ -22,16 +18,6 @@ def regions_file(run: RunDirectory) -> Path:
 def plan_file(run: RunDirectory) -> Path:
     """The plan, which is written last by the ingest; public."""
     return run.root / "hierarchy" / "plan.json"
-
-
-def measurement_file(run: RunDirectory, level: str) -> Path:
-    """The noisy vector of a level."""
-    return run.dpqueries(UNIVERSE, level, SHARD)
-
-
-def estimates_file(run: RunDirectory, level: str) -> Path:
-    """The estimated counts of a level."""
-    return run.estimates(UNIVERSE, level, SHARD)
 
 
 def exact_groups_file(run: RunDirectory) -> Path:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from ..noise.draws import NoiseDraws, UnchargedNoise
 from ..noise.randomness import RandomSource, SeededRandom, SystemRandom
 from ..runs.charged_files import (
@@ -25,6 +27,7 @@ from ..runs.directory import RunDirectory, identity_of
 from ..runs.errors import BudgetRefused
 from ..runs.files import sha256_of_file
 from ..runs.settings import ProductSettings
+from ..runs.stamps import stamp, write_parquet_once
 from ..runs.writing import Recording, name_recorded
 from .caps import caps_of
 from .charges import Draw, charge, is_charged, other_people
@@ -45,13 +48,33 @@ from .store import Ledger, holds, ledger_at, open_ledger, reading
 
 @dataclass(frozen=True)
 class FileDraw:
-    """What draws the noise of one file, and how the file is recorded before others can read it.
+    """What draws the noise of the file at `path`, and how it is recorded before others can read it.
 
     `recording`, None where there is no ledger, goes to `write_once`.
     """
 
+    path: Path
     noise: NoiseDraws
+    is_private: bool
     recording: Recording | None = None
+
+    def publish(
+        self,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        row_group_size: int | None = None,
+    ) -> Path:
+        """Write the file of rows of noisy answers, and return its path; if it stands, it is kept,
+        and nothing is taken from `batches`, so that an iterator that draws noise draws none.
+        """
+        return write_parquet_once(
+            self.path,
+            schema,
+            batches,
+            stamp(is_private=self.is_private),
+            recording=self.recording,
+            row_group_size=row_group_size,
+        )
 
 
 def charge_draws(
@@ -231,7 +254,8 @@ def single_draw(
     charged.
     """
     if not settings.is_private:
-        yield FileDraw(UnchargedNoise(random_choice_source(settings, *seeds)))
+        uncharged = UnchargedNoise(random_choice_source(settings, *seeds))
+        yield FileDraw(path, uncharged, is_private=False)
         return
     run_id, name = run.read_manifest()["run_id"], path.relative_to(run.root).as_posix()
     ledger = ledger_at(Path(settings.privacy.ledger))
@@ -258,7 +282,7 @@ def single_draw(
     def record(file: Path) -> None:
         record_publication(ledger, claimed, sha256_of_file(file), noise.n_drawn)
 
-    yield FileDraw(noise, Recording(run.unrecorded(path), record))
+    yield FileDraw(path, noise, is_private=True, recording=Recording(run.unrecorded(path), record))
 
 
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:

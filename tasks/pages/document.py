@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from io import StringIO
@@ -44,6 +44,12 @@ class Table:
     headers: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     deciding: str | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Cell | None]], deciding: str | None = None) -> Table:
+        """A table of one row or more, of cells by header; `NONE` stands for None."""
+        shown = (tuple(NONE if cell is None else cell for cell in row.values()) for row in rows)
+        return cls(tuple(rows[0]), tuple(shown), deciding)
 
 
 @dataclass(frozen=True)

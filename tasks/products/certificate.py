@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
+from ..ledger.summary import REPORT_DELTA
 from ..pages.document import Document, Section, Table, to_markdown
 from ..runs.charged_files import digests_of
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
+from .privacy_curves import Curves, exact_figures
 from .reports import checks_table
 from .spent import spent_section
 from .statement import Statement, guarantee_section
@@ -38,6 +41,7 @@ class Facts:
     statement : what is guaranteed.
     exact : what is outside the guarantee, since it is public by declaration.
     sections : the product's own, on its noise and its files.
+    curves : whose exact figures, at `delta`, stand beside those of the guarantee; None for none.
     """
 
     made: str
@@ -45,6 +49,8 @@ class Facts:
     statement: Statement
     exact: tuple[Exact, ...]
     sections: tuple[Section, ...] = ()
+    curves: Curves | None = None
+    delta: Fraction = REPORT_DELTA
 
 
 BLURRED = (
@@ -74,7 +80,7 @@ def certificate(
         (f"The files beside this certificate were made {facts.made}.",),
         (
             Section("In plain words", (facts.public if settings.is_private else PUBLIC_WHY_NOT,)),
-            guarantee_section(facts.statement),
+            guarantee_section(facts.statement, exact_figures(facts.curves, facts.delta)),
             spent_section(settings, own),
             exact_section(facts.exact),
             *facts.sections,

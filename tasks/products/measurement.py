@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
-from ..answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from ..answers.noisy import DPQUERIES_SCHEMA, DPQUERY_SUFFIX, NoisyAnswers, measured_batches
 from ..ledger.charging import single_draw
 from ..noise.draws import Noise, NoiseDraws, sum_that_fits
 from ..runs.directory import RunDirectory
@@ -18,7 +17,6 @@ from ..runs.settings import ProductSettings
 def publish_level(
     run: RunDirectory,
     settings: ProductSettings,
-    path: Path,
     universe: str,
     level: str,
     answers: Callable[[NoiseDraws], Sequence[NoisyAnswers]],
@@ -26,15 +24,14 @@ def publish_level(
     """Publish the answers of a level, which are asked for as their file is written; raises as
     `single_draw`.
     """
+    path = run.dpqueries(universe, level)
     truth, seeds = [run.histogram(universe)], (universe, level)
     with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
 
         def groups() -> Iterator[Sequence[NoisyAnswers]]:
             yield answers(drawing.noise)
 
-        write_measurements(
-            path, groups(), is_private=settings.is_private, recording=drawing.recording
-        )
+        drawing.publish(DPQUERIES_SCHEMA, measured_batches(groups()))
 
 
 def noisy_answers(

@@ -20,7 +20,7 @@ from ..ledger.accounting import (
     epsilon_tight,
 )
 from ..ledger.summary import REPORT_DELTA
-from ..pages.document import NONE, Block, Section, Table
+from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
 
 HOW_TO_READ = (
@@ -86,8 +86,11 @@ class Statement:
     further: tuple[Block, ...] = ()
 
 
-def guarantee_section(statement: Statement) -> Section:
-    """What is guaranteed, to whom, against which change; or that nothing is, and why."""
+def guarantee_section(statement: Statement, figures: Sequence[Block] = ()) -> Section:
+    """What is guaranteed, to whom, against which change; or that nothing is, and why.
+
+    `figures` stand beside those of the guarantee.
+    """
     if statement.why_not is not None:
         nothing = f"Nothing is guaranteed: {statement.why_not}. These files protect nobody."
         return Section("What is guaranteed", (nothing,))
@@ -103,7 +106,7 @@ def guarantee_section(statement: Statement) -> Section:
         texts.append(statement.together)
     blocks: list[Block] = [*texts, losses_table(statement.losses), HOW_TO_READ]
     blocks += [f"Warning: {warning}." for warning in statement.warnings]
-    return Section("What is guaranteed", (*blocks, *statement.further))
+    return Section("What is guaranteed", (*blocks, *figures, *statement.further))
 
 
 def combined(statement: Statement) -> Loss:
@@ -190,38 +193,27 @@ def _loss_in_words(loss: Loss) -> str:
 
 def losses_table(losses: Sequence[Loss]) -> Table:
     """Loss of every part: natively, as epsilon, and as bounded zCDP per person."""
-    headers = (
-        "part",
-        "mechanism",
-        "neighbours",
-        "guarantee",
-        "own delta",
-        "epsilon",
-        "epsilon (simple)",
-        "at delta",
-        "rho of bounded zCDP per person",
-    )
-    return Table(headers, tuple(_row(loss) for loss in losses), "epsilon")
+    return Table.of([_row(loss) for loss in losses], "epsilon")
 
 
-def _row(loss: Loss) -> tuple[str, ...]:
+def _row(loss: Loss) -> dict[str, str | None]:
     guarantee = loss.guarantee
     if loss.is_pure:
-        native, tight, simple = f"epsilon {guarantee.parameter}", str(guarantee.parameter), NONE
+        native, tight, simple = f"epsilon {guarantee.parameter}", str(guarantee.parameter), None
     else:
         native, tight = f"rho {shown_rho(guarantee.parameter)}", shown_epsilon(loss.epsilon)
         simple = shown_epsilon(epsilon_simple(guarantee.parameter, loss.delta))
-    return (
-        loss.name,
-        loss.mechanism.replace("_", " "),
-        _CHANGES[guarantee.neighbors],
-        native,
-        shown_delta(guarantee.delta),
-        tight,
-        simple,
-        shown_delta(loss.whole_delta),
-        shown_rho(guarantee.bounded_rho),
-    )
+    return {
+        "part": loss.name,
+        "mechanism": loss.mechanism.replace("_", " "),
+        "neighbours": _CHANGES[guarantee.neighbors],
+        "guarantee": native,
+        "own delta": shown_delta(guarantee.delta),
+        "epsilon": tight,
+        "epsilon (simple)": simple,
+        "at delta": shown_delta(loss.whole_delta),
+        "rho of bounded zCDP per person": shown_rho(guarantee.bounded_rho),
+    }
 
 
 _UNBOUNDED = (UNBOUNDED, UNBOUNDED_OF_SEVERAL)

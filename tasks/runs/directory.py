@@ -51,6 +51,9 @@ DERIVED = (
 LOCK = ".lock"
 """File that is locked while a process works on the run; it names that process."""
 
+ONLY_SHARD = "00000"
+"""Name of the shard of what is not cut into several."""
+
 IDENTITY = ".identity"
 """File that tells a run's directory from its copies; written once, and never touched again."""
 
@@ -114,12 +117,12 @@ class RunDirectory:
         """Folder of the noisy measurements and constraints at a geolevel."""
         return below(self.root / "measurements", universe, geolevel)
 
-    def dpqueries(self, universe: str, geolevel: str, shard: str) -> Path:
-        """Noisy measurements of one shard of geounits."""
+    def dpqueries(self, universe: str, geolevel: str, shard: str = ONLY_SHARD) -> Path:
+        """Noisy measurements of one shard of geounits, or of a geolevel that is not cut."""
         return below(self.measurements(universe, geolevel) / "dpqueries", f"{shard}.parquet")
 
-    def estimates(self, universe: str, geolevel: str, shard: str) -> Path:
-        """Estimates of one shard of geounits."""
+    def estimates(self, universe: str, geolevel: str, shard: str = ONLY_SHARD) -> Path:
+        """Estimates of one shard of geounits, or of a geolevel that is not cut."""
         return below(self.root / "estimates", universe, geolevel, f"{shard}.parquet")
 
     def refuse_edited_settings(self) -> None:

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from ..products.order import Order, Step, Wave, call, one_by_one
 from ..products.release.steps import ENDING
 from ..products.steps import charge_ledger
-from ..runs.directory import RunDirectory
-from .estimation.estimate import ONLY_SHARD
+from ..runs.directory import ONLY_SHARD, RunDirectory
 from .estimation.steps import combine, estimate
 from .ingest.files import plan_of
 from .ingest.steps import ingest

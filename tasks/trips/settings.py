@@ -38,6 +38,9 @@ SHARE_RULES = ("uniform", "geometric", "optimised")
 RESERVED = ("count", "level", "plb", "value", "variance")
 """Columns that the files of a run have beside those that place a row."""
 
+RHO_FROM_EPSILON = {"simple": rho_from_epsilon_simple, "tight": rho_from_epsilon_tight}
+"""The conversions of an epsilon and a delta, by name."""
+
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which epsilon is shown where the settings give rho alone."""
 
@@ -152,8 +155,7 @@ class TripsSettings(ProductSettings):
             return None
         if self.privacy.rho is not None:
             return self.privacy.rho
-        convert = {"simple": rho_from_epsilon_simple, "tight": rho_from_epsilon_tight}
-        return convert[self.privacy.conversion](*self.privacy.epsilon_and_delta)
+        return RHO_FROM_EPSILON[self.privacy.conversion](*self.privacy.epsilon_and_delta)
 
     @property
     def other_rho(self) -> Fraction | None:

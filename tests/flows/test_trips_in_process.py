@@ -18,12 +18,12 @@ from spineflow.flows.order import run_in_process
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.products.comparison import read_errors
-from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.directory import ONLY_SHARD, RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused, SpineflowError
 from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.checks.accuracy import ACCURACY
-from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, estimate_once
+from spineflow.tasks.trips.estimation.estimate import estimate_once
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, check_stamp, encoded, head_of_text, opened, opened_text
+from ..run_files import UnusableRunFile, check_stamp, head_of_text, opened, opened_text, positions
 from .margins import cells_in_rows, check_margins
 from .measured import GroupCounts
 from .tables import AGE_BINS, N_CELLS, OLDEST_AGE
@@ -85,9 +85,7 @@ def check_release(
 
 def looked_up(column: pa.Array, known: Mapping[str, int]) -> np.ndarray:
     """What is known of each text of a column, -1 for nothing."""
-    coded = encoded(column)
-    of_text = [known.get(text, -1) for text in coded.dictionary.to_pylist()]
-    return np.array(of_text, dtype=np.int64)[coded.indices.to_numpy()]
+    return np.array([*known.values(), -1])[positions(column, pa.array(list(known), pa.string()))]
 
 
 def _read(

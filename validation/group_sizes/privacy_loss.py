@@ -24,11 +24,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, check_answers, read_json
+from ..run_files import UnusableRunFile, check_answers, read_json, read_whole
 
 HIERARCHY = Path("hierarchy")
 MEASUREMENTS = Path("measurements") / "groups"
@@ -110,10 +109,7 @@ def check_measurements(root: Path, failures: Failures) -> None:
 
 def hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]:
     """Names of the levels, their regions, and the position of each region's parent above."""
-    try:
-        table = pq.read_table(root / HIERARCHY / "regions.parquet")
-    except (OSError, pa.ArrowException):
-        raise UnusableRunFile("hierarchy/regions.parquet cannot be read") from None
+    table = read_whole(root, HIERARCHY / "regions.parquet")
     names = table["level"].unique().to_pylist()
     regions: list[pa.Array] = []
     parents = []

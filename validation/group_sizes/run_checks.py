@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, check_text, unusable_files_fail
+from ..run_files import UnusableRunFile, check_text, read_whole, unusable_files_fail
 from .privacy_loss import (
     HIERARCHY,
     ExpectedGroupSizes,
@@ -168,10 +167,7 @@ def check_exact_groups(root: Path, levels: list[np.ndarray], failures: Failures)
     if plan["exact_level"] not in names:
         raise UnusableRunFile("the plan's exact level is not a level of the hierarchy")
     depth = names.index(plan["exact_level"])
-    try:
-        table = pq.read_table(root / HIERARCHY / "exact_groups.parquet")
-    except (OSError, pa.ArrowException):
-        raise UnusableRunFile("hierarchy/exact_groups.parquet cannot be read") from None
+    table = read_whole(root, HIERARCHY / "exact_groups.parquet")
     public = dict(zip(table["region"].to_pylist(), table["groups"].to_pylist(), strict=True))
     groups = levels[depth].sum(axis=1).tolist()
     wrong = [public.get(r) != n for r, n in zip(regions[depth].to_pylist(), groups, strict=True)]

@@ -230,11 +230,6 @@ def _check_derived(
     says_same = np.array([one.startswith("same") for one in relationship[partner]], dtype=bool)
     failures.add_each(same_sex != says_same, "the sexes of a couple do not fit its relationship")
     has_relatives = (number(relative) > 0) | is_married
-    parts = {
-        "own": _ages(number, own_child, age),
-        "children": _ages(number, child, age),
-        "minors": number(age < 18) > 0,
-    }
     kinds = homes[expected.kind].astype(str)
     said = kinds.str.extract(
         r"^(?P<couple>[^;]+); (?P<relatives>relatives|no relatives); own (?P<own>[^;]+); "
@@ -244,9 +239,9 @@ def _check_derived(
     derived = {
         "couple": couple,
         "relatives": np.where(has_relatives, "relatives", "no relatives"),
-        "own": parts["own"],
-        "children": parts["children"],
-        "minors": np.where(parts["minors"], "minors", "no minors"),
+        "own": _ages(number, own_child, age),
+        "children": _ages(number, child, age),
+        "minors": np.where(number(age < 18) > 0, "minors", "no minors"),
         "generations": np.where(generations, "; three generations", ""),
         "size": np.minimum(size, _OPEN).astype(str),
     }

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from ..noise import gaussian_variance
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, check_answers, read_json
+from ..run_files import UnusableRunFile, check_answers, read_json, read_whole
 
 GEOGRAPHY = Path("geography")
 MEASUREMENTS = Path("measurements") / "people_in_households"
@@ -63,10 +63,7 @@ def read_plan(root: Path) -> dict[str, Any]:
 
 def regions_by_level(root: Path) -> dict[str, list[str]]:
     """The regions of every level, in ascending order; raises UnusableRunFile."""
-    try:
-        table = pq.read_table(root / GEOGRAPHY / "areas.parquet")
-    except (OSError, ValueError):
-        raise UnusableRunFile("geography/areas.parquet cannot be read") from None
+    table = read_whole(root, GEOGRAPHY / "areas.parquet")
     return {name: sorted(set(table[name].drop_null().to_pylist())) for name in table.column_names}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -218,8 +219,7 @@ def _sigmas(root: Path) -> dict[tuple[str, str, str], float | None]:
     found: dict[tuple[str, str, str], float | None] = {}
     for query in read_plan(root)["queries"]:
         text = query["sigma_squared"]
-        numerator, _, denominator = (text or "0").partition("/")
-        sigma = None if text is None else math.sqrt(int(numerator) / int(denominator or 1))
+        sigma = None if text is None else math.sqrt(Fraction(text))
         for code in CODES[query["iterations"]]:
             found[query["measure"], query["level"], code] = sigma
     return found

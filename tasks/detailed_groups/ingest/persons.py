@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from ....geography.hierarchy import first_rows
 from ....validation.detailed_groups.input_rules import (
     ETHNICITY_COLUMN,
     NO_CODE,
@@ -212,9 +213,7 @@ def distinct_rows(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
             combined = code * (high - low + 1) + (column.astype(np.int64) - low)
             code, values = pd.factorize(combined)
             n_codes = len(values)
-    first = np.empty(n_codes, dtype=np.int64)
-    first[code[::-1]] = np.arange(code.size)[::-1]
-    return first, code
+    return first_rows(code, n_codes), code
 
 
 def _as_sets(race_codes: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...runs.stamps import INTEGER_LIST, stamp, write_parquet_once
-from ...runs.writing import Recording
+from ...runs.stamps import INTEGER_LIST
 from ..workload.tabulations import NOT_MEASURED
 from .stages import LevelNoise, MeasuredCounts, StageNoise
 
 ROWS_PER_ROW_GROUP = 1 << 18
 
-_MEASURED_SCHEMA = pa.schema(
+MEASURED_SCHEMA = pa.schema(
     [
         pa.field("region_type", pa.string(), nullable=False),
         pa.field("region_id", pa.string(), nullable=False),
@@ -40,7 +39,7 @@ _MEASURED_SCHEMA = pa.schema(
         pa.field("plb", pa.string(), nullable=False),
     ]
 )
-_STAGE_1_SCHEMA = pa.schema(
+STAGE_1_SCHEMA = pa.schema(
     [
         pa.field("region_id", pa.string(), nullable=False),
         pa.field("iteration_code", pa.string(), nullable=False),
@@ -65,101 +64,52 @@ class GroupNames:
     total_only: np.ndarray
 
     @property
-    def region(self) -> np.ndarray:
-        """Position of each group's region, shape (n_groups,), int32."""
-        n_regions, n_iterations = len(self.region_ids), len(self.iteration_codes)
-        return np.repeat(np.arange(n_regions, dtype=np.int32), n_iterations)
-
-    @property
-    def iteration(self) -> np.ndarray:
-        """Position of each group's iteration, shape (n_groups,), int32."""
-        n_regions, n_iterations = len(self.region_ids), len(self.iteration_codes)
-        return np.tile(np.arange(n_iterations, dtype=np.int32), n_regions)
+    def positions(self) -> np.ndarray:
+        """Position of each group's region, and of its iteration, shape (2, n_groups), int32."""
+        shape = len(self.region_ids), len(self.iteration_codes)
+        return np.indices(shape, dtype=np.int32).reshape(2, -1)
 
 
-def write_noisy_totals(
-    path: Path,
-    names: GroupNames,
-    noise: StageNoise,
-    draw: Callable[[], np.ndarray],
-    *,
-    is_private: bool,
-    recording: Recording | None,
-) -> Path:
-    """Write the noisy totals that `draw` gives; if the file stands, it is kept, nothing drawn.
-
-    `recording` sees to it that the file is recorded before others can read it.
+def total_rows(names: GroupNames, noise: StageNoise, totals: np.ndarray) -> pa.RecordBatch:
+    """Noisy totals (n,) of the groups that are not measured by a total only, as `STAGE_1_SCHEMA`
+    has them.
     """
-
-    def columns() -> list[pa.Array]:
-        rows = np.flatnonzero(~names.total_only[names.iteration])
-        return [
-            _texts(names.region[rows], names.region_ids),
-            _texts(names.iteration[rows], names.iteration_codes),
-            pa.array(draw()),
-            pa.array(np.full(rows.size, noise.variance)),
-            _texts(np.zeros(rows.size, dtype=np.int32), [noise.plb]),
-        ]
-
-    return _published(path, _STAGE_1_SCHEMA, columns, is_private, recording)
+    region, iteration = names.positions
+    rows = np.flatnonzero(~names.total_only[iteration])
+    columns = [
+        _texts(region[rows], names.region_ids),
+        _texts(iteration[rows], names.iteration_codes),
+        pa.array(totals),
+        pa.array(np.full(rows.size, noise.variance)),
+        _texts(np.zeros(rows.size, dtype=np.int32), [noise.plb]),
+    ]
+    return pa.record_batch(columns, schema=STAGE_1_SCHEMA)
 
 
-def write_noisy_tables(
-    path: Path,
-    names: GroupNames,
-    noise: LevelNoise,
-    draw: Callable[[], MeasuredCounts],
-    *,
-    is_private: bool,
-    recording: Recording | None,
-) -> Path:
-    """Write the counts that `draw` gives; if the file stands, it is kept, nothing drawn. Groups of
-    the table `NOT_MEASURED`, of which tables of households have some, have no row.
-
-    `recording` sees to it that the file is recorded before others can read it.
+def table_rows(names: GroupNames, noise: LevelNoise, measured: MeasuredCounts) -> pa.RecordBatch:
+    """Noisy counts of all groups, as `MEASURED_SCHEMA` has them; groups of the table
+    `NOT_MEASURED`, of which tables of households have some, have no row.
     """
-
-    def columns() -> list[pa.Array]:
-        measured = draw()
-        rows = np.flatnonzero(measured.table != NOT_MEASURED)
-        iteration = names.iteration[rows]
-        is_total_only = names.total_only[iteration]
-        # Groups between them have no counts, so that those of the rows follow each other.
-        offsets = np.append(measured.offsets[rows], measured.offsets[-1])
-        values = pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.array(measured.values), type=INTEGER_LIST
-        )
-        variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
-        return [
-            _texts(np.zeros(rows.size, dtype=np.int32), [names.region_type]),
-            _texts(names.region[rows], names.region_ids),
-            _texts(iteration, names.iteration_codes),
-            pa.array(measured.table[rows]),
-            pa.array(is_total_only),
-            values,
-            pa.array(variance),
-            _texts(is_total_only.astype(np.int32), [noise.stage_2.plb, noise.total_only.plb]),
-        ]
-
-    return _published(path, _MEASURED_SCHEMA, columns, is_private, recording)
-
-
-def _published(
-    path: Path,
-    schema: pa.Schema,
-    columns: Callable[[], list[pa.Array]],
-    is_private: bool,
-    recording: Recording | None,
-) -> Path:
-    """Write the columns; where the file stands, they are not asked for."""
-    return write_parquet_once(
-        path,
-        schema,
-        (pa.record_batch(make(), schema=schema) for make in (columns,)),
-        stamp(is_private=is_private),
-        recording=recording,
-        row_group_size=ROWS_PER_ROW_GROUP,
+    region, iteration = names.positions
+    rows = np.flatnonzero(measured.table != NOT_MEASURED)
+    is_total_only = names.total_only[iteration[rows]]
+    # Groups between them have no counts, so that those of the rows follow each other.
+    offsets = np.append(measured.offsets[rows], measured.offsets[-1])
+    values = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(measured.values), type=INTEGER_LIST
     )
+    variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
+    columns = [
+        _texts(np.zeros(rows.size, dtype=np.int32), [names.region_type]),
+        _texts(region[rows], names.region_ids),
+        _texts(iteration[rows], names.iteration_codes),
+        pa.array(measured.table[rows]),
+        pa.array(is_total_only),
+        values,
+        pa.array(variance),
+        _texts(is_total_only.astype(np.int32), [noise.stage_2.plb, noise.total_only.plb]),
+    ]
+    return pa.record_batch(columns, schema=MEASURED_SCHEMA)
 
 
 def read_totals(path: Path) -> np.ndarray:

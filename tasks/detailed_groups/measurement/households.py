@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
+from ...noise.draws import NoiseDraws
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ..ingest.group_totals import chosen_tables, run_totals
@@ -18,8 +20,8 @@ from ..workload.households import HouseholdParameters, tabulation_plan
 from ..workload.mapping import exact_stability, stability
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
 from .charge import charge_for, refuse_larger_loss
-from .files import write_noisy_tables
-from .measure import draw_of_shard, named_groups
+from .files import MEASURED_SCHEMA, table_rows
+from .measure import named_groups, publish_shard
 from .stages import LevelNoise, StageNoise, measure_known_tables
 
 
@@ -107,15 +109,10 @@ def measure_once(
     noise = noise_of(run, parameters, name, shard.region_type, shard.level)
     table = tables_of(run, parameters, name, shard)
     names, groups = named_groups(run, shard, by_total_only=False)
-    tabulation = HOUSEHOLD_TABULATIONS[name]
-    with draw_of_shard(run, settings, path, shard, tabulation.what, name) as drawing:
-        return write_noisy_tables(
-            path,
-            names,
-            LevelNoise(noise, noise, noise),
-            lambda: measure_known_tables(
-                groups, table, tabulation.tabulation, noise, drawing.noise
-            ),
-            is_private=settings.is_private,
-            recording=drawing.recording,
-        )
+    tabulation, of_level = HOUSEHOLD_TABULATIONS[name], LevelNoise(noise, noise, noise)
+
+    def rows(draws: NoiseDraws) -> pa.RecordBatch:
+        measured = measure_known_tables(groups, table, tabulation.tabulation, noise, draws)
+        return table_rows(names, of_level, measured)
+
+    return publish_shard(run, settings, path, shard, tabulation.what, name, MEASURED_SCHEMA, rows)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
-from ...ledger.charging import FileDraw, single_draw
+from ...ledger.charging import single_draw
+from ...noise.draws import NoiseDraws
 from ...runs.directory import RunDirectory
 from ..ingest.counts import read_counts
 from ..ingest.ingest import run_parameters, run_regions, run_universe
@@ -16,7 +17,15 @@ from ..paths import Shard, counts_file, measured_file, stage_1_file
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.guarantee import CHARGED_AS
 from .charge import has_stage_1, noise_of
-from .files import GroupNames, read_totals, write_noisy_tables, write_noisy_totals
+from .files import (
+    MEASURED_SCHEMA,
+    ROWS_PER_ROW_GROUP,
+    STAGE_1_SCHEMA,
+    GroupNames,
+    read_totals,
+    table_rows,
+    total_rows,
+)
 from .stages import ShardGroups, measure_tables, measure_totals
 
 
@@ -29,15 +38,16 @@ def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     parameters = run_parameters(run, settings)
     noise = noise_of(run, parameters, shard.region_type, shard.level).stage_1
     names, groups = named_groups(run, shard)
-    with draw_of_shard(run, settings, path, shard, CHARGED_AS, "stage 1") as drawing:
-        return write_noisy_totals(
-            path,
-            names,
-            noise,
-            lambda: measure_totals(groups, noise, drawing.noise),
-            is_private=settings.is_private,
-            recording=drawing.recording,
-        )
+    return publish_shard(
+        run,
+        settings,
+        path,
+        shard,
+        CHARGED_AS,
+        "stage 1",
+        STAGE_1_SCHEMA,
+        lambda draws: total_rows(names, noise, measure_totals(groups, noise, draws)),
+    )
 
 
 def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:
@@ -54,32 +64,43 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     chosen = stage_1_file(run, shard)
     reads = [chosen] if has_stage_1(run, shard) else []
     totals = read_totals(chosen) if reads else np.zeros(0, dtype=np.int64)
-    with draw_of_shard(run, settings, path, shard, CHARGED_AS, "stage 2", reads) as drawing:
-        return write_noisy_tables(
-            path,
-            names,
-            noise,
-            lambda: measure_tables(groups, totals, thresholds, noise, drawing.noise),
-            is_private=settings.is_private,
-            recording=drawing.recording,
-        )
+    return publish_shard(
+        run,
+        settings,
+        path,
+        shard,
+        CHARGED_AS,
+        "stage 2",
+        MEASURED_SCHEMA,
+        lambda draws: table_rows(
+            names, noise, measure_tables(groups, totals, thresholds, noise, draws)
+        ),
+        reads,
+    )
 
 
-def draw_of_shard(
+def publish_shard(
     run: RunDirectory,
     settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
     path: Path,
     shard: Shard,
     draw: str,
     stage: str,
+    schema: pa.Schema,
+    rows: Callable[[NoiseDraws], pa.RecordBatch],
     reads: Sequence[Path] = (),
-) -> AbstractContextManager[FileDraw]:
-    """The draw of a file of noisy counts of a shard; see `single_draw`. `stage` names the noise
-    among that of the shard where the settings fix a seed.
+) -> Path:
+    """Publish the noisy counts of a shard; see `single_draw`. `stage` names the noise among that
+    of the shard where the settings fix a seed.
     """
+
+    def batches(draws: NoiseDraws) -> Iterator[pa.RecordBatch]:
+        yield rows(draws)
+
     truth = [counts_file(run, shard.region_type, shard.level)]
     seeds = shard.region_type, str(shard.level), shard.name, stage
-    return single_draw(run, settings, path, draw, truth=truth, seeds=seeds, reads=reads)
+    with single_draw(run, settings, path, draw, truth=truth, seeds=seeds, reads=reads) as drawing:
+        return drawing.publish(schema, batches(drawing.noise), ROWS_PER_ROW_GROUP)
 
 
 def named_groups(

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -109,9 +110,7 @@ def mask_of(table: pa.Table, name: str) -> np.ndarray:
 def code_positions(table: pa.Table, name: str, order: Sequence[str]) -> np.ndarray:
     """Position of each row's text in `order`, -1 where it is not there; shape (n,), int64."""
     codes, texts = codes_of(table, name)
-    place = {text: position for position, text in enumerate(order)}
-    found = np.array([place.get(text, -1) for text in texts], dtype=np.int64)
-    return found[codes] if codes.size else np.zeros(0, dtype=np.int64)
+    return pd.Index(order, dtype=object).get_indexer(pd.Index(texts, dtype=object))[codes]
 
 
 def released(table: pa.Table) -> pa.Table:

@@ -5,7 +5,7 @@ Beside it stand the settings that do nothing beside the parameters of `config.js
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -42,21 +42,41 @@ from .relative_errors import table_populations
 
 
 @dataclass(frozen=True)
-class LevelFigures:
-    """What the budget of a population group level buys.
+class LevelMargin:
+    """The budget of a population group level, and the margin that it buys.
 
     margin : the smallest m with P(|X| <= m) >= the coverage that is asked for, X being the noise of
-        the second stage; `margin_total_only` that for groups measured by a total only.
-    wanted : the margin that the settings want; None for none.
-    margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
-    margin_target : the margin for which the paper's formula gives this budget, rounded.
-    threshold : the largest total that is suppressed, None where none is.
+        the second stage.
     """
 
     region_type: str
     level: int
     budget: LevelBudget
     margin: int
+
+    def told(self, coverage: Fraction) -> dict[str, Any]:
+        """All of it, as `spineflow budget --json` prints it."""
+        return {
+            "region_type": self.region_type,
+            "level": self.level,
+            "budget": str(self.budget.budget),
+            "stability": self.budget.stability,
+            "confidence": str(coverage),
+            "margin": self.margin,
+        }
+
+
+@dataclass(frozen=True)
+class LevelFigures(LevelMargin):
+    """What the budget of a population group level buys.
+
+    margin_total_only : the margin for groups that are measured by a total only.
+    wanted : the margin that the settings want; None for none.
+    margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
+    margin_target : the margin for which the paper's formula gives this budget, rounded.
+    threshold : the largest total that is suppressed, None where none is.
+    """
+
     margin_total_only: int
     wanted: int | None
     margin_by_formula: int | None
@@ -126,11 +146,10 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
     found = budget_report(parameters, specification, settings.explorer)
     for region_pass, report in found.items():
         compared: list[dict[str, Any]] = []
-        exact = None
         if not parameters.infinite:
             levels = level_budgets(parameters, specification, region_pass).values()
             compared = list(compare_noise(levels, parameters.wanted.coverage))
-            exact = exact_curve([parameters], specification, region_pass, is_bounded=True)
+        exact = exact_curve([parameters], specification, region_pass, is_bounded=True)
         found[region_pass] = with_exact(report | {"noise_comparison": compared}, exact)
     return found
 
@@ -139,8 +158,6 @@ def curves_of(parameters: MechanismParameters, specification: Specification) -> 
     """By pass, in words, the curve of one person added or removed, and its rho; None without
     noise.
     """
-    if parameters.infinite:
-        return None
     plans = {name: noise_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, [parameters], specification)
 
@@ -149,8 +166,12 @@ def curves_of_passes(
     plans: Mapping[str, NoisePlan],
     measured: Collection[MechanismParameters],
     specification: Specification,
-) -> Curves:
-    """By pass, in words, the curve of one record added or removed, and its rho."""
+) -> Curves | None:
+    """By pass, in words, the curve of one record added or removed, and its rho; None without
+    noise.
+    """
+    if any(own.infinite for own in measured):
+        return None
     return Curves(
         {plan.universe: plan.promised.own_rho for plan in plans.values()},
         {
@@ -181,12 +202,7 @@ def budget_report(
             **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
             "levels": [
                 {
-                    "region_type": item.region_type,
-                    "level": item.level,
-                    "budget": str(item.budget.budget),
-                    "stability": item.budget.stability,
-                    "confidence": str(parameters.wanted.coverage),
-                    "margin": item.margin,
+                    **item.told(parameters.wanted.coverage),
                     "margin_wanted": item.wanted,
                     "margin_total_only": item.margin_total_only,
                     "margin_by_formula": item.margin_by_formula,
@@ -320,28 +336,19 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
     """
     own = settings.mechanism
     measured = parameters.budgets
-    tables: dict[str, Mapping[str, object]] = {
+    tables: dict[str, Mapping[str, Iterable[str]]] = {
         "budgets": own.budgets,
         "margins": own.margins or {},
         "thresholds": own.thresholds,
     }
     for key, region_types in tables.items():
-        for region_type in region_types:
-            region_pass = REGION_TYPES[region_type].region_pass
-            if region_pass not in parameters.passes:
-                refuse_idle(f"mechanism.{key}.{region_type}", f"run_{region_pass} = true")
+        refuse_idle_levels(f"mechanism.{key}", region_types, parameters)
     for region_type, number in parameters.wanted.by_level:
         if (region_type, number) not in measured:
             refuse_idle(
                 f"mechanism.margins.{region_type}.{number}", f"a budget of {region_type} above 0"
             )
-    for region_type, levels in own.thresholds.items():
-        for level in levels:
-            if (region_type, int(level)) not in measured:
-                refuse_idle(
-                    f"mechanism.thresholds.{region_type}.{level}",
-                    f"a budget of {region_type}, level {level}",
-                )
+    refuse_idle_levels("mechanism.thresholds", own.thresholds, parameters, need_budgets=True)
     if own.states is not None and not parameters.run_us:
         refuse_idle("mechanism.states", "run_us = true")
     types = {region_type for region_type, _ in measured}
@@ -357,6 +364,25 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
         )
     if own.coterminous and len(types) == 1:
         refuse_idle("mechanism.coterminous", "budgets of two region types")
+
+
+def refuse_idle_levels(
+    where: str,
+    region_types: Mapping[str, Iterable[str]],
+    parameters: MechanismParameters,
+    *,
+    need_budgets: bool = False,
+) -> None:
+    """Refuse a setting by region type and level of a pass that is not run and, if levels
+    `need_budgets`, of one that has none; raises InputRefused."""
+    for region_type, levels in region_types.items():
+        region_pass = REGION_TYPES[region_type].region_pass
+        if region_pass not in parameters.passes:
+            refuse_idle(f"{where}.{region_type}", f"run_{region_pass} = true")
+        for level in levels if need_budgets else ():
+            if (region_type, int(level)) not in parameters.budgets:
+                need = f"a budget of {region_type}, level {level}"
+                refuse_idle(f"{where}.{region_type}.{level}", need)
 
 
 def refuse_idle(key: str, need: str) -> None:

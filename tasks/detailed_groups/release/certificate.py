@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...pages.document import NONE, Block, Section, Table
+from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import DetailedGroupsSettings
 from ..workload.guarantee import noise_plan
@@ -23,9 +22,7 @@ def facts_of(
 ) -> Facts:
     """What was protected, against which change, with which noise and margins, and what is exact."""
     sections: tuple[Section, ...] = ()
-    figures: tuple[Block, ...] = ()
     if settings.is_private:
-        figures = exact_figures(curves_of(parameters, specification))
         levels = level_figures(parameters, specification)
         sections = (margins_section(levels, parameters.wanted.coverage),)
     total = "an exact total" if settings.privacy.infinite else "a noisy total"
@@ -41,21 +38,15 @@ def facts_of(
             f"{shown_percent(parameters.wanted.coverage)} of 100 cases stands under margins of "
             "error."
         ),
-        statement=statement_of(settings, parameters, figures),
+        statement=statement_of(settings, parameters),
         exact=exact_of(settings),
         sections=sections,
+        curves=curves_of(parameters, specification) if settings.is_private else None,
     )
 
 
-def statement_of(
-    settings: DetailedGroupsSettings,
-    parameters: MechanismParameters,
-    figures: tuple[Block, ...] = (),
-) -> Statement:
-    """The guarantee for one person, added or removed, by pass.
-
-    `figures` stand beside those of the guarantee.
-    """
+def statement_of(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> Statement:
+    """The guarantee for one person, added or removed, by pass."""
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     codes = parameters.max_race_codes
@@ -85,7 +76,6 @@ def statement_of(
         tuple(noise_plan(parameters, name).stated for name in parameters.passes),
         together,
         are_disjoint=True,
-        further=figures,
     )
 
 
@@ -108,33 +98,21 @@ def exact_of(settings: DetailedGroupsSettings) -> tuple[Exact, ...]:
 def margins_section(figures: tuple[LevelFigures, ...], coverage: Fraction) -> Section:
     """Margins of error, which hold with a probability of `coverage`, and thresholds of levels."""
     is_wanted = any(item.wanted is not None for item in figures)
-    rows = tuple(
-        (
-            item.region_type,
-            item.level,
-            str(item.budget.budget),
-            item.budget.stability,
-            item.margin,
-            *((NONE if item.wanted is None else item.wanted,) if is_wanted else ()),
-            item.margin_total_only,
-            NONE if item.margin_by_formula is None else item.margin_by_formula,
-            NONE if item.margin_target is None else item.margin_target,
-            NONE if item.threshold is None else item.threshold,
-        )
+    rows = [
+        {
+            "region type": item.region_type,
+            "level": item.level,
+            "budget": str(item.budget.budget),
+            "stability": item.budget.stability,
+            "margin": item.margin,
+            **({"wanted": item.wanted} if is_wanted else {}),
+            "total only": item.margin_total_only,
+            "formula": item.margin_by_formula,
+            "target": item.margin_target,
+            "threshold": item.threshold,
+        }
         for item in figures
-    )
-    headers = (
-        "region type",
-        "level",
-        "budget",
-        "stability",
-        "margin",
-        *(("wanted",) if is_wanted else ()),
-        "total only",
-        "formula",
-        "target",
-        "threshold",
-    )
+    ]
     return Section(
         "Margins of error",
         (
@@ -146,7 +124,7 @@ def margins_section(figures: tuple[LevelFigures, ...], coverage: Fraction) -> Se
             "n times larger; the tidy file has it with every count. "
             f"{WANTED if is_wanted else ''}Stability is the number of groups of the level that a "
             "person is protected in. Sub-state totals up to the threshold are suppressed.",
-            Table(headers, rows, "margin"),
+            Table.of(rows, "margin"),
         ),
     )
 

@@ -11,37 +11,32 @@ from ...products.privacy_curves import Curves, with_exact
 from ..ingest.household_ingest import parameters_of
 from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import exact_curve
-from ..workload.explorer import LevelBudget
 from ..workload.households import HouseholdParameters, household_plan
 from ..workload.parameters import read_specification
-from ..workload.regions import REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.tabulations import HouseholdTabulation
 from ..workload.wanted_margins import level_budgets
 from .budget import (
+    LevelMargin,
     budget_of_target,
     curves_of_passes,
     loss_of_pass,
     noise_of_query,
     refuse_idle,
+    refuse_idle_levels,
     refused_budget,
 )
 
 
 @dataclass(frozen=True)
-class HouseholdFigures:
+class HouseholdFigures(LevelMargin):
     """What the budget of a tabulation buys at a level.
 
-    margin : the smallest m with P(|X| <= m) >= the coverage, X being the noise of a count.
     margins_of_totals : those of the sums of all counts of each table.
     """
 
     tabulation: HouseholdTabulation
-    region_type: str
-    level: int
-    budget: LevelBudget
     thresholds: tuple[int, ...]
-    margin: int
     margins_of_totals: tuple[int, ...]
 
 
@@ -66,12 +61,12 @@ def household_figures(
             with refused_budget(f"{tabulation.name}, {region_type}, level {level}", budget):
                 found.append(
                     HouseholdFigures(
-                        tabulation,
                         region_type,
                         level,
                         budget,
-                        own.thresholds[region_type, level],
                         margin(noise, coverage),
+                        tabulation,
+                        own.thresholds[region_type, level],
                         tuple(
                             margin_of_sum(noise, n, coverage)
                             for n in tabulation.tabulation.n_cells.tolist()
@@ -97,14 +92,12 @@ def _refuse_idle(settings: DetailedHouseholdsSettings, parameters: HouseholdPara
     own = settings.mechanism
     for key in ("budgets", "thresholds"):
         for name, of_types in getattr(own, key).items():
-            for region_type, levels in of_types.items():
-                where = f"mechanism.{key}.{name}.{region_type}"
-                region_pass = REGION_TYPES[region_type].region_pass
-                if region_pass not in parameters.passes:
-                    refuse_idle(where, f"run_{region_pass} = true")
-                for level in levels if key == "thresholds" else ():
-                    if (region_type, int(level)) not in parameters.of[name].budgets:
-                        refuse_idle(f"{where}.{level}", f"a budget of {region_type}, level {level}")
+            refuse_idle_levels(
+                f"mechanism.{key}.{name}",
+                of_types,
+                parameters.of[name],
+                need_budgets=key == "thresholds",
+            )
     if own.states is not None and not parameters.first.run_us:
         refuse_idle("mechanism.states", "run_us = true")
 
@@ -120,10 +113,8 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
     found = {}
     for region_pass in parameters.passes:
         figures = household_figures(parameters, specification, region_pass, settings)
-        exact = None
-        if not parameters.infinite:
-            tables = parameters.of.values()
-            exact = exact_curve(tables, specification, region_pass, is_bounded=True)
+        tables = parameters.of.values()
+        exact = exact_curve(tables, specification, region_pass, is_bounded=True)
         report = {
             **loss_of_pass(region_pass, household_plan(parameters, region_pass)),
             "tabulations": {
@@ -133,12 +124,7 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
             "levels": [
                 {
                     "tabulation": item.tabulation.name,
-                    "region_type": item.region_type,
-                    "level": item.level,
-                    "budget": str(item.budget.budget),
-                    "stability": item.budget.stability,
-                    "confidence": str(settings.mechanism.coverage),
-                    "margin": item.margin,
+                    **item.told(settings.mechanism.coverage),
                     "margins_of_totals": dict(
                         zip(item.tabulation.names, item.margins_of_totals, strict=True)
                     ),
@@ -164,8 +150,6 @@ def curves_of(parameters: HouseholdParameters, specification: Specification) -> 
     """By pass, in words, the curve of one household added or removed, and its rho; None without
     noise.
     """
-    if parameters.infinite:
-        return None
     plans = {name: household_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, parameters.of.values(), specification)
 

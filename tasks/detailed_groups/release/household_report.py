@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ...pages.document import Block, Document, Section, Table
+from ...pages.document import Cell, Document, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts, exact_section
-from ...products.privacy_curves import exact_figures
 from ...products.reports import Overview, bars_panel, first_rows, report_document
 from ...products.statement import Statement, in_one_sentence
 from ...runs.directory import RunDirectory
@@ -44,9 +43,7 @@ def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Fac
     """What the certificate of a run says, the margins of its noise among it."""
     parameters = run_parameters(run, settings)
     sections: tuple[Section, ...] = ()
-    exact: tuple[Block, ...] = ()
     if settings.is_private:
-        exact = exact_figures(curves_of(parameters, run_specification(run)))
         sections = (margins_section(figures_of_run(run, settings), settings),)
     percent = shown_percent(settings.mechanism.coverage)
     return Facts(
@@ -60,21 +57,17 @@ def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Fac
             f"within which a number is of the truth in {percent} of 100 cases stands under margins "
             "of error."
         ),
-        statement=statement_of(settings, parameters, exact),
+        statement=statement_of(settings, parameters),
         exact=EXACT,
         sections=sections,
+        curves=curves_of(parameters, run_specification(run)) if settings.is_private else None,
     )
 
 
 def statement_of(
-    settings: DetailedHouseholdsSettings,
-    parameters: HouseholdParameters,
-    figures: tuple[Block, ...] = (),
+    settings: DetailedHouseholdsSettings, parameters: HouseholdParameters
 ) -> Statement:
-    """The guarantee for one household, added or removed, by pass; under pure DP by tabulation.
-
-    `figures` stand beside those of the guarantee.
-    """
+    """The guarantee for one household, added or removed, by pass; under pure DP by tabulation."""
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     twice = "the epsilon" if parameters.is_pure else "the rho (as in Theorem 2 of SafeTab-P)"
@@ -104,7 +97,6 @@ def statement_of(
         losses,
         together,
         are_disjoint=not parameters.is_pure,
-        further=figures,
     )
 
 
@@ -121,31 +113,21 @@ def figures_of_run(
 
 
 def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
-    """Margins of error and thresholds of levels."""
-    rows = tuple(
-        (
-            item.tabulation.name.upper(),
-            item.region_type,
-            item.level,
-            str(item.budget.budget),
-            item.budget.stability,
-            item.margin,
-            ", ".join(map(str, item.margins_of_totals)),
-            ", ".join(map(str, item.thresholds)),
-        )
+    """Margins of error and thresholds of levels, of one at least."""
+    rows: list[dict[str, Cell | None]] = [
+        {
+            "tabulation": item.tabulation.name.upper(),
+            "region type": item.region_type,
+            "level": item.level,
+            "budget": str(item.budget.budget),
+            "groups of a household": item.budget.stability,
+            "margin of a count": item.margin,
+            "of the total, by table": ", ".join(map(str, item.margins_of_totals)),
+            "tables from totals of": ", ".join(map(str, item.thresholds)),
+        }
         for item in figures
-    )
-    headers = (
-        "tabulation",
-        "region type",
-        "level",
-        "budget",
-        "groups of a household",
-        "margin of a count",
-        "of the total, by table",
-        "tables from totals of",
-    )
-    return Table(headers, rows, "margin of a count")
+    ]
+    return Table.of(rows, "margin of a count")
 
 
 def margins_section(

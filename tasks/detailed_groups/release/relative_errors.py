@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...noise.sums import margin_of_sum
-from ...pages.document import NONE, Table
+from ...pages.document import Table
 from ..workload.explorer import LevelBudget
 from ..workload.iterations import N_CELLS
 from .tables import TABLE_NAMES
@@ -57,37 +57,25 @@ def table_populations(
 
 
 def populations_table(levels: Iterable[Mapping[str, Any]]) -> Table:
-    """The populations that tables need, of `levels` as `budget_report` has them."""
-    rows, errors = [], []
-    for level in levels:
-        for table in level["tables"]:
-            errors = [Fraction(r) for r in table["population_for_cells"]]
-            rows.append(
-                (
-                    level["region_type"],
-                    level["level"],
-                    table["table"],
-                    table["cells"],
-                    NONE if table["from_total"] is None else table["from_total"],
-                    table["margin_of_cell"],
-                    table["margin_of_total"],
-                    *table["population_for_cells"].values(),
-                    *table["population_for_total"].values(),
-                )
-            )
-    percent = [f"{float(100 * r):.6g} %" for r in errors]
-    return Table(
-        (
-            "region type",
-            "level",
-            "table",
-            "cells",
-            "given from",
-            "margin of a cell",
-            "of the total",
-            *(f"average cell within {p}" for p in percent),
-            *(f"total within {p}" for p in percent),
-        ),
-        tuple(rows),
-        "of the total",
-    )
+    """The populations that tables need, of `levels`, at least one, as `budget_report` has them."""
+
+    def within(what: str, populations: Mapping[str, int]) -> dict[str, int]:
+        percent = {r: f"{float(100 * Fraction(r)):.6g} %" for r in populations}
+        return {f"{what} within {percent[r]}": number for r, number in populations.items()}
+
+    rows = [
+        {
+            "region type": level["region_type"],
+            "level": level["level"],
+            "table": table["table"],
+            "cells": table["cells"],
+            "given from": table["from_total"],
+            "margin of a cell": table["margin_of_cell"],
+            "of the total": table["margin_of_total"],
+            **within("average cell", table["population_for_cells"]),
+            **within("total", table["population_for_total"]),
+        }
+        for level in levels
+        for table in level["tables"]
+    ]
+    return Table.of(rows, "of the total")

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import product
 
 from ...ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, known_curve
@@ -38,7 +38,7 @@ from .wanted_margins import level_budgets
 
 
 def exact_curve(
-    tables: Iterable[MechanismParameters],
+    tables: Collection[MechanismParameters],
     specification: Specification,
     region_pass: str,
     *,
@@ -48,8 +48,10 @@ def exact_curve(
     `is_bounded`: each of the tables, of persons one and of households by tabulation, moves one cell
     of every group that the person, or the householder, is in.
 
-    None where it is not known.
+    None where it is not known, and without noise.
     """
+    if any(own.infinite for own in tables):
+        return None
     choices = [
         choice
         for own in tables

@@ -116,9 +116,7 @@ def areas_of(blocks: pd.DataFrame) -> tuple[np.ndarray, pd.DataFrame]:
     """
     columns = list(BLOCK_COLUMNS)
     areas = blocks[columns].drop_duplicates().sort_values(columns, ignore_index=True)
-    index = pd.MultiIndex.from_frame(areas)
-    area = index.get_indexer(pd.MultiIndex.from_frame(blocks[columns]))
-    return area.astype(np.int32), areas
+    return blocks.groupby(columns, dropna=False).ngroup().to_numpy(np.int32), areas
 
 
 def is_in_pass(blocks: pd.DataFrame, region_pass: str) -> np.ndarray:

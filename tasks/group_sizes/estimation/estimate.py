@@ -28,7 +28,7 @@ from ...answers.estimates import read_estimates, write_estimates
 from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
 from ...runs.directory import RunDirectory
 from ..ingest.files import exact_groups, read_plan, read_regions
-from ..paths import estimates_file, measurement_file
+from ..paths import UNIVERSE
 from ..settings import GroupSizesSettings
 from ..workload.mechanisms import CHAIN_DP, CUMULATIVE_DP, HIERARCHICAL_DP, RELAXED, TOPDOWN
 from ..workload.plan import Plan, merged_levels
@@ -52,10 +52,10 @@ class Rows:
         bounds = []
         for depth in range(len(hierarchy.levels)):
             if depth < self.depth:
-                within = hierarchy.ancestors(self.depth, depth)
+                within = hierarchy.ancestors(depth, self.depth)
                 bounds.append(np.bincount(within, self.totals).astype(np.int64))
             else:
-                bounds.append(self.totals[hierarchy.ancestors(depth, self.depth)])
+                bounds.append(self.totals[hierarchy.ancestors(self.depth, depth)])
         return bounds
 
 
@@ -111,7 +111,7 @@ def read_noisy(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> lis
     """The noisy vectors (n, n_sizes) of every level, root first; zeros where none was measured."""
     name = plan.vector + DPQUERY_SUFFIX
     return [
-        read_measurements(measurement_file(run, level.name), level.region)[name].values
+        read_measurements(run.dpqueries(UNIVERSE, level.name), level.codes)[name].values
         if own.is_measured
         else np.zeros((len(level), plan.n_sizes), dtype=np.int64)
         for own, level in zip(plan.levels, hierarchy.levels, strict=True)
@@ -125,8 +125,8 @@ def estimate_run(run: RunDirectory, settings: GroupSizesSettings) -> None:
     levels = estimate_plan(plan, hierarchy, noisy, exact_groups(run, plan, hierarchy))
     for level, counts in zip(hierarchy.levels, levels, strict=True):
         write_estimates(
-            estimates_file(run, level.name),
-            level.region,
+            run.estimates(UNIVERSE, level.name),
+            level.codes,
             sparse.csr_array(counts),
             is_private=settings.is_private,
         )
@@ -175,7 +175,7 @@ def estimate_plan(
 def estimated_counts(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> list[np.ndarray]:
     """What `estimate_run` wrote, (n, n_sizes) for every level, root first."""
     return [
-        read_estimates([estimates_file(run, level.name)], level.region, plan.n_sizes).toarray()
+        read_estimates([run.estimates(UNIVERSE, level.name)], level.codes, plan.n_sizes).toarray()
         for level in hierarchy.levels
     ]
 

@@ -108,11 +108,11 @@ def _network(
         level = depths[place]
         n = hierarchy.n_regions[level]
         if place == len(depths) - 1:
-            tail = np.repeat(hierarchy.ancestors(level, depth), n_sizes)
+            tail = np.repeat(hierarchy.ancestors(depth, level), n_sizes)
         else:
             tail = np.arange(node_start[place], node_start[place] + n * n_sizes)
         if place:
-            parent = hierarchy.ancestors(level, depths[place - 1])
+            parent = hierarchy.ancestors(depths[place - 1], level)
             head = (node_start[place - 1] + parent[:, None] * n_sizes + size).reshape(-1)
         else:
             head = np.full(n * n_sizes, sink)

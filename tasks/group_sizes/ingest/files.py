@@ -40,12 +40,12 @@ def exact_groups(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> n
         return None
     table = pq.read_table(exact_groups_file(run)).to_pandas().set_index("region")
     level = hierarchy.levels[hierarchy.names.index(plan.exact_level)]
-    return table["groups"].reindex(level.region).to_numpy(dtype=np.int64)
+    return table["groups"].reindex(level.codes).to_numpy(dtype=np.int64)
 
 
 def true_counts(run: RunDirectory, hierarchy: RegionHierarchy, plan: Plan) -> list[np.ndarray]:
     """Confidential counts (n, n_sizes) of every level, root first."""
     finest = read_histogram(
-        run.histogram(UNIVERSE), hierarchy.levels[-1].region, n_cells=plan.n_sizes
+        run.histogram(UNIVERSE), hierarchy.levels[-1].codes, n_cells=plan.n_sizes
     )
     return hierarchy.sum_up(finest.toarray())

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ....geography.areas import AreaLevel
 from ....validation.group_sizes.input_rules import RULES
 from ...census.levels import NATION, codes_of_level
 from ...runs.errors import InputRefused
@@ -19,7 +20,7 @@ from ...runs.names import is_file_name
 from ...runs.stamps import write_parquet
 from ...tables.area_files import areas_file, read_area_rows
 from ...tables.tally import RuleTally
-from ..workload.regions import RegionHierarchy, RegionLevel
+from ..workload.regions import RegionHierarchy
 
 COLUMNS = ("level", "region", "parent")
 
@@ -99,19 +100,19 @@ def hierarchy_of_geography(
             f"{file}: {names[0]} has {len(rows[0])} regions; begin geography.levels with {NATION}."
         )
     hierarchy = sorted_hierarchy(pd.concat(rows), list(names))
-    return hierarchy, pd.Index(hierarchy.levels[-1].region).get_indexer(above)
+    return hierarchy, pd.Index(hierarchy.levels[-1].codes).get_indexer(above)
 
 
 def write_hierarchy(path: Path, hierarchy: RegionHierarchy) -> None:
     """Write the hierarchy as Parquet: level, region, parent, in its order."""
     parents = [np.array([""], dtype=object)] + [
-        above.region[level.parent]
+        above.codes[level.parent]
         for above, level in zip(hierarchy.levels, hierarchy.levels[1:], strict=False)
     ]
     table = pa.table(
         {
             "level": np.repeat(np.array(hierarchy.names, dtype=object), hierarchy.n_regions),
-            "region": np.concatenate([level.region for level in hierarchy.levels]),
+            "region": np.concatenate([level.codes for level in hierarchy.levels]),
             "parent": np.concatenate(parents),
         },
         schema=pa.schema([(column, pa.string()) for column in COLUMNS]),
@@ -121,15 +122,9 @@ def write_hierarchy(path: Path, hierarchy: RegionHierarchy) -> None:
 
 def sorted_hierarchy(rows: pd.DataFrame, order: Sequence[str]) -> RegionHierarchy:
     """Levels in the given order, regions by parent and then by name."""
-    levels: list[RegionLevel] = []
-    for name in order:
-        own = rows[rows["level"] == name].sort_values("region", kind="stable")
-        if levels:
-            position = {region: i for i, region in enumerate(levels[-1].region)}
-            parent = own["parent"].map(position).to_numpy(dtype=np.int64)
-        else:
-            parent = np.array([-1])
-        by_parent = np.argsort(parent, kind="stable")
-        region = own["region"].to_numpy(dtype=object)[by_parent]
-        levels.append(RegionLevel(str(name), region, parent[by_parent]))
+    of_level = dict(tuple(rows.groupby("level", sort=False)))
+    levels = [AreaLevel.root(of_level[order[0]]["region"].iloc[0], str(order[0]))]
+    for name in order[1:]:
+        own = of_level[name]
+        levels.append(levels[-1].below(str(name), own["region"].to_numpy(), own["parent"]))
     return RegionHierarchy(tuple(levels))

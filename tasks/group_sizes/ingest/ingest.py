@@ -25,11 +25,11 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
     plan = plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     store_identity(run, settings, accepted.digests)
     run.histogram(UNIVERSE).parent.mkdir(parents=True, exist_ok=True)
-    finest = accepted.hierarchy.levels[-1].region
+    finest = accepted.hierarchy.levels[-1].codes
     write_histogram(run.histogram(UNIVERSE), accepted.counts, finest)
     write_hierarchy(regions_file(run), accepted.hierarchy)
     if plan.exact_level is not None:
         depth = accepted.hierarchy.names.index(plan.exact_level)
         groups = accepted.hierarchy.sum_up(accepted.counts.sum(axis=1))[depth]
-        write_exact_groups(run, accepted.hierarchy.levels[depth].region, groups)
+        write_exact_groups(run, accepted.hierarchy.levels[depth].codes, groups)
     write_values(plan_file(run), plan)

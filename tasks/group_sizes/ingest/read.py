@@ -59,7 +59,7 @@ class GroupInput:
         if self.census is not None:
             return self.census.digests(key)
         groups = sparse.coo_array(self.counts)
-        regions = self.hierarchy.levels[-1].region.astype(str)[groups.row]
+        regions = self.hierarchy.levels[-1].codes.astype(str)[groups.row]
         columns = {"region": regions, "size": groups.col, "groups": groups.data}
         by_column = input_digest("groups", columns, key)
         # Groups of nobody hold no people, and whether they are given is a matter of the settings.
@@ -244,7 +244,7 @@ def _refuse_level_shares(
 def _counts(
     settings: GroupSizesSettings, path: str, name: str, hierarchy: RegionHierarchy, tally: RuleTally
 ) -> sparse.csr_array:
-    regions = hierarchy.levels[-1].region
+    regions = hierarchy.levels[-1].codes
     sizes = (settings.smallest_size, settings.mechanism.largest_size)
     is_top_coded = settings.mechanism.top_coded
     if settings.input.kind == "sizes":
@@ -268,7 +268,7 @@ def _hold_to_numbers(
     name = tally.files["numbers"] = PurePosixPath(path).name
     depth = hierarchy.names.index(level)
     with unreadable_refused():
-        numbers = read_numbers(path, name, hierarchy.levels[depth].region, tally)
+        numbers = read_numbers(path, name, hierarchy.levels[depth].codes, tally)
     read.append(readable("numbers", True))
     if numbers is not None:
         found = hierarchy.sum_up(counts.sum(axis=1))[depth]

@@ -9,16 +9,16 @@ from ...products.levels import refuse_other_noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
-from ..paths import UNIVERSE, measurement_file, plan_file, regions_file
+from ..paths import UNIVERSE, plan_file, regions_file
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
-from ..workload.exact_loss import curve_of_change
+from ..workload.exact_loss import exact_curve
 from ..workload.mechanisms import PUBLISHED
 
 
 def measurement_files(run: RunDirectory, _settings: GroupSizesSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
-    return [measurement_file(run, level.level) for level in read_plan(run).measured_levels]
+    return [run.dpqueries(UNIVERSE, level.level) for level in read_plan(run).measured_levels]
 
 
 def expected_of(settings: GroupSizesSettings) -> ExpectedGroupSizes:
@@ -51,7 +51,7 @@ def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
         return None
     plan = read_plan(run)
     return Charge(
-        [noise_plan(plan).draw(curve_of_change(plan))],
+        [noise_plan(plan).draw(exact_curve(plan, is_bounded=True))],
         decided_by=[regions_file(run), plan_file(run)],
         truth=[run.histogram(UNIVERSE)],
     )

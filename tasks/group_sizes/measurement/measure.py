@@ -11,7 +11,7 @@ import numpy as np
 from ...products.measurement import noisy_answers, publish_level
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan, read_regions, true_counts
-from ..paths import UNIVERSE, measurement_file
+from ..paths import UNIVERSE
 from ..settings import GroupSizesSettings
 from ..workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
@@ -24,13 +24,12 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
     """Measure and publish one level; raises as `single_draw`."""
     plan, hierarchy = read_plan(run), read_regions(run)
     depth = hierarchy.names.index(level_name)
-    level, regions = plan.levels[depth], hierarchy.levels[depth].region
+    level, regions = plan.levels[depth], hierarchy.levels[depth].codes
     vector = true_vector(plan.vector, true_counts(run, hierarchy, plan)[depth])
     noise, loss = level.noise_of(plan.noise), plan.loss and plan.loss * level.share
     publish_level(
         run,
         settings,
-        measurement_file(run, level_name),
         UNIVERSE,
         level_name,
         lambda draws: [noisy_answers(plan.vector, regions, vector, noise, loss, draws, level_name)],

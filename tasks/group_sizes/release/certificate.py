@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ...pages.document import NONE, Block, Section, Table
+from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
@@ -17,7 +16,6 @@ from ..workload.plan import Plan
 def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
     """What was protected, against which change, with which noise, and what is exact."""
     noise = "without noise" if settings.privacy.infinite else "with random noise"
-    curves = curves_of(plan) if settings.is_private else None
     return Facts(
         made=(
             f"by the mechanism {plan.mechanism.replace('_', ' ')}: at every level the numbers of "
@@ -28,19 +26,15 @@ def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
             f"{BLURRED} A group is a household or a facility, for example. Exact is only how many "
             "groups there are in all. How many have one size in a small region is mostly noise."
         ),
-        statement=statement_of(settings, plan, exact_figures(curves)),
+        statement=statement_of(settings, plan),
         exact=exact_of(plan),
         sections=(noise_section(plan),),
+        curves=curves_of(plan) if settings.is_private else None,
     )
 
 
-def statement_of(
-    settings: GroupSizesSettings, plan: Plan, figures: tuple[Block, ...] = ()
-) -> Statement:
-    """The guarantee for one person, who joins, leaves or moves between groups.
-
-    `figures` stand beside those of the guarantee.
-    """
+def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
+    """The guarantee for one person, who joins, leaves or moves between groups."""
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     by = "" if plan.quantity == 1 else f", whose size changes by up to {plan.quantity:,}"
@@ -61,7 +55,6 @@ def statement_of(
         ("Protected is every person: of which size the person's group is.",),
         (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
         (noise_plan(plan).stated,),
-        further=figures,
     )
 
 
@@ -88,11 +81,12 @@ def noise_table(plan: Plan) -> Table:
             continue
         same = "".join(f" = {o.level}" for o in plan.levels if o.same_as == level.level)
         noise = level.noise_of(plan.noise)
-        parameter = NONE if noise is None else float(noise.parameter)
-        deviation = NONE if noise is None else math.sqrt(noise.variance)
-        own = (level.n_regions, str(level.share), level.sensitivity, parameter, deviation)
-        rows.append((level.level + same, *own))
-    return Table(("level", "regions", *headers, "noise s.d."), tuple(rows))
+        parameter = None if noise is None else float(noise.parameter)
+        own = zip(headers, (str(level.share), level.sensitivity, parameter), strict=True)
+        deviation = None if noise is None else math.sqrt(noise.variance)
+        row = {"level": level.level + same, "regions": level.n_regions, **dict(own)}
+        rows.append({**row, "noise s.d.": deviation})
+    return Table.of(rows)
 
 
 def noise_section(plan: Plan) -> Section:

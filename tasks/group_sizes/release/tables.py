@@ -46,7 +46,7 @@ def write_tables(
         pa.record_batch(
             [
                 pa.array(np.full(len(level), level.name, dtype=object)),
-                pa.array(level.region),
+                pa.array(level.codes),
                 pa.array(counts.sum(axis=1)),
             ],
             schema=TOTALS_SCHEMA,
@@ -54,13 +54,13 @@ def write_tables(
         for level, counts in zip(hierarchy.levels, levels, strict=True)
     )
     sizes = (
-        _sizes(level.name, level.region, counts, smallest_size)
+        _sizes(level.name, level.codes, counts, smallest_size)
         for level, counts in zip(hierarchy.levels, levels, strict=True)
     )
     is_quoted = any(
         character in text
         for level in hierarchy.levels
-        for text in (level.name, *level.region)
+        for text in (level.name, *level.codes)
         for character in _NEEDS_QUOTES
     )
     kinds = {"is_private": is_private, "is_quoted": is_quoted}

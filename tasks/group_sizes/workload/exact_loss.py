@@ -37,8 +37,12 @@ APART, TOGETHER = {1: 4}, {2: 1, 1: 2}
 or of the same region and size."""
 
 
-def exact_curve(plan: Plan) -> PrivacyCurve | None:
-    """The curve between the plan's neighbours; None where nothing is guaranteed, or not known.
+def exact_curve(plan: Plan, *, is_bounded: bool = False) -> PrivacyCurve | None:
+    """The curve between the plan's neighbours, or of a person who moves between groups, which the
+    ledger counts, if `is_bounded`; None where nothing is guaranteed, or not known.
+
+    Who joins or leaves a group moves fewer counts than one who moves between two, whose curve
+    covers this too.
 
     >>> from fractions import Fraction
     >>> from spineflow.tasks.group_sizes.workload.plan import make_plan
@@ -49,22 +53,9 @@ def exact_curve(plan: Plan) -> PrivacyCurve | None:
     >>> exact_curve(plan).largest_loss
     1.0
     """
-    return _curve(plan, is_bounded=plan.bounded)
-
-
-def curve_of_change(plan: Plan) -> PrivacyCurve | None:
-    """The curve of a person who moves between groups, which the ledger counts, whatever the plan's
-    neighbours are; None as `exact_curve`.
-
-    Who joins or leaves a group moves fewer counts, so that the curve covers this too.
-    """
-    return _curve(plan, is_bounded=True)
-
-
-def _curve(plan: Plan, *, is_bounded: bool) -> PrivacyCurve | None:
     if noise_plan(plan).guarantee is None:
         return None
-    return known_curve({}, [list(_alternatives(plan, is_bounded))])
+    return known_curve({}, [list(_alternatives(plan, is_bounded or plan.bounded))])
 
 
 def curves_of(plan: Plan) -> Curves | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_areas, read_plan
-from ..paths import measurement_file
+from ..paths import UNIVERSE
 from ..workload.measures import ITERATION_NAMES, ITERATIONS, MEASURES
 from ..workload.plan import Plan, Query
 from ..workload.rows import LARGEST_AVERAGE, ROWS, Cells, Row
@@ -95,7 +95,7 @@ def estimate_level(run: RunDirectory, level: str) -> pa.Table:
     """All rows of a level: table by table, region by region, iteration by iteration."""
     plan, areas = read_plan(run), read_areas(run)
     regions = areas.regions[level]
-    answers = read_measurements(measurement_file(run, level), regions)
+    answers = read_measurements(run.dpqueries(UNIVERSE, level), regions)
     names = [query.query_name for query in plan.of_level(level)]
     values = {name: answers[name + DPQUERY_SUFFIX].values for name in names}
     return rows_of_level(plan, level, regions, values)

@@ -67,13 +67,10 @@ def areas_of(
                 code = state + "-" + code
             code = code.mask(is_blank, None)
         columns[name] = code
-    frame = pd.DataFrame(columns).astype(object)
-    distinct = frame.drop_duplicates().sort_values(list(levels), na_position="first")
-    distinct = distinct.reset_index(drop=True)
-    filled = distinct.fillna("")
-    place = pd.MultiIndex.from_frame(filled)
-    area = place.get_indexer(pd.MultiIndex.from_frame(frame.fillna("")))
-    return areas_of_rows(distinct), area.astype(np.int64)
+    frame = pd.DataFrame(columns).astype(object).fillna("")
+    area = frame.groupby(list(levels)).ngroup().to_numpy(np.int64)
+    distinct = frame.drop_duplicates().sort_values(list(levels))
+    return areas_of_rows(distinct.mask(distinct == "", None)), area
 
 
 def write_areas(path: Path, areas: Areas) -> None:

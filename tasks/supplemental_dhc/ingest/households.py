@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ....geography.hierarchy import ranks_within
 from ...census.households import ADULT, HOUSEHOLDER, OWN_CHILDREN, RELATIVES, Members
 from ...census.members import read_members, read_units
 from ...census.tables import UNIT_KEY
@@ -119,12 +120,8 @@ def truncated(unit: np.ndarray, order: np.ndarray, tau: int) -> np.ndarray:
     [False, True, True, True]
     """
     by_unit = np.lexsort((order, unit))
-    sorted_units = unit[by_unit]
-    is_first = np.append(True, sorted_units[1:] != sorted_units[:-1])[: len(unit)]
-    starts = np.flatnonzero(is_first)
-    rank = np.arange(len(unit)) - np.repeat(starts, np.diff(np.append(starts, len(unit))))
     stays = np.empty(len(unit), dtype=bool)
-    stays[by_unit] = rank < tau
+    stays[by_unit] = ranks_within(unit[by_unit]) < tau
     return stays
 
 
@@ -150,7 +147,7 @@ def _of_persons(measure: str, households: Households, members: Members) -> np.nd
     unit, age = members.unit, members.age
     is_adult = (age >= ADULT).astype(int)
     is_own = members.are(*OWN_CHILDREN) & (age < ADULT)
-    family = _position(households.detailed_kind[unit], WITH_OWN_CHILDREN)
+    family = pd.Index(WITH_OWN_CHILDREN).get_indexer(households.detailed_kind[unit])
     if measure == "PH1_num":
         return is_adult
     if measure == "PH2":
@@ -182,14 +179,6 @@ def _couples(households: Households) -> np.ndarray:
     is_couple = (kind >= 1) & (kind <= 4)
     single = np.select([kind == 9, kind >= 10, kind == 5], [4, 5, 6], 7)
     return np.where(is_couple, couple - 1, single)
-
-
-def _position(values: np.ndarray, among: Sequence[int]) -> np.ndarray:
-    """Position of every value among some; -1 where it is none of them."""
-    found = np.full(len(values), NOWHERE)
-    for place, value in enumerate(among):
-        found[values == value] = place
-    return found
 
 
 def iteration_of(key: str, race: np.ndarray, hispanic: np.ndarray) -> np.ndarray:

@@ -9,14 +9,14 @@ from ...products.levels import refuse_other_noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
-from ..paths import UNIVERSE, areas_file, measurement_file, plan_file
+from ..paths import UNIVERSE, areas_file, plan_file
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import exact_curve, noise_plan
 
 
 def measurement_files(run: RunDirectory, _settings: SupplementalDhcSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
-    return [measurement_file(run, level) for level in read_plan(run).levels]
+    return [run.dpqueries(UNIVERSE, level) for level in read_plan(run).levels]
 
 
 def expected_of(settings: SupplementalDhcSettings) -> ExpectedSupplemental:

@@ -7,7 +7,7 @@ from ...noise.draws import NoiseDraws
 from ...products.measurement import noisy_answers, publish_level
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_areas, read_plan, true_counts
-from ..paths import UNIVERSE, measurement_file
+from ..paths import UNIVERSE
 from ..settings import SupplementalDhcSettings
 
 
@@ -24,4 +24,4 @@ def measure_level(run: RunDirectory, settings: SupplementalDhcSettings, level: s
             for q in plan.of_level(level)
         ]
 
-    publish_level(run, settings, measurement_file(run, level), UNIVERSE, level, answers)
+    publish_level(run, settings, UNIVERSE, level, answers)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ...pages.document import NONE, Block, Section, Table
+from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import curves_of, margin_at, noise_plan
@@ -16,7 +15,6 @@ from ..workload.plan import Plan
 def facts_of(settings: SupplementalDhcSettings, plan: Plan) -> Facts:
     """What was protected, against which change, with which noise, and what is exact."""
     noise = "without noise" if settings.privacy.infinite else "with random noise"
-    curves = curves_of(plan) if settings.is_private else None
     return Facts(
         made=(
             "from records of persons that were joined with those of their households: people in "
@@ -27,16 +25,15 @@ def facts_of(settings: SupplementalDhcSettings, plan: Plan) -> Facts:
             f"{BLURRED} How many people live in the households of a small group is mostly noise, "
             "as the intervals beside the estimates tell."
         ),
-        statement=statement_of(settings, plan, exact_figures(curves)),
+        statement=statement_of(settings, plan),
         exact=EXACT,
         sections=(noise_section(plan),),
+        curves=curves_of(plan) if settings.is_private else None,
     )
 
 
-def statement_of(
-    settings: SupplementalDhcSettings, plan: Plan, figures: tuple[Block, ...] = ()
-) -> Statement:
-    """The guarantee for one person, who is counted or not; `figures` stand beside its own."""
+def statement_of(settings: SupplementalDhcSettings, plan: Plan) -> Statement:
+    """The guarantee for one person, who is counted or not."""
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     return Statement(
@@ -49,7 +46,6 @@ def statement_of(
             "is one who goes and one who comes.",
         ),
         (noise_plan(plan).stated,),
-        further=figures,
     )
 
 
@@ -59,21 +55,20 @@ EXACT = (Exact("areas", "which areas there are"),)
 
 def noise_table(plan: Plan) -> Table:
     """rho, stability and noise of every query, with its margin of error of 90 %."""
-    headers = ("counts", "level", "iterations", "regions", "rho", "moved by a person")
-    rows = tuple(
-        (
-            query.measure,
-            query.level,
-            query.iterations,
-            query.n_regions,
-            float(query.rho),
-            query.stability,
-            NONE if query.noise is None else math.sqrt(query.noise.variance),
-            NONE if (margin := margin_at(query)) is None else margin,
-        )
+    rows = [
+        {
+            "counts": query.measure,
+            "level": query.level,
+            "iterations": query.iterations,
+            "regions": query.n_regions,
+            "rho": float(query.rho),
+            "moved by a person": query.stability,
+            "noise s.d.": None if query.noise is None else math.sqrt(query.noise.variance),
+            "90 % margin": margin_at(query),
+        }
         for query in plan.queries
-    )
-    return Table((*headers, "noise s.d.", "90 % margin"), rows)
+    ]
+    return Table.of(rows)
 
 
 def noise_section(plan: Plan) -> Section:

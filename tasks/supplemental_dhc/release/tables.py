@@ -10,7 +10,7 @@ from ...runs.directory import RunDirectory
 from ...runs.stamps import write_text_and_parquet
 from ..estimation.estimate import SCHEMA
 from ..ingest.files import read_plan
-from ..paths import estimates_file
+from ..paths import UNIVERSE
 from ..workload.rows import TITLES
 
 SUPPLEMENTAL_DHC = "supplemental_dhc"
@@ -19,7 +19,7 @@ SUPPLEMENTAL_DHC = "supplemental_dhc"
 
 def released_rows(run: RunDirectory) -> pa.Table:
     """The rows of all levels, table by table."""
-    levels = [pq.read_table(estimates_file(run, level)) for level in read_plan(run).levels]
+    levels = [pq.read_table(run.estimates(UNIVERSE, level)) for level in read_plan(run).levels]
     whole = pa.concat_tables([table.replace_schema_metadata(None) for table in levels])
     parts = [whole.filter(pa.compute.equal(whole["table"], name)) for name in TITLES]
     return pa.concat_tables(parts).cast(SCHEMA).combine_chunks()

@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 from scipy import sparse
 
-from ...answers.demanded import DemandedAnswers, write_demanded
+from ...answers.demanded import DEMANDED_SCHEMA, DemandedAnswers, demanded_batches
 from ...answers.noisy import DPQUERY_SUFFIX
 from ...census.queries import MarginalQuery
 from ...census.schema import Schema
@@ -55,7 +55,7 @@ def measure_on_demand_once(
         confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
         budget = settings.budget_of(universe)
         answers = demanded_answers(confidential, families, budget, schema, drawing.noise)
-        write_demanded(path, answers, is_private=settings.is_private, recording=drawing.recording)
+        drawing.publish(DEMANDED_SCHEMA, demanded_batches(answers))
 
 
 def demanded_answers(

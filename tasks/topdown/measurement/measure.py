@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ....geography.levels import Spine
-from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from ...answers.noisy import DPQUERIES_SCHEMA, DPQUERY_SUFFIX, NoisyAnswers, measured_batches
 from ...census.histograms import sum_histogram
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
@@ -165,9 +165,7 @@ def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, sh
     with drawing_of(run, settings, universe, shard, path) as drawing:
         confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
         answers = noisy_answers(confidential, settings.budget_of(universe), schema, drawing.noise)
-        write_measurements(
-            path, answers, is_private=settings.is_private, recording=drawing.recording
-        )
+        drawing.publish(DPQUERIES_SCHEMA, measured_batches(answers))
 
 
 def drawing_of(

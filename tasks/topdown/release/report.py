@@ -21,7 +21,7 @@ from ...answers.estimates import read_estimates
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
 from ...noise.mechanisms import noise_deviation
-from ...pages.document import NONE, Block, Details, Document, Figure, Link, Section, Table
+from ...pages.document import NONE, Block, Cell, Details, Document, Figure, Link, Section, Table
 from ...pages.figures import bar_chart
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
 from ...products.certificate import exact_section
@@ -321,30 +321,22 @@ def _agreement(summary: MarginSummary) -> Table:
 
 
 def _classes(summary: MarginSummary) -> Table:
-    headers = (
-        "records",
-        "areas",
-        "attribute",
-        "level",
-        "released",
-        "estimate",
-        "interval",
-        "deviations from the estimate",
-    )
-    rows = tuple(
-        (
-            _class_name(int(row["class"])),
-            int(row["areas"]),
-            row["attribute"],
-            row["label"],
-            int(row["released"]),
-            f"{row['estimate']:,.0f}",
-            f"{row['lower']:,} to {row['upper']:,}",
-            f"{(row['released'] - row['estimate']) / row['std_dev']:+.1f}",
-        )
+    rows: list[dict[str, Cell | None]] = [
+        {
+            "records": _class_name(int(row["class"])),
+            "areas": int(row["areas"]),
+            "attribute": row["attribute"],
+            "level": row["label"],
+            "released": int(row["released"]),
+            "estimate": f"{row['estimate']:,.0f}",
+            "interval": f"{row['lower']:,} to {row['upper']:,}",
+            "deviations from the estimate": (
+                f"{(row['released'] - row['estimate']) / row['std_dev']:+.1f}"
+            ),
+        }
         for row in summary.classes.to_dict("records")
-    )
-    return Table(headers, rows, "interval")
+    ]
+    return Table.of(rows, "interval")
 
 
 def _class_name(first: int) -> str:

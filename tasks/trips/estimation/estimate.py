@@ -7,7 +7,7 @@ tree is too large to be measured whole, a first top-down pass selects what is me
 
 from __future__ import annotations
 
-from ...runs.directory import RunDirectory
+from ...runs.directory import ONLY_SHARD, RunDirectory
 from ..ingest.files import plan_of, read_tree
 from ..measurement.files import read_cuts, read_nodes, write_estimates
 from ..measurement.measure import parents_of, parents_of_shard, passed_down
@@ -16,9 +16,6 @@ from ..settings import TripsSettings
 from ..workload.plan import Plan
 from ..workload.truth import NodeCounts
 from .top_down import ROOT, MeasuredTree, integer_pass, only_children, step_down
-
-ONLY_SHARD = "00000"
-"""Name of a level's shard where there is but one."""
 
 
 def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...runs.directory import RunDirectory
+from ...runs.directory import ONLY_SHARD, RunDirectory
 from ...runs.handles import Made, once
 from ...runs.steps import step
 from ..ingest.files import plan_of
 from ..measurement.measure import passed_down
 from ..paths import estimates_file
 from ..settings import TripsSettings
-from .estimate import ONLY_SHARD, combine_levels, estimate_once
+from .estimate import combine_levels, estimate_once
 
 
 @step("estimate level", TripsSettings, run_name="estimate-level_{level:02d}-{shard}")

@@ -19,16 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...ledger.accounting import Guarantee
+from ....geography.areas import AreaLevel
 from ...runs.directory import RunDirectory
 from ...runs.files import read_record, read_values, while_unchanged, write_record, write_values
 from ...runs.stamps import write_parquet
 from ..paths import areas_file, leaves_file, plan_file, tree_file
 from ..settings import TripsSettings
-from ..workload.budget import LevelBudget
-from ..workload.hierarchy import Hierarchy, HierarchyLevel
-from ..workload.plan import Plan, make_plan
-from ..workload.stability import StabilityHistogram
+from ..workload.hierarchy import Hierarchy
+from ..workload.plan import Plan, TreelessPlan, make_plan
 from ..workload.tree import Tree
 from ..workload.truth import NodeCounts, TrueTree
 
@@ -65,18 +63,15 @@ class RunTree:
 def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
     """Write the areas and then what the tree makes of them."""
     tree = run_tree.tree
-    columns: dict[str, list] = {
-        name: [] for name in ("dimension", "depth", "level", "code", "parent")
-    }
-    for dimension in tree.dimensions:
-        for depth, level in enumerate(dimension.levels):
-            n = len(level)
-            columns["dimension"] += [dimension.name] * n
-            columns["depth"] += [depth] * n
-            columns["level"] += [level.name] * n
-            columns["code"] += level.codes.tolist()
-            columns["parent"] += level.parent.tolist()
-    write_parquet(areas_file(run), pa.table(columns), compression="zstd")
+    rows = [
+        (dimension.name, depth, level.name, code, parent)
+        for dimension in tree.dimensions
+        for depth, level in enumerate(dimension.levels)
+        for code, parent in zip(level.codes.tolist(), level.parent.tolist(), strict=True)
+    ]
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    areas = pa.table(columns, names=["dimension", "depth", "level", "code", "parent"])
+    write_parquet(areas_file(run), areas, compression="zstd")
     facts = {
         "dimensions": [dimension.name for dimension in tree.dimensions],
         "refined": list(tree.refined),
@@ -96,14 +91,14 @@ def read_tree(run: RunDirectory) -> RunTree:
     for name in facts["dimensions"]:
         own = areas[areas["dimension"] == name]
         levels = tuple(
-            HierarchyLevel(
+            AreaLevel(
                 str(at_depth["level"].iloc[0]),
                 at_depth["code"].to_numpy(dtype=object),
                 at_depth["parent"].to_numpy(dtype=np.int64),
             )
             for _, at_depth in own.groupby("depth")
         )
-        dimensions.append(Hierarchy(name, levels))
+        dimensions.append(Hierarchy(levels, name))
     return RunTree(
         Tree(tuple(dimensions), tuple(facts["refined"])),
         tuple(ReleaseColumn(**column) for column in facts["columns"]),
@@ -125,26 +120,15 @@ def read_truth(run: RunDirectory) -> TrueTree:
     return TrueTree(read_tree(run).tree, leaves)
 
 
-@dataclass(frozen=True)
-class _KeptPlan:
-    """What the file has of a plan: all but its tree, which has files of its own."""
-
-    mechanism: str
-    guarantee: Guarantee | None
-    budget: LevelBudget | None
-    histogram: StabilityHistogram | None
-    measures_all: bool
-
-
 def write_plan(run: RunDirectory, plan: Plan) -> None:
-    """Write a plan in one step."""
+    """Write a plan in one step, but for its tree, which has files of its own."""
     facts = {name: value for name, value in vars(plan).items() if name != "tree"}
-    write_values(plan_file(run), _KeptPlan(**facts))
+    write_values(plan_file(run), TreelessPlan(**facts))
 
 
 def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
     """The plan of a run, which its ingest has written; version 0.1.0 worked it out each time."""
     run_tree = read_tree(run)
     if plan_file(run).exists():
-        return Plan(tree=run_tree.tree, **vars(read_values(plan_file(run), _KeptPlan)))
+        return Plan(**vars(read_values(plan_file(run), TreelessPlan)), tree=run_tree.tree)
     return make_plan(settings, run_tree.tree, merges=run_tree.merges)

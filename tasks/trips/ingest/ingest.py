@@ -206,11 +206,11 @@ def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
     given = settings.input
     key = "destination_areas" if given.destination_areas is not None else "areas"
     paths = given.paths()
-    levels = area_levels(areas_file("areas", paths["areas"], evidence.files["areas"]), evidence)
-    destination_levels = levels
-    if given.destination_areas is not None:
-        file = areas_file(key, paths[key], evidence.files[key])
-        destination_levels = area_levels(file, evidence)
+    found = {
+        name: area_levels(areas_file(name, paths[name], evidence.files[name]), evidence)
+        for name in dict.fromkeys(("areas", key))
+    }
+    levels, destination_levels = found["areas"], found[key]
     if levels is None or destination_levels is None:
         return None
     if not evidence.add(RULES.one("depth", table=key), len(levels) != len(destination_levels)):

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ....geography.hierarchy import ranks_within
 from ....validation.trips.input_rules import RULES
 from ...noise.randomness import RandomSource, random_words
 from ...tables.columns import trimmed_texts
@@ -56,10 +57,7 @@ class PersonTrips:
         person = np.repeat(rows.person[is_over], rows.counts[is_over])
         keys = np.repeat(rows.keys[is_over], rows.counts[is_over])
         order = np.lexsort((random_words(source, person.size), person))
-        person, keys = person[order], keys[order]
-        starts = np.flatnonzero(np.diff(person, prepend=-1))
-        rank = np.arange(person.size) - np.repeat(starts, np.diff(starts, append=person.size))
-        chosen = keys[rank < most]
+        chosen = keys[order][ranks_within(person[order]) < most]
         return summed(
             np.concatenate([rows.keys[~is_over], chosen]),
             np.concatenate([rows.counts[~is_over], np.ones(chosen.size, dtype=np.int64)]),

@@ -21,7 +21,7 @@ from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
 from ...tables.tally import RuleTally
 from ..workload.tree import Tree
-from ..workload.truth import NodeCounts, summed
+from ..workload.truth import NO_NODES, NodeCounts, summed
 from .persons import PeopleSoFar, PersonTrips
 
 LARGEST_TOTAL = 1 << 53
@@ -86,7 +86,7 @@ def count_leaves(
     rules = RULES.of("counts", **words) if count else ()
     for rule in (*(place.rule for place in places), *rules):
         evidence.add(rule, 0)
-    so_far = NodeCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    so_far = NO_NODES
     people = PeopleSoFar(file.table, person) if person else None
     integer_columns = {place.column for place in places}
     for batch in read_batches(file, Selection(tuple(columns))):

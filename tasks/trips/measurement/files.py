@@ -12,7 +12,7 @@ their parents, and children of one parent in the order of their areas.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
 from ...runs.files import read_values
-from ...runs.stamps import stamp, write_parquet, write_parquet_once
+from ...runs.stamps import write_parquet
 from ...runs.writing import Recording, write_once
 from ..paths import cuts_file, level_folder
 from ..workload.tree import Tree
-from ..workload.truth import NodeCounts
+from ..workload.truth import NO_NODES, NodeCounts
 
 ROWS_PER_GROUP = 1 << 20
 
@@ -105,38 +105,24 @@ def node_keys(tree: Tree, level: int, rows: pa.RecordBatch | pa.Table, file: str
     return tree.keys(level, positions)
 
 
-def write_measured(
-    path: Path,
-    tree: Tree,
-    level: int,
-    groups: Iterable[NodeCounts],
-    *,
-    variance: float,
-    plb: str,
-    is_private: bool,
-    recording: Recording | None = None,
-) -> Path:
-    """Write noisy counts, one row group or more for each of `groups`.
-
-    An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
-    noise draws none. `recording` sees to it that the file is recorded before others can read it.
+def node_rows(
+    tree: Tree, level: int, nodes: NodeCounts, value: str, constants: Mapping[str, float | str]
+) -> pa.RecordBatch:
+    """Nodes by the columns of `node_columns`, with their counts in the column `value` and with
+    columns of constants.
     """
-    constants: dict[str, float | str] = {"variance": variance, "plb": plb}
-    no_nodes = np.zeros(0, dtype=np.int64)
-    schema = _batch(tree, level, NodeCounts(no_nodes, no_nodes), "value", constants).schema
-    return write_parquet_once(
-        path,
-        schema,
-        (_batch(tree, level, group, "value", constants) for group in groups),
-        stamp(is_private=is_private),
-        recording=recording,
-        row_group_size=ROWS_PER_GROUP,
-    )
+    columns = node_columns(tree, level, nodes.keys)
+    columns[value] = pa.array(nodes.counts, pa.int64())
+    for name, constant in constants.items():
+        columns[name] = pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(nodes.keys.size, dtype=np.int8)), pa.array([constant])
+        )
+    return pa.record_batch(columns)
 
 
 def write_estimates(path: Path, tree: Tree, level: int, nodes: NodeCounts) -> None:
     """Write the positive counts of a shard in one step."""
-    table = pa.Table.from_batches([_batch(tree, level, nodes, "count", {})])
+    table = pa.Table.from_batches([node_rows(tree, level, nodes, "count", {})])
     write_parquet(
         path, table, row_group_size=ROWS_PER_GROUP, compression="zstd", compression_level=1
     )
@@ -147,26 +133,11 @@ def read_nodes(paths: Sequence[Path], tree: Tree, level: int, value: str) -> Nod
 
     Raises ValueError for a code that is not of the level.
     """
-    parts = [part for path in paths for part in _read(path, tree, level, value)]
-    if not parts:
-        return NodeCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    parts = [NO_NODES, *(part for path in paths for part in _read(path, tree, level, value))]
     return NodeCounts(
         np.concatenate([part.keys for part in parts]),
         np.concatenate([part.counts for part in parts]),
     )
-
-
-def _batch(
-    tree: Tree, level: int, nodes: NodeCounts, value: str, constants: Mapping[str, float | str]
-) -> pa.RecordBatch:
-    n = nodes.keys.size
-    columns = node_columns(tree, level, nodes.keys)
-    columns[value] = pa.array(nodes.counts, pa.int64())
-    for name, constant in constants.items():
-        columns[name] = pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(n, dtype=np.int8)), pa.array([constant])
-        )
-    return pa.record_batch(columns)
 
 
 def _read(path: Path, tree: Tree, level: int, value: str) -> Iterator[NodeCounts]:

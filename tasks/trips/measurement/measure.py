@@ -9,12 +9,15 @@ anew must be those that decided it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+import pyarrow as pa
 
+from ....geography.levels import cut_at
 from ...ledger.charging import single_draw
 from ...noise.draws import NoiseDraws
+from ...products import measurement
 from ...runs.directory import RunDirectory
 from ...runs.errors import SpineflowError
 from ..ingest.files import plan_of, read_truth
@@ -23,8 +26,8 @@ from ..settings import TripsSettings
 from ..workload.mechanisms import GAUSSIAN_LEAVES
 from ..workload.plan import Plan
 from ..workload.tree import Tree
-from ..workload.truth import NodeCounts, TrueTree
-from .files import Cuts, NodeShard, read_cuts, read_nodes, write_cuts, write_measured
+from ..workload.truth import NO_NODES, NodeCounts, TrueTree
+from .files import ROWS_PER_GROUP, Cuts, NodeShard, node_rows, read_cuts, read_nodes, write_cuts
 
 NODES_PER_SHARD = 1 << 23
 """Most noisy counts of a shard, unless one parent has more children."""
@@ -64,34 +67,33 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
     plan = plan_of(run, settings)
     path, part = measured_file(run, level, shard), read_cuts(run, level).shard(shard)
     truth = read_truth(run)
-    variance = plan.noise_of(level).variance if plan.noise[level] else 0.0
-    seeds = (UNIVERSE, level_folder(level), shard)
+    noise = plan.noise_of(level)
+    loss = None if plan.guarantee is None else plan.guarantee.parameter
+    if plan.budget is not None and loss is not None:
+        loss *= plan.budget.shares[level]
+    plb = "inf" if loss is None else str(loss)
+    constants: dict[str, float | str] = {"variance": noise.variance if noise else 0.0, "plb": plb}
+
+    def batches(draws: NoiseDraws) -> Iterator[pa.RecordBatch]:
+        if plan.budget is None:
+            listed = plan.stability.measure(truth.leaves, draws, level_folder(level))
+            counted: Iterable[NodeCounts] = [listed]
+        else:
+            counted = _noisy_groups(run, plan, truth, level, part, draws)
+        for nodes in counted:
+            yield node_rows(plan.tree, level, nodes, "value", constants)
+
     with single_draw(
         run,
         settings,
         path,
         UNIVERSE,
         truth=[leaves_file(run)],
-        seeds=seeds,
+        seeds=(UNIVERSE, level_folder(level), shard),
         reads=[cuts_file(run, level)],
     ) as drawing:
-        if plan.budget is None:
-            parts = _histogram(plan, truth, level, drawing.noise)
-            plb = "inf" if plan.guarantee is None else str(plan.guarantee.parameter)
-        else:
-            parts = _noisy_groups(run, plan, truth, level, part, drawing.noise)
-            rho = plan.budget.rho
-            plb = "inf" if rho is None else str(rho * plan.budget.shares[level])
-        write_measured(
-            path,
-            plan.tree,
-            level,
-            parts,
-            variance=variance,
-            plb=plb,
-            is_private=settings.is_private,
-            recording=drawing.recording,
-        )
+        schema = node_rows(plan.tree, level, NO_NODES, "value", constants).schema
+        drawing.publish(schema, batches(drawing.noise), ROWS_PER_GROUP)
 
 
 def passed_down(plan: Plan) -> str:
@@ -129,23 +131,6 @@ def all_nodes(tree: Tree, level: int) -> np.ndarray:
     return keys
 
 
-def cut_at(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
-    """Consecutive runs of items whose sizes add to at most `limit`, or of one larger item.
-
-    >>> cut_at(np.array([2, 3, 9, 1]), 5)
-    [(0, 2), (2, 3), (3, 4)]
-    """
-    ends = np.cumsum(sizes)
-    cuts = []
-    start = 0
-    while start < ends.size:
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
-        cuts.append((start, stop))
-        start = stop
-    return cuts
-
-
 def _noisy_groups(
     run: RunDirectory, plan: Plan, truth: TrueTree, level: int, shard: NodeShard, draws: NoiseDraws
 ) -> Iterator[NodeCounts]:
@@ -162,9 +147,7 @@ def _noisy_groups(
 
 def with_noise(counts: np.ndarray, plan: Plan, level: int, draws: NoiseDraws) -> np.ndarray:
     """True counts of nodes of a level plus the level's discrete Gaussian noise."""
-    if plan.level_budget.rho is None:
-        return counts
-    return counts + draws.draw(level_folder(level), plan.noise_of(level), counts.size)
+    return measurement.with_noise(counts, plan.noise_of(level), draws, level_folder(level))
 
 
 def _leaf_groups(truth: TrueTree, shard: NodeShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -179,11 +162,6 @@ def _child_groups(
     for start, stop in cut_at(truth.tree.n_children(level - 1, parents), NODES_PER_GROUP):
         keys, _ = truth.tree.children(level - 1, parents[start:stop])
         yield keys, truth.levels[level].counts_of(keys)
-
-
-def _histogram(plan: Plan, truth: TrueTree, level: int, draws: NoiseDraws) -> Iterator[NodeCounts]:
-    """The stability histogram's counts, drawn when they are asked for."""
-    yield plan.stability.measure(truth.leaves, draws, level_folder(level))
 
 
 def _named(cuts: list[tuple[int, int]]) -> list[NodeShard]:

@@ -9,9 +9,8 @@ from fractions import Fraction
 
 from ...ledger.accounting import BOUNDED, Guarantee
 from ...noise.mechanisms import noise_deviation
-from ...pages.document import Block, Section, Table
+from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import TripsSettings
 from ..workload.costs import budget_report, noise_plan
@@ -51,8 +50,6 @@ def facts_of(
     `total` is the number of trips where it is public.
     """
     exact = exact_of(plan, total)
-    curves = curves_of(plan, settings.contribution) if settings.is_private else None
-    figures = exact_figures(curves, settings.report_delta)
     sentence = " Exact is only the number of trips in all." if len(exact) > 1 else ""
     return Facts(
         made=METHODS[plan.mechanism],
@@ -60,16 +57,16 @@ def facts_of(
             f"{BLURRED}{sentence} A number of one pair of small places is mostly noise: add such "
             "numbers up before you use them."
         ),
-        statement=statement_of(settings, plan, warning, figures),
+        statement=statement_of(settings, plan, warning),
         exact=exact,
         sections=(noise_section(settings, plan), _levels(plan)),
+        curves=curves_of(plan, settings.contribution) if settings.is_private else None,
+        delta=settings.report_delta,
     )
 
 
-def statement_of(
-    settings: TripsSettings, plan: Plan, warning: str | None = None, figures: tuple[Block, ...] = ()
-) -> Statement:
-    """The guarantee for one person with all trips; `figures` stand beside those of it."""
+def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None) -> Statement:
+    """The guarantee for one person with all trips."""
     if plan.guarantee is None or not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     is_stability = plan.budget is None
@@ -86,7 +83,6 @@ def statement_of(
         tuple(change),
         (noise_plan(plan, settings.report_delta).stated,),
         warnings=() if warning is None else (warning,),
-        further=figures,
     )
 
 
@@ -132,24 +128,14 @@ def contribution_text(settings: TripsSettings) -> str:
 def cost_table(settings: TripsSettings, plan: Plan) -> Table:
     """Loss and epsilon, natively and composed."""
     report = budget_report(plan, settings.report_delta)
-    return Table(
-        (
-            "neighbours",
-            "delta",
-            "epsilon",
-            "epsilon (simple)",
-            "rho per person, bounded",
-        ),
-        (
-            (
-                report["neighbors"],
-                f"{float(Fraction(report['delta'])):g}",
-                _shown(report["epsilon"]["tight"]),
-                _shown(report["epsilon"]["simple"]),
-                report["rho"],
-            ),
-        ),
-    )
+    row = {
+        "neighbours": report["neighbors"],
+        "delta": f"{float(Fraction(report['delta'])):g}",
+        "epsilon": _shown(report["epsilon"]["tight"]),
+        "epsilon (simple)": _shown(report["epsilon"]["simple"]),
+        "rho per person, bounded": report["rho"],
+    }
+    return Table.of([row])
 
 
 def conversion_sentence(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
@@ -177,16 +163,16 @@ def noise_section(settings: TripsSettings, plan: Plan) -> Section:
                 f"{query['threshold']} are not published.",
             ),
         )
-    rows = tuple(
-        (
-            query["geolevel"],
-            plan.tree.n_nodes(level),
-            query["share"],
-            query["squared_sensitivity"],
-            0.0 if plan.guarantee is None else noise_deviation(query),
-        )
+    rows = [
+        {
+            "level": query["geolevel"],
+            "nodes": plan.tree.n_nodes(level),
+            "share": query["share"],
+            "squared sensitivity": query["squared_sensitivity"],
+            "noise s.d.": 0.0 if plan.guarantee is None else noise_deviation(query),
+        }
         for level, query in zip(plan.levels, report["queries"], strict=True)
-    )
+    ]
     return Section(
         "Noise",
         (
@@ -194,9 +180,7 @@ def noise_section(settings: TripsSettings, plan: Plan) -> Section:
             "there could be, the level's share of the loss, the squared sensitivity and the "
             "standard deviation of the noise in each count. The shares add to exactly 1."
             + _inferred(plan),
-            Table(
-                ("level", "nodes", "share", "squared sensitivity", "noise s.d."), rows, "noise s.d."
-            ),
+            Table.of(rows, "noise s.d."),
         ),
     )
 

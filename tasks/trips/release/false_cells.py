@@ -60,23 +60,22 @@ def false_cells(run: RunDirectory, plan: Plan) -> FalseCells:
     not measured, because it repeats the counts above, the level that was measured stands in.
     """
     level = max(plan.levels)
-    released = released_level(run.release, plan.tree, level).positive
+    released = released_level(run.release, plan.tree, level).positive.ascending
     sigma_squared = float(plan.noise[level])
     if plan.mechanism == STABILITY_HISTOGRAM or not sigma_squared:
         return FalseCells(released.keys.size, 0.0, 0.0)
     files = [measured_file(run, level, shard.name) for shard in read_cuts(run, level).shards]
     measured = read_nodes(files, plan.tree, level, "value")
-    keys = np.sort(released.keys)
     sigma = sqrt(sigma_squared)
-    return FalseCells(keys.size, expected_false(measured, keys, sigma), sigma)
+    return FalseCells(released.keys.size, expected_false(measured, released, sigma), sigma)
 
 
-def expected_false(measured: NodeCounts, released: np.ndarray, sigma: float) -> float:
+def expected_false(measured: NodeCounts, released: NodeCounts, sigma: float) -> float:
     """Expected number of empty cells among the released ones.
 
     Args:
         measured: keys of all cells that were measured, and their noisy counts.
-        released: keys of those that are released, ascending.
+        released: those that are released, by ascending keys, with their positive counts.
         sigma: standard deviation of the noise.
     """
     width = max(1, round(sigma / BINS_PER_SIGMA))
@@ -85,9 +84,6 @@ def expected_false(measured: NodeCounts, released: np.ndarray, sigma: float) -> 
     above = np.bincount(bin_of[measured.counts > 0], minlength=n_bins)
     below = np.bincount(bin_of[measured.counts < 0], minlength=n_bins)
     chance = np.minimum(1.0, below / np.maximum(above, 1))
-    is_released = np.zeros(measured.keys.size, dtype=bool)
-    if released.size:
-        found = np.searchsorted(released, measured.keys)
-        is_released = released[np.minimum(found, released.size - 1)] == measured.keys
+    is_released = released.counts_of(measured.keys) > 0
     is_above = is_released & (measured.counts > 0)
     return float(chance[bin_of[is_above]].sum() + (is_released & (measured.counts <= 0)).sum())

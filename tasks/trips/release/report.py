@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import pandas as pd
 
-from ...ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
 from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import line_chart
 from ...products.certificate import exact_section
@@ -18,7 +17,7 @@ from ...products.reports import Overview, bars_panel, first_rows, report_documen
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
-from ..settings import TripsSettings
+from ..settings import RHO_FROM_EPSILON, TripsSettings
 from ..workload.costs import noise_plan
 from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan
@@ -168,9 +167,7 @@ def _by_epsilon(settings: TripsSettings, plan: Plan) -> Section | None:
     if plan.budget is None or plan.guarantee is None:
         return None
     delta = settings.report_delta
-    convert = {"simple": rho_from_epsilon_simple, "tight": rho_from_epsilon_tight}[
-        settings.privacy.conversion
-    ]
+    convert = RHO_FROM_EPSILON[settings.privacy.conversion]
     epsilons = [Fraction(10) ** power * step for power in (-1, 0) for step in (1, 2, 5)]
     epsilons.append(Fraction(10))
     factors = [float(plan.guarantee.parameter / convert(epsilon, delta)) for epsilon in epsilons]

@@ -40,8 +40,7 @@ def write_release(run: RunDirectory, *, is_private: bool) -> int:
     """
     run_tree = read_tree(run)
     tree = run_tree.tree
-    leaves = read_nodes(estimates_files(run, tree.depth), tree, tree.depth, "count")
-    leaves = leaves.at(np.argsort(leaves.keys, kind="stable"))
+    leaves = read_nodes(estimates_files(run, tree.depth), tree, tree.depth, "count").ascending
     folder = run.unchecked_release
     _write(folder / RANGE_QUERIES, list(_range_queries(tree, leaves)), is_private)
     _write(folder / TABLE, [pa.table(release_columns(run_tree, leaves))], is_private)

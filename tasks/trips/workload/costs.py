@@ -51,7 +51,7 @@ def noise_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> NoisePlan:
                 f"level {level}",
                 level_folder(level),
                 shares[level],
-                plan.noise_of(level) if plan.noise[level] else None,
+                plan.noise_of(level),
             )
             for level in plan.levels
         ),

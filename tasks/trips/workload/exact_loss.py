@@ -89,7 +89,8 @@ def _moved(plan: Plan, m: int, k: int, spread: Iterable[int]) -> Counts:
         moves: Mapping[int, int] = Counter([m - k] if level == 0 else [m, k])
         if level in spread:
             moves = {1: m + k}
+        noise = plan.noise_of(level)
         for shift, number in moves.items():
-            if shift and plan.noise[level]:
-                found[ChangedCount(distribution_of(plan.noise_of(level)), shift)] += number
+            if shift and noise is not None:
+                found[ChangedCount(distribution_of(noise), shift)] += number
     return found

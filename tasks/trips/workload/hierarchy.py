@@ -6,35 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....geography.areas import AreaHierarchy, AreaLevel
+
 ROOT = ""
 """Code of the one area of a hierarchy's root level, which no file names."""
 
 
 @dataclass(frozen=True, eq=False)
-class HierarchyLevel:
-    """One level: `codes` (n,) object, `parent` (n,) int64 position in the level above.
-
-    `parent` does not decrease, so that the children of an area stand together, in the order of
-    the level above; the root's parent is -1.
-    """
-
-    name: str
-    codes: np.ndarray
-    parent: np.ndarray
-
-    def __len__(self) -> int:
-        return self.codes.size
-
-
-@dataclass(frozen=True, eq=False)
-class Hierarchy:
+class Hierarchy(AreaHierarchy):
     """Levels of areas, the root first; the finest level is where records live.
 
     `name` is what one dimension of a tree is called: "origin", "destination", or a column.
     """
 
     name: str
-    levels: tuple[HierarchyLevel, ...]
 
     def __post_init__(self) -> None:
         if len(self.levels[0]) != 1:
@@ -53,13 +38,6 @@ class Hierarchy:
         """Number of levels below the root."""
         return len(self.levels) - 1
 
-    def ancestors(self, depth: int) -> np.ndarray:
-        """For every finest area, the position of its ancestor at `depth`."""
-        position = np.arange(len(self.levels[-1]))
-        for level in self.levels[:depth:-1]:
-            position = level.parent[position]
-        return position
-
     def n_leaves(self, depth: int) -> np.ndarray:
         """For every area at `depth`, the number of finest areas in it."""
         return np.bincount(self.ancestors(depth), minlength=len(self.levels[depth]))
@@ -76,14 +54,8 @@ def hierarchy_of_links(name: str, levels: list[tuple[str, np.ndarray, np.ndarray
     >>> hierarchy_of_links("origin", links[:1]).levels[1].codes.tolist()
     ['n', 's']
     """
-    built = [HierarchyLevel("root", np.array([ROOT], dtype=object), np.array([-1], dtype=np.int64))]
+    built = [AreaLevel.root(ROOT)]
     for depth, (level_name, codes, parents) in enumerate(levels):
-        codes = np.asarray(codes, dtype=object)
-        if depth == 0:
-            position = np.zeros(codes.size, dtype=np.int64)
-        else:
-            above = {code: i for i, code in enumerate(built[-1].codes)}
-            position = np.array([above[code] for code in parents], dtype=np.int64)
-        order = np.lexsort((codes.astype(str), position))
-        built.append(HierarchyLevel(level_name, codes[order], position[order]))
-    return Hierarchy(name, tuple(built))
+        above = parents if depth else np.full(len(codes), ROOT)
+        built.append(built[-1].below(level_name, codes, above))
+    return Hierarchy(tuple(built), name)

@@ -25,8 +25,8 @@ from .tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """A mechanism on a tree.
+class TreelessPlan:
+    """A mechanism, but for the tree that it is for.
 
     `budget` is that of a zCDP mechanism, `histogram` that of the stability histogram; the other
     is None. `measures_all` tells whether the nodes to measure are known beforehand: all of them,
@@ -34,11 +34,17 @@ class Plan:
     """
 
     mechanism: str
-    tree: Tree
     guarantee: Guarantee | None
     budget: LevelBudget | None
     histogram: StabilityHistogram | None
     measures_all: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(TreelessPlan):
+    """A mechanism on a tree."""
+
+    tree: Tree
 
     @property
     def level_budget(self) -> LevelBudget:
@@ -71,9 +77,10 @@ class Plan:
         """Name of the distribution of all noise."""
         return DISCRETE_LAPLACE if self.budget is None else DISCRETE_GAUSSIAN
 
-    def noise_of(self, level: int) -> Noise:
-        """The noise of a measured level that has any."""
-        return Noise(self.noise_mechanism, self.noise[level])
+    def noise_of(self, level: int) -> Noise | None:
+        """The noise of a measured level, None without noise."""
+        parameter = self.noise[level]
+        return Noise(self.noise_mechanism, parameter) if parameter else None
 
     def weight_variance(self, level: int) -> float:
         """Variance that least squares give a measured level; without noise all count alike."""
@@ -109,15 +116,15 @@ def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Pl
     neighbors = BOUNDED if contribution.is_bounded else UNBOUNDED
     if name == STABILITY_HISTOGRAM:
         if settings.privacy.infinite:
-            return Plan(name, tree, None, None, StabilityHistogram(None, 1), True)
+            return Plan(name, None, None, StabilityHistogram(None, 1), True, tree)
         epsilon, delta = settings.privacy.epsilon_and_delta
         return Plan(
             name,
-            tree,
             Guarantee(PURE_DP, epsilon, neighbors, delta),
             None,
             stability_histogram(epsilon, delta, contribution),
             True,
+            tree,
         )
     rho = settings.rho
     shares: Mapping[int, Fraction]
@@ -130,11 +137,11 @@ def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Pl
         measures_all = name == FULL_INFORMATION and n_nodes <= settings.mechanism.most_nodes
     return Plan(
         name,
-        tree,
         None if rho is None else Guarantee(ZCDP, rho, neighbors),
         level_budget(tree, contribution, rho, shares),
         None,
         measures_all,
+        tree,
     )
 
 

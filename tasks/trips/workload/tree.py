@@ -19,7 +19,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ....geography.levels import child_offsets
 from .hierarchy import Hierarchy
 
 MOST_NODES = 1 << 62
@@ -141,9 +140,7 @@ class Tree:
     def _child_offsets(self, level: int) -> np.ndarray:
         """Where the children of every area start that the level below refines, `(n + 1,)`."""
         number = self.refined[level]
-        depth = self.depths[level][number]
-        above, below = self.dimensions[number].levels[depth : depth + 2]
-        return child_offsets(below.parent, len(above))
+        return self.dimensions[number].children(self.depths[level][number])
 
 
 def od_tree(origin: Hierarchy, destination: Hierarchy, *, first: str = "destination") -> Tree:

@@ -33,6 +33,11 @@ class NodeCounts:
         return NodeCounts(self.keys[chosen], self.counts[chosen])
 
     @property
+    def ascending(self) -> NodeCounts:
+        """The nodes by ascending keys."""
+        return self.at(np.argsort(self.keys, kind="stable"))
+
+    @property
     def positive(self) -> NodeCounts:
         """The nodes with a positive count."""
         return self.at(self.counts > 0)
@@ -44,6 +49,9 @@ class NodeCounts:
         if not self.keys.size:
             return np.zeros(keys.size, dtype=np.int64)
         return np.where(self.keys[where] == keys, self.counts[where], 0)
+
+
+NO_NODES = NodeCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,7 @@ def test_no_level_of_a_release_is_further_off_than_twice_its_groups(
     """The bound above is one of our own releases, however large the noise is."""
     data = census_like(groups=300, counties=30, states=3, largest=200)
     hierarchy = hierarchy_of_rows(data.regions, RuleTally({}))
-    finest = {region: i for i, region in enumerate(hierarchy.levels[-1].region)}
+    finest = {region: i for i, region in enumerate(hierarchy.levels[-1].codes)}
     counts = np.zeros((30, 200), dtype=np.int64)
     counts[data.sizes["region"].map(finest), data.sizes["size"] - 1] = data.sizes["count"]
     truth = hierarchy.sum_up(counts)

@@ -20,7 +20,7 @@ import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
-from spineflow.tasks.group_sizes.paths import measurement_file
+from spineflow.tasks.group_sizes.paths import UNIVERSE
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.claims import ChargedNoise
@@ -122,7 +122,7 @@ def assert_continues(run: RunDirectory, settings: GroupSizesSettings, level: str
     GROUP_SIZES.charge_run(run, settings)
     measure_level(run, settings, level)
     assert before <= recorded(run, settings) == seen_by_others(run)
-    path = measurement_file(run, level)
+    path = run.dpqueries(UNIVERSE, level)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     assert not list(run.root.rglob("*.unpublished"))
     assert path.stat().st_mode & 0o777 == 0o666 & path.parent.stat().st_mode

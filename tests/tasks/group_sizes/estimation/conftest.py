@@ -10,22 +10,23 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from scipy import sparse
+from spineflow.geography.areas import AreaLevel
 from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
 )
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 from spineflow.tasks.solvers.highs import SolveStatus, solve
 
 
 def hierarchy_of(*fanouts: Sequence[int]) -> RegionHierarchy:
     """A hierarchy in which region i of level l has fanouts[l][i] children."""
-    levels = [RegionLevel("level 0", np.array(["0"], dtype=object), np.array([-1]))]
+    levels = [AreaLevel("level 0", np.array(["0"], dtype=object), np.array([-1]))]
     for depth, fanout in enumerate(fanouts, 1):
         parent = np.repeat(np.arange(len(levels[-1])), fanout)
         regions = np.array([f"{depth}.{i}" for i in range(len(parent))], dtype=object)
-        levels.append(RegionLevel(f"level {depth}", regions, parent))
+        levels.append(AreaLevel(f"level {depth}", regions, parent))
     return RegionHierarchy(tuple(levels))
 
 

@@ -41,9 +41,7 @@ def tally() -> RuleTally:
 
 
 def as_text(hierarchy) -> list[tuple[str, list[str], list[int]]]:
-    return [
-        (level.name, level.region.tolist(), level.parent.tolist()) for level in hierarchy.levels
-    ]
+    return [(level.name, level.codes.tolist(), level.parent.tolist()) for level in hierarchy.levels]
 
 
 EXPECTED = [

@@ -16,11 +16,11 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
 from spineflow.tasks.group_sizes.measurement.charge import charge_of, measurement_files
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
-from spineflow.tasks.group_sizes.paths import measurement_file, plan_file
+from spineflow.tasks.group_sizes.paths import UNIVERSE, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import budget_report, noise_plan
-from spineflow.tasks.group_sizes.workload.exact_loss import curve_of_change
+from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -99,7 +99,7 @@ def test_the_ledger_has_the_curve_of_who_moves(tmp_path: Path, loss: str, neighb
     check_exact_charge(
         lambda: GROUP_SIZES.charge_run(run, settings),
         tmp_path / "ledger.db",
-        curve_of_change(read_plan(run)),
+        exact_curve(read_plan(run), is_bounded=True),
     )
 
 
@@ -110,7 +110,7 @@ def test_gaussian_noise_has_its_variance(tmp_path: Path) -> None:
     GROUP_SIZES.charge_run(run, settings)
     measure_level(run, settings, "county")
     plan, hierarchy = read_plan(run), read_regions(run)
-    table = pq.read_table(measurement_file(run, "county")).to_pandas()
+    table = pq.read_table(run.dpqueries(UNIVERSE, "county")).to_pandas()
     assert set(table["plb"]) == {"1/6"}
     assert set(table["variance"]) == {6.0}
     noise = np.stack(table["value"]) - true_counts(run, hierarchy, plan)[2]
@@ -161,7 +161,7 @@ def test_levels_are_published_once(tmp_path: Path) -> None:
     run = ingested(tmp_path, settings)
     GROUP_SIZES.charge_run(run, settings)
     measure_level(run, settings, "state")
-    path = measurement_file(run, "state")
+    path = run.dpqueries(UNIVERSE, "state")
     before = path.read_bytes()
     table = pq.read_table(path).to_pandas()
     assert table["geocode"].tolist() == ["01", "02", "03"]
@@ -215,10 +215,10 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     GROUP_SIZES.charge_run(run, settings)
     measure_level(run, settings, "nation")
     assert not (tmp_path / "ledger.db").exists()
-    table = pq.read_table(measurement_file(run, "nation"))
+    table = pq.read_table(run.dpqueries(UNIVERSE, "nation"))
     assert table["plb"].to_pylist() == ["inf"]
     assert table["value"][0].as_py()[-1] == 900
-    path = measurement_file(run, "nation")
+    path = run.dpqueries(UNIVERSE, "nation")
     assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
     cost = budget_report(read_plan(run))
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")

@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from spineflow.geography.areas import AreaLevel
 from spineflow.tasks.group_sizes.release.tables import write_tables
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 
 
 def hierarchy(*names: str) -> RegionHierarchy:
-    root = RegionLevel("city", np.array(["all"], dtype=object), np.array([-1]))
-    zones = RegionLevel("zone", np.array(names, dtype=object), np.zeros(len(names), dtype=int))
+    root = AreaLevel("city", np.array(["all"], dtype=object), np.array([-1]))
+    zones = AreaLevel("zone", np.array(names, dtype=object), np.zeros(len(names), dtype=int))
     return RegionHierarchy((root, zones))
 
 

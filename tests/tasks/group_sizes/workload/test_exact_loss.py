@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.group_sizes.workload.costs import noise_plan
-from spineflow.tasks.group_sizes.workload.exact_loss import curve_of_change, exact_curve
+from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
 from spineflow.tasks.ledger.accounting import epsilon_tight
@@ -101,7 +101,7 @@ def test_the_ledger_counts_a_person_who_moves_whatever_the_noise_is_made_for(
     mechanism: str, bounded: bool, kind: str
 ) -> None:
     plan = plan_of(mechanism, kind, bounded=bounded, quantity=2)
-    curve = curve_of_change(plan)
+    curve = exact_curve(plan, is_bounded=True)
     noises = {
         depth: distribution_of(level.noise_of(plan.noise))
         for depth, level in enumerate(plan.levels)
@@ -150,7 +150,7 @@ def test_the_exact_epsilon_is_within_what_is_charged(plan: Plan, digits: int) ->
 @settings(max_examples=30, deadline=None)
 @given(PLANS)
 def test_a_draw_claims_no_more_than_its_guarantee(plan: Plan) -> None:
-    guarantee, curve = noise_plan(plan).promised, curve_of_change(plan)
+    guarantee, curve = noise_plan(plan).promised, exact_curve(plan, is_bounded=True)
     assert curve.rho <= guarantee.bounded_rho
     assert curve == exact_curve(plan) if plan.bounded else curve.rho > exact_curve(plan).rho
 
@@ -160,4 +160,4 @@ def test_noise_that_is_not_proven_to_protect_has_none() -> None:
         plan_of("chain_dp", "epsilon", bounded=False, quantity=1, calibration="published"),
         make_plan(names=["n"], n_regions=[1], sizes=(0, 4), groups=3, epsilon=None),
     ):
-        assert exact_curve(plan) is None and curve_of_change(plan) is None
+        assert exact_curve(plan) is None and exact_curve(plan, is_bounded=True) is None

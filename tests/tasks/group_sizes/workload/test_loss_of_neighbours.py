@@ -9,11 +9,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from spineflow.geography.areas import AreaLevel
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 from spineflow.tasks.tables.tally import RuleTally
 
 from tests.tasks.group_sizes.workload.test_mechanisms import Dataset, datasets, joined, moved
@@ -21,8 +22,8 @@ from tests.tasks.group_sizes.workload.test_mechanisms import Dataset, datasets, 
 REGIONS = np.array(["a", "b"])
 HIERARCHY = RegionHierarchy(
     (
-        RegionLevel("nation", np.array(["n"]), np.array([-1])),
-        RegionLevel("region", REGIONS, np.array([0, 0])),
+        AreaLevel("nation", np.array(["n"]), np.array([-1])),
+        AreaLevel("region", REGIONS, np.array([0, 0])),
     )
 )
 LARGEST = 4

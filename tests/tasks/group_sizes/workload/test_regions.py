@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
+from spineflow.geography.areas import AreaLevel
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 
 
 @pytest.fixture
@@ -12,7 +13,7 @@ def hierarchy() -> RegionHierarchy:
     parents = ([-1], [0, 0], [0, 0, 1], [0, 1, 1, 2])
     return RegionHierarchy(
         tuple(
-            RegionLevel(f"l{depth}", np.array([f"{depth}.{i}" for i in range(len(p))]), np.array(p))
+            AreaLevel(f"l{depth}", np.array([f"{depth}.{i}" for i in range(len(p))]), np.array(p))
             for depth, p in enumerate(parents)
         )
     )

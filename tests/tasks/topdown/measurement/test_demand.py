@@ -14,7 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.demanded import DemandedAnswers, read_demanded, write_demanded
+from spineflow.tasks.answers.demanded import (
+    DEMANDED_SCHEMA,
+    DemandedAnswers,
+    demanded_batches,
+    read_demanded,
+)
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
@@ -25,6 +30,7 @@ from spineflow.tasks.noise.sampler import draw_noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import STAMP_KEY
+from spineflow.tasks.runs.stamps import stamp, write_parquet_once
 from spineflow.tasks.topdown.checks.replicate import estimate, measure
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
@@ -168,7 +174,12 @@ def test_files_keep_answers(tmp_path: Path):
     starts, rows = np.array([0, 2, 2, 3]), np.array([1, 4, 0])
     values, plb = np.array([-3, 2**40, 7]), np.array(["1/2"] * 3, dtype=object)
     written = DemandedAnswers("total_dpq", geocode, starts, rows, values, np.full(3, 2.5), plb)
-    write_demanded(tmp_path / "0.parquet", [[written]], is_private=False)
+    write_parquet_once(
+        tmp_path / "0.parquet",
+        DEMANDED_SCHEMA,
+        demanded_batches([[written]]),
+        stamp(is_private=False),
+    )
     assert STAMP_KEY.encode() in pq.read_metadata(tmp_path / "0.parquet").metadata
     found = read_demanded(tmp_path / "0.parquet", np.array(["a", "x", "c"]))["total_dpq"]
     assert [found.of_geounit(i)[0].tolist() for i in range(3)] == [[], [], [1, 4]]
@@ -230,10 +241,9 @@ def both_ways(cut_county, tmp_path_factory: pytest.TempPathFactory):
             constraints.symlink_to(whole.measurements(*place) / "constraints")
         families = list(families_of_shard(run, demanding, "persons", spine, shard))
         geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
-        write_demanded(
-            demanded_file(run, *place, shard.name),
-            kept_rows(whole.dpqueries(*place, shard.name), families, PERSONS, geocode),
-        )
+        kept = kept_rows(whole.dpqueries(*place, shard.name), families, PERSONS, geocode)
+        file = demanded_file(run, *place, shard.name)
+        write_parquet_once(file, DEMANDED_SCHEMA, demanded_batches(kept), {})
         ShardInput.read(run, demanding, "persons", spine, shard).estimate()
     return whole, run, demanding, spine, shards
 

@@ -43,16 +43,16 @@ def leaves_plan(mechanism: str, n_towns: list[int]) -> Plan:
     tree, contribution = tree_of(n_towns), Contribution()
     if mechanism == STABILITY_HISTOGRAM:
         histogram = stability_histogram(Fraction(1), Fraction(1, 10**8), contribution)
-        return Plan(mechanism, tree, None, None, histogram, False)
+        return Plan(mechanism, None, None, histogram, False, tree)
     budget = level_budget(tree, contribution, Fraction(1, 50), {tree.depth: Fraction(1)})
-    return Plan(mechanism, tree, None, budget, None, True)
+    return Plan(mechanism, None, budget, None, True, tree)
 
 
 def plan_for(contribution: Contribution, mechanism: str = INFTDA) -> Plan:
     tree = tree_of([5, 5, 5])
     shares = uniform_shares(measured_levels(tree, contribution))
     budget = level_budget(tree, contribution, Fraction(1, 50), shares)
-    return Plan(mechanism, tree, None, budget, None, False)
+    return Plan(mechanism, None, budget, None, False, tree)
 
 
 @pytest.mark.parametrize("contribution", [Contribution(), Contribution(is_bounded=False)])
@@ -118,7 +118,7 @@ def test_proposition_1_counts_no_more_leaves_than_trips() -> None:
     assert proposition_1(plan, 10) == [10.0 * 47, 10.0 * 47, 10.0 * 47, 7.0 * 47, 47.0]
     assert proposition_1(plan)[0] > 169 * 47
     assert proposition_1(plan, 0) == [0.0] * 5
-    exact = Plan(STABILITY_HISTOGRAM, plan.tree, None, None, StabilityHistogram(None, 1), False)
+    exact = Plan(STABILITY_HISTOGRAM, None, None, StabilityHistogram(None, 1), False, plan.tree)
     assert proposition_1(exact, 10) == [0.0] * 5
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.trips.workload.hierarchy import Hierarchy, HierarchyLevel, hierarchy_of_links
+from spineflow.geography.areas import AreaLevel
+from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
 from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
 
 
@@ -79,15 +80,15 @@ def test_order_of_the_input_does_not_matter() -> None:
 
 
 def test_impossible_shapes_are_refused() -> None:
-    root = HierarchyLevel("root", np.array([""], dtype=object), np.array([-1]))
-    two = HierarchyLevel("two", np.array(["a", "b"], dtype=object), np.array([0, 0]))
-    lonely = HierarchyLevel("three", np.array(["c"], dtype=object), np.array([1]))
+    root = AreaLevel("root", np.array([""], dtype=object), np.array([-1]))
+    two = AreaLevel("two", np.array(["a", "b"], dtype=object), np.array([0, 0]))
+    lonely = AreaLevel("three", np.array(["c"], dtype=object), np.array([1]))
     with pytest.raises(ValueError, match="needs some"):
-        Hierarchy("x", (root, two, lonely))
+        Hierarchy((root, two, lonely), "x")
     with pytest.raises(ValueError, match="must hold one area"):
-        Hierarchy("x", (two,))
+        Hierarchy((two,), "x")
     with pytest.raises(ValueError, match="must refine x 1 times"):
-        Tree((Hierarchy("x", (root, two)),), ())
+        Tree((Hierarchy((root, two), "x"),), ())
     wide = grown("x", [[1 << 12]])
     with pytest.raises(ValueError, match="64-bit"):
         column_tree([wide] * 6)
