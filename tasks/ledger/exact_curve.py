@@ -227,17 +227,20 @@ class PrivacyCurve:
     def _not_far_above(self, guess: float, delta: float, is_upper: bool) -> float:
         """A guess of the epsilon at delta, smaller where the law about less shows that it is.
 
-        A law about an epsilon that is much too large says nothing of smaller ones. The first guess
-        is, where much of rho is that of few counts of pure noise, whose losses end early.
+        A law about an epsilon that is much too large says nothing of smaller ones, and may say 1
+        about its own. The first guess is, where much of rho is that of few counts of pure noise,
+        whose losses end early.
         """
+        less = guess
         for _ in range(ROUNDS):
-            less = NEAR * guess
+            less *= NEAR
             if is_upper and self._is_surely_above(less, delta, guess):
                 break
             law = self._sought_on(less, is_upper).law(self._combinations[0])
-            if (law.delta_upper if is_upper else law.delta_lower)(less) > delta:
+            if (law.delta_upper if is_upper else law.delta_lower)(less) <= delta:
+                guess = less
+            elif not is_upper:
                 break
-            guess = less
         return guess
 
     def _is_surely_above(self, epsilon: float, delta: float, guess: float) -> bool:

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.ledger.accounting import Guarantee, epsilon_tight
 from spineflow.tasks.ledger.curves import composed, read, written
@@ -202,8 +202,17 @@ def test_the_epsilon_is_never_above_that_of_the_summed_rho(draws, digits: int) -
     assert Spending(draws[::-1]).epsilon(delta) == pytest.approx(found, rel=1e-9)
 
 
+BETWEEN_LARGE_LOSSES = [
+    known(PrivacyCurve({gaussian("179/6"): 1, laplace("2/3", 2): 2})),
+    known(PrivacyCurve({laplace("6/7", 2): 2})),
+    SpentDraw(Guarantee("zcdp", Fraction(1, 10**6))),
+]
+"""Whose law about an epsilon of 9.7 says that delta is 1 there, though the epsilon is 6.7."""
+
+
 @settings(max_examples=15, deadline=None)
 @given(DRAWS, st.integers(2, 12))
+@example(BETWEEN_LARGE_LOSSES, 5)
 def test_one_look_decides_as_the_epsilon_does(draws, digits: int) -> None:
     spending, delta = Spending(draws), Fraction(1, 10**digits)
     found, least = Fraction(spending.epsilon(delta)), Fraction(1, 1000)
