@@ -150,6 +150,11 @@ def rows_on_support(query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
     return (np.cumsum(is_used) - 1)[row]
 
 
+def numbered(is_chosen: np.ndarray) -> np.ndarray:
+    """Number `(n,)` of each that is chosen among the chosen, -1 of the others."""
+    return np.where(is_chosen, np.cumsum(is_chosen) - 1, -1)
+
+
 def joint_classes(labels: Sequence[np.ndarray]) -> np.ndarray:
     """Classes `(k,)` of cells that agree in every labelling, ordered by the first labelling."""
     joint = labels[0].astype(np.int64)
