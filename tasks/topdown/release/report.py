@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from ...answers.estimates import read_estimates
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
 from ...noise.mechanisms import noise_deviation
@@ -28,9 +27,9 @@ from ...products.certificate import exact_section
 from ...products.reports import MOST_COUNTS, Overview, report_document
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
+from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..spine.shards import shards_by_geolevel
 from ..workload.costs import report_of
 from .certificate import exact_figures, exact_of, facts_of
 from .map_section import map_section
@@ -266,9 +265,7 @@ def _bars(
 def of_root(run: RunDirectory, settings: TopdownSettings, universe: str) -> Table:
     """The total of a universe at the root, and its records by the attributes of fewest levels."""
     schema, root = settings.schema_of(universe), spine_of(run, universe).geolevels[0]
-    shards = shards_by_geolevel(run, universe)[root.name]
-    files = [run.estimates(universe, root.name, shard.name) for shard in shards]
-    counts = read_estimates(files, root.geocode, schema.n_cells).sum(axis=0)
+    counts = released_counts(run, universe, root, schema.n_cells).sum(axis=0)
     rows = [(TOTAL, int(counts.sum()))]
     for name in _with_few_levels(schema):
         answers = marginal_query(schema, name).matrix @ counts
