@@ -100,9 +100,6 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
         return
     epsilon, delta = guarantee
     found = exact_epsilon(budget, delta, paths_of(spine))
-    remedy = (
-        f"set geography.bypass = false, or add budget.{universe}.rho, smaller than {budget.total}"
-    )
     if found is None:
         raise InputRefused(
             f"budget.{universe}.accounting: the spine has more kinds of paths than are compared; "
@@ -111,7 +108,8 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
     if Fraction(found) > epsilon:
         raise InputRefused(
             f"budget.{universe}.epsilon is {float(epsilon)}, but on the paths of this "
-            f"spine the exact epsilon is {found}; {remedy}."
+            f"spine the exact epsilon is {found}; set geography.bypass = false, or add "
+            f"budget.{universe}.rho, smaller than {budget.total}."
         )
 
 

@@ -80,10 +80,9 @@ def map_section(
         label = f"released less true {counted}"
         words = f"Error of the {counted} by {name}; the input is not confidential."
     else:
-        margins = totals.widths(base.level)
-        if margins is None:
+        values = totals.widths(base.level)
+        if values is None:
             return Section(TITLE, (_NO_MARGINS,))
-        values = margins
         label = f"half the width of the interval of {counted}"
         words = (
             f"Noise by {name}: half the width of the interval that holds the {counted} with "
