@@ -16,13 +16,14 @@ of both as those of one, a block's R_c having rows for each of them that it belo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
+from ...runs.cuts import cut_at
 from ..estimation.area_kernels import add, add_change, add_parts, add_regression
 from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers
@@ -113,7 +114,8 @@ def area_covariances(
     shape = (areas.n_areas, len(answers.places), z, z)
     variance, diffuse = np.zeros(shape), np.zeros(shape)
     size = len(answers.places) * z * n_cells
-    for first, last in _chunks(np.bincount(areas.area, minlength=areas.n_areas) * size):
+    costs = np.bincount(areas.area, minlength=areas.n_areas) * size
+    for first, last in cut_at(costs, MOST_NUMBERS):
         start, stop = np.searchsorted(areas.area, [first, last])
         inside, area = areas.inside[start:stop], areas.area[start:stop]
         regression = (inside[:, :, None, None] * answers.core).reshape(-1, 1, z, n_cells)
@@ -139,16 +141,6 @@ def area_estimates(
         sums = np.asarray(sums).reshape(areas.n_areas, *group.estimates.mean.shape[1:])
         found += answers.on_core(sums, group.cells)
     return answers.estimates(found)
-
-
-def _chunks(cost: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Runs of areas whose costs add up to no more than is allowed, each of one area at least."""
-    total, start = np.append(0, np.cumsum(cost)), 0
-    while start < len(cost):
-        stop = int(np.searchsorted(total, total[start] + MOST_NUMBERS, side="right")) - 1
-        stop = min(max(stop, start + 1), len(cost))
-        yield start, stop
-        start = stop
 
 
 def _up(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:

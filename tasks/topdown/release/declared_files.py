@@ -32,6 +32,7 @@ from ...census.declarations import TableDeclaration
 from ...census.entities import described_columns, descriptions, entities
 from ...census.queries import incidence, label_parts, marginal_query
 from ...census.table_variables import table_variables
+from ...runs.cuts import cut_at
 from ...runs.names import below
 from ...runs.stamps import RowsForm, WrittenFiles, write_rows
 from ...tables.columns import coded_texts
@@ -65,7 +66,7 @@ def write_declared_microdata(
     codes = {name: pd.factorize(areas[name]) for name in columns}
 
     def batches() -> Iterator[dict[str, pa.Array]]:
-        for start, stop in _runs(times):
+        for start, stop in cut_at(times, ROWS_PER_BATCH):
             rows = np.repeat(np.arange(start, stop), times[start:stop])
             batch = {
                 name: coded_texts(code[entries.row[rows]], values)
@@ -218,14 +219,3 @@ def _ones_at(columns: Sequence[np.ndarray], n_columns: int) -> sparse.csr_array:
     starts = np.cumsum([0, *map(len, columns)])
     ones = np.ones(starts[-1], dtype=np.int64)
     return sparse.csr_array((ones, np.concatenate(columns), starts), (len(columns), n_columns))
-
-
-def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Runs of entries that make up about a batch of rows each."""
-    ends = np.cumsum(times)
-    start = 0
-    while start < times.size:
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + ROWS_PER_BATCH, side="right")))
-        yield start, stop
-        start = stop

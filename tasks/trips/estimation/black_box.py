@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runs.cuts import cut_at
 from ...runs.errors import SolveFailed
 from ...solvers.highs import LinearProgram, SolveStatus
 
@@ -33,14 +34,10 @@ def chebyshev_by_highs(values: np.ndarray, offsets: np.ndarray, totals: np.ndarr
     values, offsets = np.asarray(values, dtype=np.int64), np.asarray(offsets, dtype=np.int64)
     totals = np.asarray(totals, dtype=np.int64)
     result = np.zeros_like(values)
-    start = 0
-    while start < totals.size:
-        limit = offsets[start] + CHILDREN_PER_SOLVE
-        stop = max(start + 1, int(np.searchsorted(offsets, limit, side="right")) - 1)
+    for start, stop in cut_at(np.diff(offsets), CHILDREN_PER_SOLVE):
         part = slice(offsets[start], offsets[stop])
         own = offsets[start : stop + 1] - offsets[start]
         result[part] = _solve_parents(values[part], own, totals[start:stop])
-        start = stop
     return result
 
 

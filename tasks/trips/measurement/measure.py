@@ -15,6 +15,7 @@ import numpy as np
 
 from ...ledger.charging import single_draw
 from ...noise.draws import NoiseDraws
+from ...runs.cuts import cut_at
 from ...runs.directory import RunDirectory
 from ...runs.errors import SpineflowError
 from ..ingest.files import plan_of, read_truth
@@ -127,23 +128,6 @@ def all_nodes(tree: Tree, level: int) -> np.ndarray:
     for above in range(level):
         keys, _ = tree.children(above, keys)
     return keys
-
-
-def cut_at(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
-    """Consecutive runs of items whose sizes add to at most `limit`, or of one larger item.
-
-    >>> cut_at(np.array([2, 3, 9, 1]), 5)
-    [(0, 2), (2, 3), (3, 4)]
-    """
-    ends = np.cumsum(sizes)
-    cuts = []
-    start = 0
-    while start < ends.size:
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
-        cuts.append((start, stop))
-        start = stop
-    return cuts
 
 
 def _noisy_groups(
