@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from ...census.queries import MarginalQuery
+from ...census.queries import MarginalQuery, incidence
 from ..spine.families import Family
 
 NO_BOUND = 10**12
@@ -66,11 +66,7 @@ class LinearRows:
 
     def sums(self, x: np.ndarray) -> np.ndarray:
         """Weighted sums `(n_groups, R)` of histograms `x` (c, k)."""
-        of_child = (self.matrix @ x.T).T
-        inside = self.group_of_child >= 0
-        sums = np.zeros(self.lower.shape)
-        np.add.at(sums, self.group_of_child[inside], of_child[inside])
-        return sums
+        return incidence(self.group_of_child, len(self.lower)) @ (self.matrix @ x.T).T
 
 
 @dataclass(frozen=True)

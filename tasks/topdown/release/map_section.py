@@ -46,7 +46,6 @@ MOST_AREAS = 6000
 COUNTED = {"persons": "P0010001", "units": "H0010002"}
 """The variable that a map shows, by universe."""
 TITLE = "Map"
-_NO_MARGINS = "Without margins there is nothing to show on a map."
 
 
 def map_section(
@@ -82,7 +81,7 @@ def map_section(
     else:
         values = totals.widths(base.level)
         if values is None:
-            return Section(TITLE, (_NO_MARGINS,))
+            return Section(TITLE, ("Without margins there is nothing to show on a map.",))
         label = f"half the width of the interval of {counted}"
         words = (
             f"Noise by {name}: half the width of the interval that holds the {counted} with "

@@ -185,12 +185,9 @@ def overview(
     run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
 ) -> Overview:
     """The front page; `accuracy` is given for inputs that are not confidential."""
-    what = f"TopDown release of the dataset {settings.privacy.dataset}"
+    what = "TopDown release"
     if not settings.draws_noise:
-        what = (
-            f"Release from the published noisy measurements of the dataset "
-            f"{settings.privacy.dataset}"
-        )
+        what = "Release from the published noisy measurements"
     if accuracy is None:
         shown = Section("What the budget implies", tuple(_implied(settings)))
     else:
@@ -199,7 +196,8 @@ def overview(
     if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
         links.append(Link("Accuracy in full", ACCURACY_PAGE))
     return Overview(
-        f"{what}: {' and '.join(settings.run.universes)}, on the "
+        f"{what} of the dataset {settings.privacy.dataset}: "
+        f"{' and '.join(settings.run.universes)}, on the "
         f"{settings.geography.spine} spine, by the estimator "
         f"{settings.in_words(settings.run.estimator)}",
         in_one_sentence(facts_of(settings).statement),

@@ -198,9 +198,8 @@ def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most
     index = ["entity", "name", "blocks"]
     wide = entities.pivot(index=index, columns="spine", values="distance").reset_index()
     wide = wide.sort_values(settings.geography.spine, ascending=False, kind="stable")[:most]
-    columns = (
-        [*index, *spines] if (entities["name"] != "").any() else ["entity", *index[2:], *spines]
-    )
+    told = index if (entities["name"] != "").any() else ["entity", "blocks"]
+    columns = [*told, *spines]
     headers = {"entity": name, "blocks": f"{settings.area_word}s"} | SPINE_NAMES
     rows = tuple(
         tuple(cell if isinstance(cell, str) else int(cell) for cell in row)

@@ -52,11 +52,8 @@ class ComparedRun:
 
 def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     """The report of one run, or of several in the order given."""
-    stamps = []
-    if any(run.settings.input.confidential for run in runs):
-        stamps.append(CONFIDENTIAL)
-    of_runs = [run.settings.stamp for run in runs]
-    stamps += dict.fromkeys(stamp for stamp in of_runs if stamp is not None)
+    confidential = [CONFIDENTIAL] * any(run.settings.input.confidential for run in runs)
+    stamps = dict.fromkeys([*confidential, *filter(None, (run.settings.stamp for run in runs))])
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
     errors = _labelled(runs, [run.figures.errors for run in runs])
     of_quantity: dict[tuple[str, str], list[Row]] = {}
