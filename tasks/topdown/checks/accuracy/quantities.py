@@ -91,8 +91,10 @@ def _of_queries(schema: Schema, queries: Sequence[str]) -> Iterator[QuantityDecl
     for query in (marginal_query(schema, name) for name in dict.fromkeys(queries)):
         if query.n_rows <= MOST_ANSWERS:
             by = tuple(part for part, _, _ in label_parts(schema, query.name))
-            told, universe = QuantityDeclaration.model_construct, schema.universe
-            yield told(name=query.name, universe=universe, by=by)
+            # A query's name may be longer than names that are declared.
+            yield QuantityDeclaration.model_construct(
+                name=query.name, universe=schema.universe, by=by
+            )
 
 
 def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...]:

@@ -173,19 +173,12 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
     rows = []
     for run in runs:
         settings = run.settings
+        dataset, spine = settings.privacy.dataset, settings.geography.spine
         for universe in settings.run.universes:
             cost = report_of(settings, universe)
             epsilon = cost["epsilon"]["tight"]
-            rows.append(
-                (
-                    run.label,
-                    settings.privacy.dataset,
-                    universe,
-                    settings.geography.spine,
-                    cost["rho"],
-                    epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}",
-                )
-            )
+            shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
+            rows.append((run.label, dataset, universe, spine, cost["rho"], shown))
     headers = ("run", "dataset", "universe", "spine", "rho", "epsilon")
     blocks: list[Block] = [Table(headers, tuple(rows))]
     if any(run.settings.privacy.infinite for run in runs):
