@@ -125,7 +125,7 @@ def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
     truth = read_histogram(
         run.histogram("persons"), spine.block_geocode, n_cells=schema.n_cells
     ).tocoo()
-    released = released_counts(run, "persons", spine, schema.n_cells).tocoo()
+    released = released_counts(run, "persons", spine.geolevels[-1], schema.n_cells).tocoo()
     rows = []
     for level in entity_levels(spine, geography.reset_index(drop=True)):
         if level.name not in LEVELS_OF_STATE:

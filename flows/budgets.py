@@ -114,7 +114,7 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
     tables = public_tables(settings)
     for universe in settings.run.universes:
         try:
-            found += forecasts(settings, tables, [universe])
+            found += forecasts(settings, universe, tables)
         except TooManyCombinations as error:
             refused[universe] = f"There is no forecast of {universe}: {error}."
             print_block(Caution(refused[universe]))

@@ -15,7 +15,7 @@ from ..tasks.products.presets import PRESETS
 from ..tasks.runs.files import write_text
 from ..tasks.runs.settings_files import dump_settings, load_settings
 from ..tasks.solvers.level_design import DesignedLevels
-from ..tasks.topdown.design.design import Design, designs_of, settings_text
+from ..tasks.topdown.design.design import Design, designs_json, designs_of, settings_text
 from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.rules import refuse_no_spine
@@ -101,7 +101,7 @@ def _design_topdown(
     designs = designs_of(settings)
     write_text(file, settings_text(settings, designs))
     if as_json:
-        print(json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2))
+        print(designs_json(designs))
         return
     for design in designs.values():
         show_design(design)

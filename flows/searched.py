@@ -40,8 +40,7 @@ def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Co
     """
     if asked.order is None or asked.figures is None:
         raise InputRefused(f"There are no replicates of {asked.name}.")
-    privacy = settings.privacy.model_copy(update={"seed": seed})
-    seeded = settings.model_copy(update={"privacy": privacy})
+    seeded = settings.with_section("privacy", seed=seed)
     run = RunDirectory(folder)
     run.root.mkdir()
     start_run(run, product=asked.name, settings_text=dump_settings(seeded), stamp=seeded.stamp)
@@ -119,8 +118,7 @@ def _loss_of_all_levels(settings: Any) -> dict[str, Fraction]:
 
 def _spending_on_all_levels(settings: Any, losses: Mapping[str, Fraction]) -> Any:
     name = "rho" if settings.privacy.epsilon is None else "epsilon"
-    privacy = settings.privacy.model_copy(update={name: sum(losses.values(), Fraction(0))})
-    return settings.model_copy(update={"privacy": privacy})
+    return settings.with_section("privacy", **{name: sum(losses.values(), Fraction(0))})
 
 
 def _budgets(settings: DetailedGroupsSettings) -> dict[str, Fraction]:
@@ -137,8 +135,7 @@ def _with_budgets(
         region_type, _, level = place.partition(":")
         budgets.setdefault(region_type, {})[level] = loss
     # A search moves budgets away from those that wanted margins have set.
-    mechanism = settings.mechanism.model_copy(update={"budgets": budgets, "margins": None})
-    return settings.model_copy(update={"mechanism": mechanism})
+    return settings.with_section("mechanism", budgets=budgets, margins=None)
 
 
 GROUP_SIZES = RunTrials(

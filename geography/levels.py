@@ -146,23 +146,6 @@ def child_offsets(parent: np.ndarray, n_parents: int) -> np.ndarray:
     return offsets
 
 
-def cut_at(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
-    """Consecutive runs of items whose sizes add to at most `limit`, or of one larger item.
-
-    >>> cut_at(np.array([2, 3, 9, 1]), 5)
-    [(0, 2), (2, 3), (3, 4)]
-    """
-    ends = np.cumsum(sizes)
-    cuts = []
-    start = 0
-    while start < ends.size:
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
-        cuts.append((start, stop))
-        start = stop
-    return cuts
-
-
 def distinct_paths(geolevels: tuple[Geolevel, ...]) -> list[tuple[Fraction, ...]]:
     """The shares along the paths from the root to the blocks, each sequence once.
 

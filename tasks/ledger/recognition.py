@@ -32,6 +32,7 @@ from hashlib import blake2b
 import numpy as np
 from scipy import sparse
 
+from ..runs.cuts import cut_at
 from .digests import PeopleDigests
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
@@ -72,10 +73,7 @@ class RecordColumn:
     def parts(self) -> Iterator[tuple[int, sparse.csr_array]]:
         """Counts by area and value of some consecutive areas, and the first of these."""
         indptr = self.counts.indptr.astype(np.int64)
-        first, n_areas = 0, self.counts.shape[0]
-        while first < n_areas:
-            last = int(np.searchsorted(indptr, indptr[first] + _ENTRIES_AT_ONCE, side="right")) - 1
-            last = min(max(last, first + 1), n_areas)
+        for first, last in cut_at(np.diff(indptr), _ENTRIES_AT_ONCE):
             entries = slice(indptr[first], indptr[last])
             cell, count = self.counts.indices[entries], self.counts.data[entries]
             value = cell if self.value_of_cell is None else self.value_of_cell[cell]
@@ -85,7 +83,6 @@ class RecordColumn:
             part.sum_duplicates()
             part.eliminate_zeros()
             yield first, part
-            first = last
 
 
 def raw_value(text: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,10 +84,21 @@ def write_comparison(
     """
     document = comparison_document(compared, keys, figures)
     first = compared[0].run
-    path = write_page(first.confidential / COMPARISON, document)
-    if any(one.settings.input.confidential for one in compared):
+    return write_compared(
+        document, first.confidential / COMPARISON, first, [one.settings for one in compared]
+    )
+
+
+def write_compared(
+    document: Document, path: Path, run: RunDirectory, settings: Iterable[ProductSettings]
+) -> Path:
+    """Write a page on comparisons with the truth to a path in a run's confidential folder; returns
+    the path or, where the input of none of the settings is confidential, that of a copy beside the
+    run's public report."""
+    write_page(path, document)
+    if any(own.input.confidential for own in settings):
         return path
-    return write_page(first.report.parent / COMPARISON, document)
+    return write_page(run.report.parent / path.name, document)
 
 
 def write_links(run: RunDirectory, pages: Mapping[str, Path], *, stamp: str | None) -> Path:

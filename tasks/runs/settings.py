@@ -65,6 +65,10 @@ class Section(ExactTypes):
                 }
         return self.model_copy(update=update)
 
+    def with_section(self, name: str, **changes: Any) -> Self:
+        """This section with changes of one of the sections that it has."""
+        return self.model_copy(update={name: getattr(self, name).model_copy(update=changes)})
+
     def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
         """This section with `absolute` applied to every path in it and in the sections below."""
         own = self.model_copy(update={name: absolute(path) for name, path in self.paths().items()})

@@ -8,9 +8,9 @@ that the file lies in, whose `NOT PRIVATE.txt` is there before everything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -32,6 +32,9 @@ INTEGER_LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
 """Type of the numbers that a row of noisy measurements holds."""
 WRITTEN_AT_ONCE = 1 << 18
 """Bytes: Parquet has several writes of each column, of which tables have hundreds."""
+
+Columns = Mapping[str, Any]
+"""A batch of rows: its columns, Arrow's arrays, by name."""
 
 Frames = TypeVar("Frames")
 """A data class whose fields are frames."""
@@ -134,26 +137,63 @@ def _name_in_file(field: pa.Field) -> str:
     return f"{field.name}.list.{field.type.value_field.name}" if is_list else str(field.name)
 
 
-def write_text_and_parquet(
+@dataclass(frozen=True)
+class RowsForm:
+    """How rows are written; see `text_rows` and `parquet_rows`."""
+
+    delimiter: str = ","
+    is_quoted: bool = True
+    keeps_types: bool = True
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """The two files of one table, and their number of rows."""
+
+    parquet: Path
+    csv: Path
+    n_rows: int
+
+
+def write_rows(
     stem: Path,
     schema: pa.Schema,
-    batches: Iterable[pa.RecordBatch],
-    *,
+    batches: Iterable[Columns],
     is_private: bool,
-    is_quoted: bool = True,
-) -> None:
-    """Write rows as `stem`.csv, comma-delimited under a header, and as `stem`.parquet, stamped if
-    they are not private; texts are quoted where they must be, unless nothing `is_quoted`."""
-    schema = schema.remove_metadata()
-    with (
-        replacing(stem.with_suffix(".csv")) as text_part,
-        replacing(stem.with_suffix(".parquet")) as parquet_part,
-        text_rows(text_part, schema, is_private, is_quoted=is_quoted) as lines,
-        parquet_rows(parquet_part, schema, is_private) as rows,
-    ):
+    form: RowsForm = RowsForm(),
+    **options: Any,
+) -> WrittenFiles:
+    """Write batches as Parquet and as text; see `rows_written`."""
+    n_rows = 0
+    with rows_written(stem, schema, is_private, form, **options) as write:
         for batch in batches:
-            rows.write_batch(batch)
-            lines.write_batch(batch)
+            n_rows += write(batch)
+    return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
+
+
+@contextmanager
+def rows_written(
+    stem: Path, schema: pa.Schema, is_private: bool, form: RowsForm, **options: Any
+) -> Iterator[Callable[[Columns], int]]:
+    """What writes batches of columns as Parquet and as text, and returns their number of rows.
+
+    Both files are stamped if the run is not private; the text has a header, and appears last.
+    `options` are those of Parquet.
+    """
+    with (
+        replacing(stem.with_suffix(".csv")) as csv,
+        replacing(stem.with_suffix(".parquet")) as parquet,
+        text_rows(csv, schema, is_private, form.delimiter, form.is_quoted) as lines,
+        parquet_rows(parquet, schema, is_private, form.keeps_types, **options) as writer,
+    ):
+
+        def write(batch: Columns) -> int:
+            rows = pa.RecordBatch.from_arrays([batch[name] for name in schema.names], schema=schema)
+            writer.write_batch(rows)
+            lines.write_batch(rows)
+            return rows.num_rows
+
+        yield write
 
 
 @contextmanager

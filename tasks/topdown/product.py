@@ -71,12 +71,10 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             f"{shown_epsilon(cost['epsilon']['tight'])} at delta {shown_delta(cost['delta'])} "
             f"by rho (simple bound {shown_epsilon(cost['epsilon']['simple'])})"
         )
+        told = ("geolevel", "query", "geolevel_share", "query_share")
         queries = tuple(
             (
-                query["geolevel"],
-                query["query"],
-                query["geolevel_share"],
-                query["query_share"],
+                *map(query.get, told),
                 f"{noise_deviation(query):.3g}",
                 f"{query['margin_of_error']:,}",
             )

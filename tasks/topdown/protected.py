@@ -91,7 +91,6 @@ class TopdownCensus:
         public = geography_file, invariants_file, held_file, state_totals_file
         names = [path.relative_to(dataset) for of in public if (path := of(source)).exists()]
         run = linked(source, folder, *(name.as_posix() for name in names))
-        run.histogram(universe).parent.mkdir(parents=True)
         write_histogram(run.histogram(universe), histogram, geocodes)
 
     def release(

@@ -219,8 +219,7 @@ class TopdownTrials(SearchedProduct):
         census, needed = settings.compiled_census, [universe]
         for name in needed:
             needed += [one for one in census.universes[name].needs if one not in needed]
-        run = settings.run.model_copy(update={"universes": tuple(reversed(needed))})
-        return settings.model_copy(update={"run": run})
+        return settings.with_section("run", universes=tuple(reversed(needed)))
 
     def epsilon(self, settings: TopdownSettings, universe: str) -> float | str:
         """Tight epsilon of a universe's budget at its delta."""
@@ -259,8 +258,7 @@ def off_spine_levels(census: Census) -> tuple[str, ...]:
 
 
 def _with_bypass(settings: TopdownSettings, is_on: bool) -> TopdownSettings:
-    geography = settings.geography.model_copy(update={"bypass": is_on})
-    return settings.model_copy(update={"geography": geography})
+    return settings.with_section("geography", bypass=is_on)
 
 
 def _with_strategy(settings: TopdownSettings, universe: str, name: str) -> TopdownSettings:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from ...runs.stamps import write_text_and_parquet
+from ...runs.stamps import RowsForm, write_rows
 from ..workload.regions import RegionHierarchy
 
 GROUP_SIZES = "group_sizes"
@@ -63,9 +63,9 @@ def write_tables(
         for text in (level.name, *level.codes)
         for character in _NEEDS_QUOTES
     )
-    kinds = {"is_private": is_private, "is_quoted": is_quoted}
-    write_text_and_parquet(folder / GROUP_TOTALS, TOTALS_SCHEMA, totals, **kinds)
-    write_text_and_parquet(folder / GROUP_SIZES, SIZES_SCHEMA, sizes, **kinds)
+    form = RowsForm(is_quoted=is_quoted)
+    write_rows(folder / GROUP_TOTALS, TOTALS_SCHEMA, totals, is_private, form)
+    write_rows(folder / GROUP_SIZES, SIZES_SCHEMA, sizes, is_private, form)
 
 
 def _sizes(

@@ -7,7 +7,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.stamps import write_text_and_parquet
+from ...runs.stamps import write_rows
 from ..estimation.estimate import SCHEMA
 from ..ingest.files import read_plan
 from ..paths import UNIVERSE
@@ -29,4 +29,4 @@ def write_tables(run: RunDirectory, *, is_private: bool) -> None:
     """Write both files, the text first; text is comma-delimited, with a header."""
     rows = released_rows(run).replace_schema_metadata(None)
     stem = run.unchecked_release / SUPPLEMENTAL_DHC
-    write_text_and_parquet(stem, rows.schema, rows.to_batches(), is_private=is_private)
+    write_rows(stem, rows.schema, rows.to_batches(), is_private)

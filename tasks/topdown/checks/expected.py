@@ -15,7 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from ...census.histograms import write_histogram
-from ...pages.document import NONE, Details, Document, Section, Table
+from ...pages.document import Details, Document, Section
+from ...products.comparison import errors_table
 from ...products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
@@ -49,8 +50,7 @@ def expected_errors(
     """
     if settings.privacy.infinite:
         raise InputRefused(f"{run.root}: errors can be expected of releases with noise.")
-    public = settings.input.model_copy(update={"confidential": False})
-    settings = settings.model_copy(update={"input": public})
+    settings = settings.with_section("input", confidential=False)
     layout = _of_release(run, settings, folder / "release")
     frames = []
     for seed in range(1, replicates + 1):
@@ -97,26 +97,11 @@ def write_expected(
 
 def figure_tables(errors: pd.DataFrame, keys: Sequence[str]) -> tuple[Details, ...]:
     """A table for each quantity: `keys`, and the figures."""
-    headers = tuple(name.replace("_", " ") for name in (*keys, *SIMULATED))
+    shown = {name: name.replace("_", " ") for name in (*keys, *SIMULATED)}
     return tuple(
-        Details(
-            str(quantity),
-            (
-                Table(
-                    headers,
-                    tuple(
-                        (*(str(row[key]) for key in keys), *(_number(row[s]) for s in SIMULATED))
-                        for row in of_quantity.to_dict("records")
-                    ),
-                ),
-            ),
-        )
+        Details(str(quantity), (errors_table(of_quantity, shown),))
         for quantity, of_quantity in errors.groupby("quantity", sort=False)
     )
-
-
-def _number(value: float) -> float | str:
-    return NONE if value != value else float(value)
 
 
 def _of_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
@@ -126,7 +111,7 @@ def _of_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> R
         spine = spine_of(run, universe)
         for geolevel in spine.names:
             linked(run, folder, f"measurements/{universe}/{geolevel}/constraints")
-        layout.histogram(universe).parent.mkdir(parents=True, exist_ok=True)
-        counts = released_counts(run, universe, spine, settings.schema_of(universe).n_cells)
+        n_cells = settings.schema_of(universe).n_cells
+        counts = released_counts(run, universe, spine.geolevels[-1], n_cells)
         write_histogram(layout.histogram(universe), counts, spine.block_geocode)
     return layout

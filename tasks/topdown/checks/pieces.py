@@ -6,8 +6,9 @@ piece began; see `kept`. All of it is public.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from ...runs.directory import RunDirectory
 from ..paths import geography_file, invariants_file, spine_folder
 from ..release.margins import pieces_apart as margin_pieces
 from ..release.margins import written_margins
+from ..release.tabulations.estimated import States
 from ..release.tabulations.run import (
     has_legacy,
     shares_of_pieces,
@@ -98,7 +100,7 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
         every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
         every.append(Piece(ROWS, universe))
     if tabulated_universes(settings):
-        n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
+        n_pieces = min(_n_pieces(geography_file(run)), len(States.read(run).fips))
         every.append(Piece(FILES, TABLES))
         every += [Piece(STATES, TABLES, number, n_pieces) for number in range(n_pieces)]
     if written_margins(run, settings):
@@ -124,11 +126,7 @@ def sizes_of_pieces(
     """
     if step == "check piece":
         return [_size(run, Piece(*own)) for own in keys]
-    if step == "check" and pieces_apart(run, settings):
-        return [0.0] * len(keys)
-    if step == "write margins" and margin_pieces(run, settings):
-        return [0.0] * len(keys)
-    if step == "accuracy" and universes_in_pieces(run, settings):
+    if step in _IN_PIECES and _IN_PIECES[step](run, settings):
         return [0.0] * len(keys)
     sizes = sizes_of_calls(run, settings, step, keys)
     if step == "write tables" and sizes is not None:
@@ -136,9 +134,17 @@ def sizes_of_pieces(
     return sizes
 
 
+_IN_PIECES: Mapping[str, Callable[[RunDirectory, TopdownSettings], Sized]] = {
+    "check": pieces_apart,
+    "write margins": margin_pieces,
+    "accuracy": universes_in_pieces,
+}
+"""What tells the pieces of a step that only puts together what they have found."""
+
+
 def _weight(kind: str, subject: str) -> float:
     of_kind = _WEIGHTS[kind]
-    return of_kind[subject] if subject in of_kind else of_kind["persons"]
+    return of_kind[subject if subject in of_kind else "persons"]
 
 
 def _size(run: RunDirectory, piece: Piece) -> float:
@@ -245,18 +251,16 @@ def checked_run(
 
 def _facilities(run: RunDirectory) -> pa.Table:
     invariants = pq.read_table(invariants_file(run), columns=[BLOCK_GEOCODE, *FACILITY_COLUMNS])
-    total = invariants[FACILITY_COLUMNS[0]]
-    for name in FACILITY_COLUMNS[1:]:
-        total = pc.add(total, invariants[name])
+    total = reduce(pc.add, map(invariants.column, FACILITY_COLUMNS))
     return pa.table({BLOCK_GEOCODE: invariants[BLOCK_GEOCODE], FACILITIES: total})
 
 
 def _tabulated(run: RunDirectory, settings: TopdownSettings, piece: Piece | None) -> Tabulated:
     """What to check of the tables, with the geography of a piece's states alone, none without."""
-    states = _states(run)
-    own = [] if piece is None else _share(states, piece.number, piece.of)
+    states = States.read(run)
+    own = () if piece is None else states.group(piece.number, piece.of)
     state = pc.utf8_slice_codeunits(pc.field("block_geocode"), 0, 2)
-    codes = _block_geocodes(run)
+    codes = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
     group, first_digit = (pc.utf8_slice_codeunits(codes, i, i + 1) for i in (11, 12))
     return tabulated(
         run.unchecked_release,
@@ -265,29 +269,9 @@ def _tabulated(run: RunDirectory, settings: TopdownSettings, piece: Piece | None
         ).to_pandas(),
         [settings.schema_of(name) for name in tabulated_universes(settings)],
         is_private=settings.is_private,
-        states=tuple(states),
+        states=states.fips,
         has_group=bool(pc.any(pc.not_equal(group, first_digit), min_count=0).as_py()),
     )
-
-
-def _block_geocodes(run: RunDirectory) -> pa.ChunkedArray:
-    return pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
-
-
-def _states(run: RunDirectory) -> dict[str, int]:
-    """Blocks of each state, in the order of the geography."""
-    counts = pc.value_counts(pc.utf8_slice_codeunits(_block_geocodes(run), 0, 2))
-    return {code["values"]: code["counts"] for code in counts.to_pylist()}
-
-
-def _share(states: Mapping[str, int], number: int, of: int) -> list[str]:
-    """The states of a piece: those whose blocks begin in its share of all blocks."""
-    n_before, own, total = 0, [], sum(states.values())
-    for state, n_blocks in states.items():
-        if n_before * of // total == number:
-            own.append(state)
-        n_before += n_blocks
-    return own
 
 
 def _n_pieces(path: Path) -> int:

@@ -44,14 +44,12 @@ from .accuracy.queries import errors_of_universe
 
 def with_seed(settings: TopdownSettings, seed: int) -> TopdownSettings:
     """The settings of the replicate with this seed."""
-    privacy = settings.privacy.model_copy(update={"seed": seed})
-    return settings.model_copy(update={"privacy": privacy})
+    return settings.with_section("privacy", seed=seed)
 
 
 def with_estimator(settings: TopdownSettings, estimator: str) -> TopdownSettings:
     """The settings with another estimator."""
-    run = settings.run.model_copy(update={"estimator": estimator})
-    return settings.model_copy(update={"run": run})
+    return settings.with_section("run", estimator=estimator)
 
 
 def possible_estimators(settings: TopdownSettings) -> tuple[Estimator, ...]:

@@ -28,14 +28,14 @@ from ...pages.document import NONE, Details, Document, FrontPage, Link, Section,
 from ...products.acceptance import released
 from ...products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, replacing, write_page, write_text
+from ...runs.files import NOT_PRIVATE, write_page, write_text
 from ...runs.settings_files import dump_settings, frozen_settings
 from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from ..checks.accuracy.figures import compute_figures
 from ..checks.accuracy.levels import OF_THE_SPINE
 from ..checks.replicate import estimate, lay_out, measure, with_estimator, with_seed
 from ..settings import TopdownSettings
-from .design import Design, designed_settings, designs_of, settings_text
+from .design import Design, designed_settings, designs_json, designs_of, settings_text
 from .settings import ComparisonSettings
 
 AS_SET, DESIGNED, UNIFORM = "as set", "designed", "uniform"
@@ -102,9 +102,7 @@ def write_designs(run: RunDirectory, settings: ComparisonSettings) -> None:
     for name, own in allocations(settings, designs).items():
         text = settings_text(settings, designs) if name == DESIGNED else dump_settings(own)
         write_text(allocation_folder(run, name) / SETTINGS, text)
-    with replacing(designs_file(run)) as part:
-        found = {name: design.as_json() for name, design in designs.items()}
-        part.write_text(json.dumps(found, indent=2), encoding="utf-8")
+    write_text(designs_file(run), designs_json(designs))
 
 
 def prepare_allocation(run: RunDirectory, settings: ComparisonSettings, allocation: str) -> None:
@@ -133,8 +131,8 @@ def run_replicate(
                 chosen = with_estimator(seeded, name)
                 estimated = estimate(measured, chosen, Path(temporary, f"{name}-estimated"))
                 frames.append(_figures(estimated, chosen).assign(estimator=name))
-    with replacing(replicate_file(run, allocation, seed)) as part:
-        pd.concat(frames).assign(allocation=allocation, seed=seed).to_csv(part, index=False)
+    errors = pd.concat(frames).assign(allocation=allocation, seed=seed)
+    write_text(replicate_file(run, allocation, seed), errors.to_csv(index=False))
 
 
 def compared(replicates: pd.DataFrame) -> pd.DataFrame:
@@ -169,9 +167,7 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> None:
     seeds = range(1, settings.comparison.replicates + 1)
     files = [replicate_file(run, name, seed) for seed in seeds for name in ALLOCATIONS]
     tidy = compared(pd.concat([pd.read_csv(file) for file in files]))
-    run.unchecked_release.mkdir(exist_ok=True)
-    with replacing(run.unchecked_release / TIDY) as part:
-        tidy.to_csv(part, index=False)
+    write_text(run.unchecked_release / TIDY, tidy.to_csv(index=False))
     text = (allocation_folder(run, DESIGNED) / SETTINGS).read_text(encoding="utf-8")
     write_text(run.unchecked_release / SETTINGS, text)
     released(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -229,6 +230,11 @@ def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> st
     """The designed settings as TOML, under comments that say what is certified of them."""
     lines = [f"# Budget of {name}: {design.certificate}." for name, design in designs.items()]
     return "\n".join([*lines, dump_settings(designed_settings(settings, designs))])
+
+
+def designs_json(designs: Mapping[str, Design]) -> str:
+    """The designs of universes as JSON that people can read too."""
+    return json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2)
 
 
 def _percent(share: float) -> str:

@@ -51,41 +51,31 @@ class Forecast:
     margins: Mapping[str, float | None]
 
 
-def forecasts(
-    settings: TopdownSettings, tables: PublicTables, universes: Sequence[str] | None = None
-) -> list[Forecast]:
-    """Of every universe, measured query and level, from the tables of
+def forecasts(settings: TopdownSettings, universe: str, tables: PublicTables) -> list[Forecast]:
+    """Of every measured query of a universe at every level, from the tables of
     `ingest.public_tables`.
 
     Raises TooManyCombinations for a universe of which there can be no forecast.
     """
-    found = []
-    for universe in settings.run.universes if universes is None else universes:
-        queries = dict.fromkeys((TOTAL, *settings.budget_of(universe).queries))
-        facts = PublicFacts.of(settings, universe, tables)
-        levels = [level.name for level in facts.levels]
-        rows = [(query, level) for query in queries for level in levels]
-        margins: list[dict[str, float | None]] = [{} for _ in rows]
-        for estimator in (FULL, BLOCKS):
-            estimated = with_estimator(settings, estimator)
-            targets = {
-                str(place): Target(query=query, level=level)
-                for place, (query, level) in enumerate(rows)
-            }
-            design = UniverseDesign(targets=targets)
-            problem = UniverseProblem.of(estimated, universe, design, tables, "budget")
-            precision, whole = problem.precision(estimated.budget_of(universe))
-            variances, _ = problem.variances(precision)
-            for of_row, variance in zip(margins, variances.tolist(), strict=True):
-                is_known, is_exact = variance < UNDETERMINED, variance < EXACT
-                of_row[estimator] = (
-                    None if not is_known else 0.0 if is_exact else margin_of(variance, whole)
-                )
-        found += [
-            Forecast(universe, query, level, problem.n_areas[place], margins[place])
-            for place, (query, level) in enumerate(rows)
+    queries = dict.fromkeys((TOTAL, *settings.budget_of(universe).queries))
+    levels = PublicFacts.of(settings, universe, tables).levels
+    rows = [(query, level.name) for query in queries for level in levels]
+    asked = (Target(query=query, level=level) for query, level in rows)
+    design = UniverseDesign(targets={str(place): target for place, target in enumerate(asked)})
+    margins: dict[str, list[float | None]] = {}
+    for estimator in (FULL, BLOCKS):
+        estimated = with_estimator(settings, estimator)
+        problem = UniverseProblem.of(estimated, universe, design, tables, "budget")
+        precision, whole = problem.precision(estimated.budget_of(universe))
+        variances, _ = problem.variances(precision)
+        margins[estimator] = [
+            0.0 if v < EXACT else margin_of(v, whole) if v < UNDETERMINED else None
+            for v in variances.tolist()
         ]
-    return found
+    return [
+        Forecast(universe, *row, n_areas, {name: of[place] for name, of in margins.items()})
+        for place, (row, n_areas) in enumerate(zip(rows, problem.n_areas, strict=True))
+    ]
 
 
 def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:

@@ -215,16 +215,14 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
     """
     schema = facts.settings.schema_of(facts.universe)
     forbidden = structural_zeros(facts.settings, facts.universe)
-    sizes = []
     for zeros in (forbidden, np.zeros_like(forbidden)):
         algebra = QueryAlgebra.build(schema, queries, facts.type_of_cell, zeros)
         if len(algebra.cell_type) <= MOST_CORE_CELLS:
             return algebra
-        sizes.append(len(algebra.cell_type))
     raise TooManyCombinations(
-        f"{section}.{facts.universe} tells {sizes[-1]:,} combinations of levels apart, of "
-        f"{_told_apart(algebra, queries)}, and {MOST_CORE_CELLS} are the most; ask for these "
-        "attributes as a whole, or declare fewer levels of them"
+        f"{section}.{facts.universe} tells {len(algebra.cell_type):,} combinations of levels "
+        f"apart, of {_told_apart(algebra, queries)}, and {MOST_CORE_CELLS} are the most; ask for "
+        "these attributes as a whole, or declare fewer levels of them"
     )
 
 

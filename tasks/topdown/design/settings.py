@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ...census.queries import marginal_query
 from ...runs.names import Label
-from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing
+from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing, without_section
 from ...runs.spelling import did_you_mean
 from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
@@ -90,9 +90,7 @@ class DesignSettings(TopdownSettings):
     @property
     def topdown(self) -> TopdownSettings:
         """The settings without the design."""
-        return TopdownSettings.model_construct(
-            **{name: getattr(self, name) for name in TopdownSettings.model_fields}
-        )
+        return without_section(TopdownSettings, self)
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse budgets that the program does not hold for, and targets and limits of nothing."""

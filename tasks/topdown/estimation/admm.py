@@ -82,15 +82,6 @@ def _project_bounded_sum(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sum_of(values: np.ndarray) -> float:
-    """Sum of some values (n,), one after the other."""
-    total = 0.0
-    for a in range(values.size):
-        total += values[a]
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     """Mean noisy answer of every cell (c, k) by queries that tell all cells apart, and the weight
     of it; zero where there are none."""
@@ -125,7 +116,7 @@ def _first_point_by_covariance(
             centre = quadratic.covariance.centre[i, j]
             start[i, j] = centre if centre >= 0.0 else 0.0
     penalty, weight, mean = np.empty(k), np.zeros(k), np.zeros(k)
-    total = _sum_of(quadratic.scale)
+    total = quadratic.scale.sum()
     for i in range(c):
         diagonal = curvature(quadratic, i)
         for j in range(k):
@@ -142,7 +133,7 @@ def _first_point_by_covariance(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean_covariance(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
     """The children's mean matrix, less their scales, as W and G of `InverseCovariance`."""
-    total, covariance = _sum_of(quadratic.scale), quadratic.covariance
+    total, covariance = quadratic.scale.sum(), quadratic.covariance
     return covariance.within.sum(axis=0) / total, covariance.across.sum(axis=0) / total
 
 
@@ -198,7 +189,7 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
             for i in range(c):
                 total += own[i, j]
             excess[j] = abs(constraints.parent[j] - total)
-        noise = np.median(excess) / np.sqrt(_sum_of(1.0 / quadratic.scale))
+        noise = np.median(excess) / np.sqrt((1.0 / quadratic.scale).sum())
     else:
         below = np.empty(c * k)
         n = 0
@@ -224,7 +215,7 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean_matrix(quadratic: Quadratic) -> tuple[float, np.ndarray]:
     """Diagonal and coarse part of the children's mean matrix, less their scales."""
-    total = _sum_of(quadratic.scale)
+    total = quadratic.scale.sum()
     share = np.zeros(quadratic.diagonal.size)
     for i in range(quadratic.scale.size):
         share[quadratic.profile[i]] += quadratic.scale[i] / total
@@ -270,7 +261,7 @@ def _linear_terms(quadratic: Quadratic, start: np.ndarray) -> np.ndarray:
     """Minus the gradient at zero (c, k), less the scales, with the proximal term's."""
     linear = np.empty(start.shape)
     scratch, nothing = np.empty(quadratic.answers.shape[1]), np.zeros(start.shape[1])
-    proximal = _sum_of(quadratic.proximal) / quadratic.proximal.size
+    proximal = quadratic.proximal.sum() / quadratic.proximal.size
     for i in range(start.shape[0]):
         slope_of(quadratic, i, nothing, scratch, linear[i])
         for j in range(start.shape[1]):
@@ -289,7 +280,7 @@ def _meet_parent(x: np.ndarray, parent: np.ndarray, inverse_scale: np.ndarray) -
             shift[j] -= x[i, j]
     # Children have one matrix but for their scales, so that the multiplier of the parent's sums
     # moves each child by the same vector over its scale, and that vector need not be solved for.
-    reach = _sum_of(inverse_scale)
+    reach = inverse_scale.sum()
     for j in range(parent.size):
         shift[j] /= reach
     for i in range(x.shape[0]):

@@ -45,15 +45,16 @@ from .problem import (
     QueryMeasurement,
     SiblingProblem,
     is_refined,
+    numbered,
     rows_on_support,
 )
 from .rounder import (
     RounderResult,
     RoundingPass,
     on_grid,
+    or_anywhere,
     round_anywhere,
-    round_by_flow,
-    round_by_highs,
+    round_pass,
 )
 from .solve_records import SolveRecord
 
@@ -178,13 +179,12 @@ class _Pass:
             linear += weight * measurement.answers(cells).astype(np.float64)
             is_alone = size[label] == 1
             diagonal[is_alone] += weight
-            several = np.flatnonzero(size > 1)
-            if several.size:
-                position = np.full(size.size, -1)
-                position[several] = n_rows + np.arange(several.size)
-                rows.append(position[label])
-                row_weights.append(np.full(several.size, weight))
-                n_rows += several.size
+            several = numbered(size > 1)
+            n_several = int(several.max(initial=-1)) + 1
+            if n_several:
+                rows.append(np.where(several >= 0, n_rows + several, -1)[label])
+                row_weights.append(np.full(n_several, weight))
+                n_rows += n_several
         return LabelledProblem(
             scale,
             diagonal,
@@ -243,8 +243,4 @@ class _Pass:
 
 def _rounded(rounding: RoundingPass) -> RounderResult:
     """By network flow, else by HiGHS; where there is no 0/1 solution, the nearest integers."""
-    result = round_by_flow(rounding) or round_by_highs(rounding)
-    if result.x is not None:
-        return result
-    anywhere = round_anywhere(rounding.problem, rounding.target)
-    return replace(anywhere, iterations=result.iterations + anywhere.iterations)
+    return or_anywhere(round_pass(rounding), rounding.problem, rounding.target)

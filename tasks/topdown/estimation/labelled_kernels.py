@@ -141,9 +141,7 @@ def iterate(
     k, c = linear.shape
     has_parent = parent.size > 0
     inverse = 1.0 / (diagonal + rho * metric)
-    inverse_scales = 0.0
-    for i in range(c):
-        inverse_scales += 1.0 / scale[i]
+    inverse_scales = (1.0 / scale).sum()
     share = scale * inverse_scales
     least = np.zeros((k, c))
     of_parent = np.zeros((k, 1))
@@ -226,9 +224,7 @@ def transported(
     """
     c, k = linear.shape
     x = np.zeros((c, k))
-    inverse_scales = 0.0
-    for i in range(c):
-        inverse_scales += 1.0 / scale[i]
+    inverse_scales = (1.0 / scale).sum()
     total, worst_primal, worst_dual = 0, 0.0, 0.0
     for p in range(starts.size - 1):
         a, b = starts[p], starts[p + 1]

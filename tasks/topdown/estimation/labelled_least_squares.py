@@ -34,7 +34,7 @@ from scipy import linalg, sparse
 from ...census.queries import incidence
 from ...solvers.highs import SolveStatus
 from .labelled_kernels import ADAPT_EVERY, ITERATIONS, iterate, transported
-from .problem import NO_BOUND, Pins, SiblingProblem, is_refined
+from .problem import NO_BOUND, Pins, SiblingProblem, is_refined, numbered
 from .solve_records import SolveRecord
 
 TOLERANCE = 1e-5
@@ -91,10 +91,8 @@ class Sums:
         elif grouped is not None and grouped[1].size < c and not is_exact.all():
             return None
         elif is_exact.any():
-            own = np.flatnonzero(is_exact)
-            position = np.full(n_types, -1)
-            position[own] = np.arange(own.size)
-            exact, values = position[label], problem.lower[:, own].astype(np.float64)
+            exact = numbered(is_exact)[label]
+            values = problem.lower[:, is_exact].astype(np.float64)
             allowed &= np.where(exact >= 0, (values > 0)[:, exact], True)
         else:
             exact, values = nothing, np.zeros((c, 0))
@@ -103,10 +101,9 @@ class Sums:
         if problem.parent_counts is not None:
             most = np.bincount(label, problem.parent_counts, n_types)
         binds = ((problem.lower > 0) | ((upper > 0) & (upper < most))).any(axis=0)
-        own = np.flatnonzero(binds & ~is_exact)
-        position = np.full(n_types, -1)
-        position[own] = np.arange(own.size)
-        return cls(exact, values, position[label], problem.lower[:, own], upper[:, own], allowed)
+        own = binds & ~is_exact
+        bounded = numbered(own)[label]
+        return cls(exact, values, bounded, problem.lower[:, own], upper[:, own], allowed)
 
     def restricted(self, members: np.ndarray) -> Sums:
         """Those of some classes that share no row with others."""
@@ -205,17 +202,13 @@ def connected_parts(k: int, labels: list[np.ndarray]) -> np.ndarray:
 
 def _restricted(problem: LabelledProblem, members: np.ndarray) -> LabelledProblem:
     """The problem of some classes that share no row with others."""
-    rows = problem.rows[:, members]
-    used = np.unique(rows[rows >= 0])
-    position = np.full(problem.weights.size + 1, -1, dtype=np.int64)
-    position[used] = np.arange(used.size)
-    rows = position[rows]
+    rows, weights = _renumbered(problem.rows[:, members], problem.weights[None])
     return LabelledProblem(
         problem.scale,
         problem.diagonal[members],
         problem.linear[:, members],
         rows[(rows >= 0).any(axis=1)],
-        problem.weights[used],
+        weights[0],
         None if problem.parent is None else problem.parent[members],
         problem.sums.restricted(members),
     )

@@ -195,15 +195,6 @@ def _send(
 
 
 @njit(cache=True, nogil=True)
-def is_any(values: np.ndarray) -> bool:
-    """Whether any value (n,) is not zero."""
-    for v in range(values.size):  # noqa: SIM110  numba compiles no such expression
-        if values[v] != 0:
-            return True
-    return False
-
-
-@njit(cache=True, nogil=True)
 def _balance(
     network: Network, trees: Trees, state: State, excess: np.ndarray, price: np.ndarray
 ) -> int:
@@ -223,7 +214,7 @@ def _balance(
     here, source = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
     ways = _Ways(length, origin, via, here, source)
     n_moved = 0
-    while is_any(excess):
+    while excess.any():
         for v in range(n_vertices):
             origin[v] = -1
             length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
@@ -306,7 +297,7 @@ def solve(network: Network) -> tuple[int, np.ndarray, int, int]:
         total += excess[v]
     if total != 0:
         return INFEASIBLE, y, 0, 0
-    if is_any(excess):
+    if excess.any():
         n_moved = _balance(network, trees, state, excess, price)
         if n_moved < 0:
             return INFEASIBLE, y, 0, 0

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from ...census.queries import MarginalQuery
+from ...census.queries import MarginalQuery, incidence
 from ..spine.families import Family
 
 NO_BOUND = 10**12
@@ -66,11 +66,7 @@ class LinearRows:
 
     def sums(self, x: np.ndarray) -> np.ndarray:
         """Weighted sums `(n_groups, R)` of histograms `x` (c, k)."""
-        of_child = (self.matrix @ x.T).T
-        inside = self.group_of_child >= 0
-        sums = np.zeros(self.lower.shape)
-        np.add.at(sums, self.group_of_child[inside], of_child[inside])
-        return sums
+        return incidence(self.group_of_child, len(self.lower)) @ (self.matrix @ x.T).T
 
 
 @dataclass(frozen=True)
@@ -148,6 +144,11 @@ def rows_on_support(query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
     is_used = np.zeros(query.n_rows, dtype=np.int64)
     is_used[row] = 1
     return (np.cumsum(is_used) - 1)[row]
+
+
+def numbered(is_chosen: np.ndarray) -> np.ndarray:
+    """Number `(n,)` of each that is chosen among the chosen, -1 of the others."""
+    return np.where(is_chosen, np.cumsum(is_chosen) - 1, -1)
 
 
 def joint_classes(labels: Sequence[np.ndarray]) -> np.ndarray:

@@ -32,7 +32,15 @@ from ...solvers.highs import LinearProgram, SolveStatus
 from . import network_flow
 from .exchange import exchanged
 from .network_flow import UNIT
-from .problem import NO_BOUND, Pins, SiblingProblem, is_refined, rows_on_support, sum_rows
+from .problem import (
+    NO_BOUND,
+    Pins,
+    SiblingProblem,
+    is_refined,
+    numbered,
+    rows_on_support,
+    sum_rows,
+)
 from .programs import add_constraints
 from .solve_records import SolveRecord
 
@@ -114,10 +122,19 @@ def solve_passes(
         result = _solved_passes(problem, target, passes, early=_round_classes)
     if result is None or result.x is None:
         result = _solved_passes(problem, target, passes)
-    if result.x is None:
-        anywhere = round_anywhere(problem, target)
-        return replace(anywhere, iterations=result.iterations + anywhere.iterations)
-    return _with_exchange(result, problem, target, passes, asked) if asked else result
+    if result.x is not None and asked:
+        return _with_exchange(result, problem, target, passes, asked)
+    return or_anywhere(result, problem, target)
+
+
+def or_anywhere(
+    result: RounderResult, problem: SiblingProblem, target: np.ndarray
+) -> RounderResult:
+    """A result or, where it is none, that of `round_anywhere`, with the iterations of both."""
+    if result.x is not None:
+        return result
+    anywhere = round_anywhere(problem, target)
+    return replace(anywhere, iterations=result.iterations + anywhere.iterations)
 
 
 def round_pass(rounding: RoundingPass) -> RounderResult:
@@ -304,10 +321,8 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
         wanted = np.bincount(row_of_free, fraction[free], rows.size)
         alone = size[row_of_free] == 1
         unit_cost[alone] += 1.0 - 2.0 * fraction[free][alone]
-        shared = np.flatnonzero(size > 1)
-        position = np.full(rows.size, -1)
-        position[shared] = np.arange(shared.size)
-        steps.append((position[row_of_free], size[shared], wanted[shared]))
+        shared = size > 1
+        steps.append((numbered(shared)[row_of_free], size[shared], wanted[shared]))
 
     program = LinearProgram(n_free + 3 * sum(size.size for _, size, _ in steps))
     cost = np.zeros(program.n_columns)

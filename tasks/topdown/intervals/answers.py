@@ -77,7 +77,7 @@ class ProductAnswers:
         Raises ValueError for a row that counts no product of sets.
         """
         shape = algebra.schema.shape
-        core_shape = tuple(shape[axis] for axis in algebra.core)
+        n_core = math.prod(shape[axis] for axis in algebra.core)
         rows = sparse.csr_array(matrix, copy=True)
         rows.eliminate_zeros()
         sets: list[dict[bytes, int]] = [{} for _ in range(1 + len(algebra.free))]
@@ -88,8 +88,8 @@ class ProductAnswers:
             core_cell = np.zeros(cells.size, dtype=np.int64)
             for axis in algebra.core:
                 core_cell = core_cell * shape[axis] + levels[axis]
-            parts = [_marked(core_cell, math.prod(core_shape))]
-            parts += [_marked(levels[axis], shape[axis]) for axis in algebra.free]
+            told = [(core_cell, n_core), *((levels[axis], shape[axis]) for axis in algebra.free)]
+            parts = [np.bincount(numbers, minlength=n) > 0 for numbers, n in told]
             if math.prod(int(part.sum()) for part in parts) != cells.size:
                 raise ValueError("an answer must count a product of sets of levels")
             for place, part in enumerate(parts):
@@ -271,12 +271,6 @@ def _runs(n_rows: int, size: int) -> Iterator[slice]:
     n_together = max(1, NUMBERS_AT_ONCE // max(1, size))
     for start in range(0, n_rows, n_together):
         yield slice(start, start + n_together)
-
-
-def _marked(numbers: np.ndarray, size: int) -> np.ndarray:
-    mark = np.zeros(size, dtype=bool)
-    mark[numbers] = True
-    return mark
 
 
 def _together(

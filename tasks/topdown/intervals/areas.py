@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from ....geography.levels import cut_at
+from ...runs.cuts import cut_at
 from ..estimation.area_kernels import add, add_change, add_parts, add_regression
 from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers
@@ -114,9 +114,8 @@ def area_covariances(
     shape = (areas.n_areas, len(answers.places), z, z)
     variance, diffuse = np.zeros(shape), np.zeros(shape)
     size = len(answers.places) * z * n_cells
-    for first, last in cut_at(
-        np.bincount(areas.area, minlength=areas.n_areas) * size, MOST_NUMBERS
-    ):
+    costs = np.bincount(areas.area, minlength=areas.n_areas) * size
+    for first, last in cut_at(costs, MOST_NUMBERS):
         start, stop = np.searchsorted(areas.area, [first, last])
         inside, area = areas.inside[start:stop], areas.area[start:stop]
         regression = (inside[:, :, None, None] * answers.core).reshape(-1, 1, z, n_cells)

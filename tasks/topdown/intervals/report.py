@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from ...census.invariants import read_geography
 from ...census.queries import MarginalQuery, in_schema_order, marginal_query
@@ -80,29 +81,26 @@ def write_run_intervals(
     listed = None if entities is None else _listed(run, settings, entities)
     pairs = None if compare is None else read_pairs(Path(compare), settings.written)
     found = RunPosterior.read(run, settings, universe, asked.seen, listener)
-    folder, is_private = run.root / "intervals", settings.is_private
-    areas = None
-    if listed is not None:
-        areas = NamedAreas.listed(*listed, found.spine.block_geocode)
+    folder = run.root / "intervals"
+    areas = None if listed is None else NamedAreas.listed(*listed, found.spine.block_geocode)
+    tables: Iterable[tuple[Path, Iterator[pa.Table]]]
     if pairs is not None and compare is not None:
         stem = folder / "entities"
         if areas is None:
             areas = NamedAreas.of_geolevel(found.spine, _known_geolevel(found, str(geolevel)))
             stem = folder / universe / str(geolevel)
         first, second = (areas.numbers(pairs[name], Path(compare)) for name in pairs)
-        path = Path(out) if out else stem.with_name(f"{stem.name}_comparisons.parquet")
-        table = comparisons(found, asked, areas, first, second)
-        yield write_intervals(path, table, is_private=is_private)
-        return
-    if areas is not None:
-        path = Path(out) if out else folder / "entities.parquet"
-        table = area_intervals(found, asked, areas)
-        yield write_intervals(path, table, is_private=is_private)
-        return
-    names = found.spine.names if geolevel is None else [_known_geolevel(found, geolevel)]
-    for name, table in intervals_of_geolevels(found, asked, names):
-        path = Path(out) if out else folder / universe / f"{name}.parquet"
-        yield write_intervals(path, table, is_private=is_private)
+        path = stem.with_name(f"{stem.name}_comparisons.parquet")
+        tables = [(path, comparisons(found, asked, areas, first, second))]
+    elif areas is not None:
+        tables = [(folder / "entities.parquet", area_intervals(found, asked, areas))]
+    else:
+        names = found.spine.names if geolevel is None else [_known_geolevel(found, geolevel)]
+        made = intervals_of_geolevels(found, asked, names)
+        tables = ((folder / universe / f"{name}.parquet", table) for name, table in made)
+    for path, table in tables:
+        place = Path(out) if out else path
+        yield write_intervals(place, table, is_private=settings.is_private)
 
 
 def _known_geolevel(found: RunPosterior, name: str) -> str:

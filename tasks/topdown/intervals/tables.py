@@ -199,7 +199,6 @@ class Written:
 def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) -> Written:
     """Write the parts of a table as CSV or, by any other name, as Parquet, stamped if not
     private."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     n_rows = n_blank = 0
     first = next(parts)
     column = "difference" if "difference" in first.column_names else "estimate"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....geography.levels import Spine
+from ....geography.levels import Geolevel, Spine
 from ....validation.topdown.shares import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
@@ -100,9 +100,6 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
         return
     epsilon, delta = guarantee
     found = exact_epsilon(budget, delta, paths_of(spine))
-    remedy = (
-        f"set geography.bypass = false, or add budget.{universe}.rho, smaller than {budget.total}"
-    )
     if found is None:
         raise InputRefused(
             f"budget.{universe}.accounting: the spine has more kinds of paths than are compared; "
@@ -111,7 +108,8 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
     if Fraction(found) > epsilon:
         raise InputRefused(
             f"budget.{universe}.epsilon is {float(epsilon)}, but on the paths of this "
-            f"spine the exact epsilon is {found}; {remedy}."
+            f"spine the exact epsilon is {found}; set geography.bypass = false, or add "
+            f"budget.{universe}.rho, smaller than {budget.total}."
         )
 
 
@@ -143,17 +141,19 @@ def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
 
 def check_shares_of_spine(spine: Spine, universe: str) -> None:
     """Raise BudgetRefused unless the shares along every path add to exactly 1."""
-    wrong = unbalanced_paths(
-        [level.parent for level in spine.geolevels],
-        [level.plb_shares for level in spine.geolevels],
-        [level.plb_share_code for level in spine.geolevels],
-    )
+    wrong = unbalanced_blocks(spine.geolevels)
     if wrong.size:
         raise BudgetRefused(
             f"The shares on the path to {spine.names[-1]} {spine.block_geocode[wrong[0]]} of the "
             f"{universe} spine, and to {wrong.size - 1} others, do not add to 1; build the spine "
             "again in a new run directory."
         )
+
+
+def unbalanced_blocks(geolevels: Sequence[Geolevel]) -> np.ndarray:
+    """Positions of the blocks along whose paths the shares do not add to exactly 1, ascending."""
+    names = ("parent", "plb_shares", "plb_share_code")
+    return unbalanced_paths(*([getattr(level, name) for level in geolevels] for name in names))
 
 
 def check_cuts_of_spine(spine: Spine, shards: Sequence[Shard], universe: str) -> None:

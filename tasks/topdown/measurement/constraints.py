@@ -301,6 +301,4 @@ def _exact_constraints(
         yield Constraint(name, "=", geocode[whole], sums[whole])
     units = np.unique(of_units)
     if units.size:
-        yield Constraint(
-            constraint_name(invariant.name), "=", exact.path[units], exact.answers[units]
-        )
+        yield Constraint(name, "=", exact.path[units], exact.answers[units])

@@ -120,7 +120,8 @@ def _measure_rows(
     values = _answers(shard.histograms, query, geounit, rows)
     variance = np.zeros(len(family))
     plb = np.full(len(family), "inf", dtype=object)
-    for members, noise, spent in shard.noises(budget, query_share):
+    shares = shard.plb_shares, shard.plb_share_code
+    for members, noise, spent in budget.noises(*shares, query_share):
         entries = np.flatnonzero(np.isin(geounit, members))
         drawn = draws.draw(part_of(shard.geolevel, query.name), noise, entries.size)
         values[entries] = sum_that_fits(values[entries], drawn)

@@ -22,7 +22,7 @@ from ...census.histograms import sum_histogram
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...ledger.charging import FileDraw, single_draw
-from ...noise.draws import Noise, NoiseDraws, sum_that_fits
+from ...noise.draws import NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
@@ -76,17 +76,6 @@ class ConfidentialShard:
             geocode=np.asarray(self.geocode)[rows],
             plb_share_code=np.asarray(self.plb_share_code)[rows],
         )
-
-    def noises(
-        self, budget: Budget, query_share: Fraction
-    ) -> Iterator[tuple[np.ndarray, Noise, str]]:
-        """For each share among the geounits: those that have it, the noise of their answers to a
-        query with this share, and what is spent on it; nothing under an infinite budget."""
-        code = np.asarray(self.plb_share_code)
-        for share_code in [] if budget.infinite else np.unique(code):
-            share = self.plb_shares[share_code]
-            noise, spent = budget.noise(share, query_share), str(budget.spent(share, query_share))
-            yield np.flatnonzero(code == share_code), noise, spent
 
 
 def part_of(geolevel: str, query: str) -> str:
@@ -143,7 +132,8 @@ def _measure_query(
     variance = np.zeros(len(values))
     plb = np.full(len(values), "inf", dtype=object)
     part = part_of(shard.geolevel, query.name)
-    for members, noise, spent in shard.noises(budget, query_share):
+    shares = shard.plb_shares, shard.plb_share_code
+    for members, noise, spent in budget.noises(*shares, query_share):
         drawn = draws.draw(part, noise, members.size * query.n_rows).reshape(members.size, -1)
         if members.size == len(values):  # As a rule they are all, and need not be copied twice.
             values = sum_that_fits(values, drawn)

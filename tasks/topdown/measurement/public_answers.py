@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....geography.declared import GEOCODE, Units, declared_units
-from ....geography.levels import Spine
+from ....geography.levels import Geolevel, Spine
 from ...answers.estimates import read_estimates
 from ...census.agreements import (
     AgreeingTypes,
@@ -36,7 +36,7 @@ from ...runs.directory import RunDirectory
 from ..paths import geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..spine.shards import Shard, shards_of
+from ..spine.shards import Shard, shards_by_geolevel
 from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .agreements import agreement, household_limits
 from .constraints import (
@@ -320,24 +320,21 @@ def area_counts(
 ) -> sparse.csr_array:
     """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
     spine, n_cells = spine_of(run, universe), settings.schema_of(universe).n_cells
-    found = sparse.coo_array(released_counts(run, universe, spine, n_cells))
+    found = sparse.coo_array(released_counts(run, universe, spine.geolevels[-1], n_cells))
     rows = spine.block_row[found.row]
     return sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
 
 
 def released_counts(
-    run: RunDirectory, universe: str, spine: Spine, n_cells: int, blocks: np.ndarray | None = None
+    run: RunDirectory, universe: str, level: Geolevel, n_cells: int, rows: np.ndarray | None = None
 ) -> sparse.csr_array:
-    """Released counts `(n, n_cells)` of all blocks of a spine in its order, or of some of them by
-    their positions, for which the files of their shards alone are read.
+    """Released counts `(n, n_cells)` of all geounits of a geolevel in its order, or of some of them
+    by their positions, for which the files of their shards alone are read.
     """
-    last = spine.geolevels[-1]
-    every = shards_of(run, universe)
-    shards = [shard for shard in every if shard.geolevel == last.name]
-    geocode = last.geocode
-    if blocks is not None:
+    shards, geocode = shards_by_geolevel(run, universe)[level.name], level.geocode
+    if rows is not None:
         ends = np.array([shard.stop for shard in shards])
-        held = np.unique(np.searchsorted(ends, blocks, side="right"))
-        shards, geocode = [shards[i] for i in held], geocode[blocks]
-    files = [run.estimates(universe, last.name, shard.name) for shard in shards]
+        held = np.unique(np.searchsorted(ends, rows, side="right"))
+        shards, geocode = [shards[i] for i in held], geocode[rows]
+    files = [run.estimates(universe, level.name, shard.name) for shard in shards]
     return read_estimates(files, geocode, n_cells)

@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 
 from ....geography.bypass import encode_shares
 from ....geography.levels import Geolevel, Spine, shares_add_to_one
-from ....validation.topdown.shares import unbalanced_paths
 from ...answers.noisy import DPQUERY_SUFFIX
 from ...census.queries import marginal_query, normalize_query_name
 from ...census.schema import Schema
 from ...noise.draws import Noise
 from ...runs.errors import InputRefused
+from ..measurement.charge import unbalanced_blocks
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from .codes import CodeIndex, as_bytes
@@ -422,11 +422,7 @@ def _refuse_unbalanced(
     """
     if shares_add_to_one(geolevels):
         return
-    wrong = unbalanced_paths(
-        [level.parent for level in geolevels],
-        [level.plb_shares for level in geolevels],
-        [level.plb_share_code for level in geolevels],
-    )
+    wrong = unbalanced_blocks(geolevels)
     empty = [level.name for level in levels if not folder.level(universe, level.name).measurements]
     lacking = f" (there are none at {', '.join(empty)})" if empty else ""
     levels[-1].refuse(

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from ....geography.levels import Geolevel, Spine
 from ...census.cef_2020 import CENSUS, N_TYPES
 from ...census.invariants import FACILITY_COLUMNS
+from ...census.queries import incidence
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ..measurement.constraints import constraint_name
@@ -209,11 +210,8 @@ def refuse_inconsistent(
         upper[:, 0] += MOST_PERSONS_PER_ADDRESS * units
         expected = {lower_name: lower, upper_name: upper}
     for level in reversed(spine.geolevels[:-1]):
-        ancestor = spine.ancestors(level.name)
-        sums = {}
-        for name, values in expected.items():
-            sums[name] = np.zeros((len(level), values.shape[1]), dtype=np.int64)
-            np.add.at(sums[name], ancestor, values)
+        into = incidence(spine.ancestors(level.name), len(level))
+        sums = {name: into @ values for name, values in expected.items()}
         if universe != UNITS and level.name == "US" and totals:
             sums[TOTAL_CONSTRAINT] = np.array([[sum(totals.values())]])
         seen = {name: np.zeros((len(level), 1), dtype=np.int64) - 1 for name in sums}

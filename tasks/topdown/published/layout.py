@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from ....geography.rules import GEOLEVELS
 from ...census.cef_2020 import CENSUS
-from ...census.queries import DETAILED, TOTAL, MarginalQuery
+from ...census.queries import DETAILED, TOTAL, MarginalQuery, label_parts
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_KEY
@@ -245,10 +245,7 @@ def query_factors(schema: Schema, query: MarginalQuery) -> dict[str, str]:
     columns = attribute_columns(schema)
     if query.name == DETAILED:
         return dict.fromkeys(columns.values(), DETAILED)
-    kept = {}
-    for part in query.name.split(" * "):
-        coarsening = schema.coarsening(part)
-        kept[coarsening.attribute if coarsening else part] = part
+    kept = {attribute: part for part, attribute, _ in label_parts(schema, query.name)}
     return {column: kept.get(name, SUMMED) for name, column in columns.items()}
 
 

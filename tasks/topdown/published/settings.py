@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...runs.errors import InputRefused
-from ...runs.settings import Refuse, merged_tables
+from ...runs.settings import Refuse, merged_tables, table_of
 from ...runs.settings_files import settings_tree
 from ..settings import TopdownSettings
 
@@ -42,9 +42,7 @@ class EstimateSettings(TopdownSettings):
         That is what they were made with, the universes that are there, whether they are stamped,
         and a name for the run. Raises InputRefused for a folder that holds something else.
         """
-        given = own.get("input")
-        tables: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
-        path = tables.get("measurements")
+        path = table_of(own, "input").get("measurements")
         if not isinstance(path, str) or not (folder / path).is_dir():
             # What is missing or misspelt is told when the settings have been validated.
             unknown = {
@@ -68,9 +66,9 @@ class EstimateSettings(TopdownSettings):
         if not declared and found.is_conventional:
             base["geography"] = {"spine": "conventional"}
         merged = merged_tables(merged_tables(base, cls.without_replaced(declared, own)), own)
-        merged["run"]["universes"] = [
-            name for name in merged["run"]["universes"] if _is_asked(own) or name in found.universes
-        ]
+        if "universes" not in table_of(own, "run"):
+            there = [name for name in merged["run"]["universes"] if name in found.universes]
+            merged["run"]["universes"] = there
         return merged | {"measured": {"not_private": found.is_stamped}}
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
@@ -93,8 +91,7 @@ def settings_beside(folder: MeasurementFolder) -> dict[str, Any]:
     if not file.is_file():
         return {}
     tree = settings_tree(file)
-    privacy = tree.get("privacy")
-    if not isinstance(privacy, Mapping) or not isinstance(privacy.get("dataset"), str):
+    if not isinstance(table_of(tree, "privacy").get("dataset"), str):
         raise InputRefused(
             f"{file} names no dataset ([privacy] dataset) whose measurements these are; restore "
             "it, or take it away and say in the settings how they were made."
@@ -116,11 +113,6 @@ def _product_asked(own: Mapping[str, Any]) -> str | None:
     """Whose measurements a preset of Puerto Rico asks for, where a folder has both."""
     preset = own.get("preset")
     return "PR" if isinstance(preset, str) and preset.endswith("_pr") else None
-
-
-def _is_asked(own: Mapping[str, Any]) -> bool:
-    run = own.get("run")
-    return isinstance(run, Mapping) and "universes" in run
 
 
 def _dataset_of(folder: MeasurementFolder) -> str:

@@ -210,10 +210,8 @@ def _row_groups(
         for query, values in answers.items():
             asked = budget.query_shares[level.name][query.name]
             variance, plb = np.zeros(rows.size), np.full(rows.size, "", dtype=object)
-            for share_code in np.unique(code).tolist():
-                share, members = level.plb_shares[share_code], code == share_code
-                variance[members] = budget.noise(share, asked).variance
-                plb[members] = str(budget.spent(share, asked))
+            for members, noise, spent in budget.noises(level.plb_shares, code, asked):
+                variance[members], plb[members] = noise.variance, spent
             name = query.name + DPQUERY_SUFFIX
             group.append(
                 NoisyAnswers(name, level.geocode[rows], values[start : start + step], variance, plb)

@@ -20,7 +20,7 @@ from ..workload.costs import guarantee_of, noise_plan, report_of, reported_delta
 from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 from ..workload.protected_tables import per_person, protected_tables
 from .declared_statements import declared_statements
-from .exact_losses import ExactLoss, loss_of
+from .exact_losses import loss_of
 from .margins import universes_without_margins
 
 _METHODS = {
@@ -96,11 +96,9 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
 
     Nothing without noise, and where it is not known for any universe.
     """
-    known: dict[str, ExactLoss] = {}
-    for universe in settings.run.universes if settings.is_private else ():
-        loss = loss_of(run, settings, universe)
-        if loss is not None:
-            known[universe] = loss
+    told = settings.run.universes if settings.is_private else ()
+    losses = {universe: loss_of(run, settings, universe) for universe in told}
+    known = {universe: loss for universe, loss in losses.items() if loss is not None}
     if not known:
         return ()
     budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
@@ -166,7 +164,6 @@ def statement_of(
             f"{float(person):.4g}) over {' and '.join(universes)}; the ledger counts one record "
             "of each."
         )
-    further: list[Block] = [] if curve is None else [curve]
     return Statement(
         None,
         tuple(_protected(settings, universe) for universe in universes),
@@ -175,7 +172,7 @@ def statement_of(
         together,
         further=(
             *figures,
-            *further,
+            *([] if curve is None else [curve]),
             *_parts_of_a_record(
                 {report["universe"]: report["attributes"] for report in reports},
                 {report["universe"]: report["block_within"] for report in reports},
@@ -285,16 +282,8 @@ def _parts_of_a_record(
 
 
 def _allocation(settings: TopdownSettings, report: dict) -> Section:
-    rows = tuple(
-        (
-            query["geolevel"],
-            query["query"],
-            query["geolevel_share"],
-            query["query_share"],
-            noise_deviation(query),
-        )
-        for query in report["queries"]
-    )
+    told = ("geolevel", "query", "geolevel_share", "query_share")
+    rows = ((*map(query.get, told), noise_deviation(query)) for query in report["queries"])
     before = ", before any geounits were bypassed" if settings.geography.bypass else ""
     headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
     return Section(
@@ -303,6 +292,6 @@ def _allocation(settings: TopdownSettings, report: dict) -> Section:
             "Shares of the loss by geolevel and by query, and the standard deviation of the noise "
             f"in each answer{before}. Along every path from the root to a single "
             f"{settings.area_word} the shares add to exactly 1.",
-            Table(headers, rows, "noise s.d."),
+            Table(headers, tuple(rows), "noise s.d."),
         ),
     )

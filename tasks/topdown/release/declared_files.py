@@ -18,26 +18,23 @@ has the stamp, and the text files begin with a line `# NOT PRIVATE`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from scipy import sparse
 
-from ....geography.levels import cut_at
 from ...census.areas import code_columns
 from ...census.declarations import TableDeclaration
 from ...census.entities import described_columns, descriptions, entities
 from ...census.queries import incidence, label_parts, marginal_query
 from ...census.table_variables import table_variables
-from ...runs.files import replacing
+from ...runs.cuts import cut_at
 from ...runs.names import below
-from ...runs.stamps import parquet_rows, text_rows
+from ...runs.stamps import RowsForm, WrittenFiles, write_rows
 from ...tables.columns import coded_texts
 from ..settings import TopdownSettings
 
@@ -45,14 +42,8 @@ TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"
 ROWS_PER_BATCH = 1 << 18
 
-
-@dataclass(frozen=True)
-class WrittenFiles:
-    """The two files of one universe or table, and their number of rows."""
-
-    parquet: Path
-    csv: Path
-    n_rows: int
+LABELLED = RowsForm("|", keeps_types=False)
+"""The form of files that have labels of levels."""
 
 
 def write_declared_microdata(
@@ -91,7 +82,13 @@ def write_declared_microdata(
     kinds = {name: pa.dictionary(pa.int32(), pa.string()) for name in names}
     if count:
         kinds[count] = pa.int64()
-    return write_rows(below(directory, f"mdf_{universe}"), kinds, batches(), settings.is_private)
+    return write_rows(
+        below(directory, f"mdf_{universe}"),
+        pa.schema(kinds),
+        batches(),
+        settings.is_private,
+        LABELLED,
+    )
 
 
 def write_declared_table(
@@ -118,9 +115,8 @@ def write_declared_table(
             columns = asked.columns(level, code, np.arange(len(code)), described)
             yield columns | {COUNT: pa.array(sums.ravel(), pa.int64())}
 
-    folder = directory / TABLES
-    folder.mkdir(parents=True, exist_ok=True)
-    return write_rows(below(folder, table.name), kinds, batches(), settings.is_private)
+    stem = below(directory / TABLES, table.name)
+    return write_rows(stem, pa.schema(kinds), batches(), settings.is_private, LABELLED)
 
 
 def _of_occupied(counts: sparse.csr_array) -> tuple[np.ndarray, sparse.csr_array]:
@@ -223,58 +219,3 @@ def _ones_at(columns: Sequence[np.ndarray], n_columns: int) -> sparse.csr_array:
     starts = np.cumsum([0, *map(len, columns)])
     ones = np.ones(starts[-1], dtype=np.int64)
     return sparse.csr_array((ones, np.concatenate(columns), starts), (len(columns), n_columns))
-
-
-@dataclass(frozen=True)
-class RowsForm:
-    """How rows are written; see `text_rows` and `parquet_rows`."""
-
-    delimiter: str = "|"
-    is_quoted: bool = True
-    keeps_types: bool = False
-
-
-COMMA_SEPARATED = RowsForm(",", is_quoted=False, keeps_types=True)
-"""The form of tables of summary levels."""
-
-
-def write_rows(
-    stem: Path,
-    kinds: Mapping[str, pa.DataType],
-    batches: Iterator[dict[str, pa.Array]],
-    is_private: bool,
-    form: RowsForm = RowsForm(),
-    **options: Any,
-) -> WrittenFiles:
-    """Write batches as Parquet and as text; see `rows_written`."""
-    n_rows = 0
-    with rows_written(stem, kinds, is_private, form, **options) as write:
-        for batch in batches:
-            n_rows += write(batch)
-    return WrittenFiles(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), n_rows)
-
-
-@contextmanager
-def rows_written(
-    stem: Path, kinds: Mapping[str, pa.DataType], is_private: bool, form: RowsForm, **options: Any
-) -> Iterator[Callable[[Mapping[str, pa.Array]], int]]:
-    """What writes batches of columns as Parquet and as text, and returns their number of rows.
-
-    Both files are stamped if the run is not private; the text has a header, and appears last.
-    `options` are those of Parquet.
-    """
-    schema = pa.schema(list(kinds.items()))
-    with (
-        replacing(stem.with_suffix(".csv")) as csv,
-        replacing(stem.with_suffix(".parquet")) as parquet,
-        text_rows(csv, schema, is_private, form.delimiter, form.is_quoted) as lines,
-        parquet_rows(parquet, schema, is_private, form.keeps_types, **options) as writer,
-    ):
-
-        def write(batch: Mapping[str, pa.Array]) -> int:
-            rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)
-            writer.write_batch(rows)
-            lines.write_batch(rows)
-            return rows.num_rows
-
-        yield write

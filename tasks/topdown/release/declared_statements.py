@@ -23,8 +23,8 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], .
     """
     census, universes = settings.compiled_census, settings.run.universes
     facts = [
-        (answers.key, Exact(f"{answers.of}: {_subject(answers)}", _meaning(answers)))
-        for answers in exact_answers(census, universes, areas_alone=settings.blocks_only)
+        (one.key, Exact(f"{one.of}: {one.invariant or one.key}", _meaning(one)))
+        for one in exact_answers(census, universes, areas_alone=settings.blocks_only)
     ]
     for name in universes:
         universe = census.universes[name]
@@ -46,11 +46,6 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], .
     columns = "with all columns that the table has, such as codes, names and points"
     meaning = f"which areas there are in {census.geography.table}, {columns}, is used as it is"
     return (*facts, (AREAS, Exact("areas", meaning)))
-
-
-def _subject(answers: ExactAnswers) -> str:
-    """What names the fact that answers are exact."""
-    return answers.key if answers.invariant is None else answers.invariant
 
 
 def _meaning(answers: ExactAnswers) -> str:

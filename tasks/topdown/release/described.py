@@ -22,10 +22,11 @@ from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import layout_of
 from ...census.queries import marginal_query, rows_that_count
 from ...runs.directory import RunDirectory
+from ...runs.stamps import WrittenFiles
 from ..measurement.public_answers import area_counts
 from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
-from .declared_files import WrittenFiles, write_declared_microdata
+from .declared_files import write_declared_microdata
 from .microdata import (
     BLOCK_GEOCODE_DIGITS,
     BlockCounts,
@@ -43,7 +44,6 @@ def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) 
     """
     census, schema = settings.compiled_census, settings.schema_of(universe)
     folder, declared = run.unchecked_release, census.universes[universe].declared
-    folder.mkdir(exist_ok=True)
     if declared.microdata is None:
         areas = read_geography(geography_file(run))
         counts = area_counts(run, settings, universe, len(areas))

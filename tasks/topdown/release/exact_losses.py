@@ -8,17 +8,15 @@ numbers in `losses/<universe>.json`, as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ....geography.levels import Spine
 from ...products.privacy_curves import CurvePoints, TradeOff, curve_points, trade_off
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import write_text
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..workload.costs import reported_delta
@@ -60,9 +58,8 @@ def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactL
 def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
     """Work out the loss of a universe and keep it."""
     found = exact_loss(settings, universe, spine_of(run, universe))
-    with replacing(loss_file(run, universe)) as part:
-        facts = None if found is None else asdict(found)
-        part.write_text(json.dumps(facts, default=np.ndarray.tolist), encoding="utf-8")
+    facts = None if found is None else asdict(found)
+    write_text(loss_file(run, universe), json.dumps(facts, default=np.ndarray.tolist))
 
 
 def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> ExactLoss | None:
@@ -71,10 +68,8 @@ def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> Exac
     if not file.exists():
         return exact_loss(settings, universe, spine_of(run, universe))
     facts = json.loads(file.read_bytes())
-    return None if facts is None else _loss_of_facts(facts)
-
-
-def _loss_of_facts(facts: Mapping[str, Any]) -> ExactLoss:
+    if facts is None:
+        return None
     points, tests = facts["points"], facts["tests"]
     return ExactLoss(
         facts["epsilon"],

@@ -25,6 +25,7 @@ from ...census.census import Universe
 from ...census.declarations import TableDeclaration
 from ...census.entities import entities
 from ...census.invariants import read_geography
+from ...census.queries import incidence
 from ...pages.document import Figure, Section
 from ...pages.maps import area_map
 from ...runs.directory import RunDirectory
@@ -45,7 +46,6 @@ MOST_AREAS = 6000
 COUNTED = {"persons": "P0010001", "units": "H0010002"}
 """The variable that a map shows, by universe."""
 TITLE = "Map"
-_NO_MARGINS = "Without margins there is nothing to show on a map."
 
 
 def map_section(
@@ -79,10 +79,9 @@ def map_section(
         label = f"released less true {counted}"
         words = f"Error of the {counted} by {name}; the input is not confidential."
     else:
-        margins = totals.widths(base.level)
-        if margins is None:
-            return Section(TITLE, (_NO_MARGINS,))
-        values = margins
+        values = totals.widths(base.level)
+        if values is None:
+            return Section(TITLE, ("Without margins there is nothing to show on a map.",))
         label = f"half the width of the interval of {counted}"
         words = (
             f"Noise by {name}: half the width of the interval that holds the {counted} with "
@@ -143,8 +142,7 @@ class RedistrictingTotals:
         geography = read_geography(geography_file(self._run))
         entities = entities_of(geography, SUMMARY_LEVELS[level])
         known = of_blocks.reindex(geography["block_geocode"]).fillna(0).to_numpy()
-        inside = entities.block_entity >= 0
-        sums = np.bincount(entities.block_entity[inside], known[inside], minlength=len(entities))
+        sums = incidence(entities.block_entity, len(entities)) @ known
         return pd.Series(sums, index=entities.geocode.to_pylist())
 
     def widths(self, level: str) -> pd.Series | None:
@@ -218,9 +216,7 @@ class DeclaredTotals:
 
     def _sums(self, level: str, of_area: np.ndarray) -> pd.Series:
         number, code = entities(self._areas, self._census.geolevels, level)
-        inside = number >= 0
-        sums = np.bincount(number[inside], of_area[inside], minlength=len(code))
-        codes = self._codes(level)
+        sums, codes = incidence(number, len(code)) @ of_area, self._codes(level)
         return pd.Series(sums, index=list(code)).reindex(list(codes.values())).set_axis(list(codes))
 
     def _codes(self, level: str) -> dict[str, str]:

@@ -23,13 +23,14 @@ from scipy import sparse
 
 from ...census.declarations import TableDeclaration
 from ...census.entities import descriptions, entities
+from ...runs.stamps import WrittenFiles, write_rows
 from ..intervals.areas import BlockAreas
 from ..intervals.cells import CellAnswers, PublishedCells
 from ..intervals.run_posterior import RunPosterior
 from ..settings import TopdownSettings
-from .declared_files import COMMA_SEPARATED, TABLES, TableAnswers, WrittenFiles, write_rows
+from .declared_files import LABELLED, TABLES, TableAnswers
 from .tabulations.levels import SummaryLevel, entities_of
-from .tabulations.tables import entity_columns
+from .tabulations.tables import UNQUOTED, entity_columns
 from .tabulations.variables import variable_matrix, variables_of
 
 MARGIN_LEVEL = 0.9
@@ -62,7 +63,6 @@ def write_table_margins(
     blocks = pd.Index(geography["block_geocode"])
     row_of = {name: blocks.get_indexer(own.spine.block_geocode) for name, own in found.items()}
     files = list[Path]()
-    (directory / TABLES).mkdir(parents=True, exist_ok=True)
     for level in levels:
         of_level = entities_of(geography, level)
         columns = entity_columns(of_level)
@@ -74,7 +74,7 @@ def write_table_margins(
             answers.append(own.of_areas(areas))
         batches = _joined(_table_batches(columns, variables, answers))
         stem = directory / TABLES / f"{level.stem}{SUFFIX}"
-        written = write_rows(stem, kinds, batches, settings.is_private, COMMA_SEPARATED)
+        written = write_rows(stem, pa.schema(kinds), batches, settings.is_private, UNQUOTED)
         files += [written.parquet, written.csv]
     return files
 
@@ -142,7 +142,7 @@ def write_declared_margins(
             )
 
     stem = directory / TABLES / f"{table.name}{SUFFIX}"
-    return write_rows(stem, kinds, batches(), settings.is_private)
+    return write_rows(stem, pa.schema(kinds), batches(), settings.is_private, LABELLED)
 
 
 def _ends(part: CellAnswers) -> dict[str, pa.Array]:

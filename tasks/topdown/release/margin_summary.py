@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ...answers.estimates import read_estimates
 from ...census.queries import MarginalQuery, marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.files import write_text
@@ -28,8 +27,8 @@ from ..intervals.areas import BlockAreas
 from ..intervals.cells import PublishedCells
 from ..intervals.intervals import intervals_of
 from ..intervals.run_posterior import RunPosterior
+from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
-from ..spine.shards import shards_of
 from .margin_files import MARGIN_LEVEL
 
 MOST_ANSWERS = 150
@@ -62,9 +61,7 @@ def summarise_margins(
     counts = sparse.csr_array((0, schema.n_cells), dtype=np.int64)
     for depth, estimates in enumerate(found.geolevels):
         level = found.spine.geolevels[depth]
-        shards = [s for s in shards_of(run, universe) if s.geolevel == level.name]
-        files = [run.estimates(universe, level.name, shard.name) for shard in shards]
-        counts = read_estimates(files, level.geocode, schema.n_cells)
+        counts = released_counts(run, universe, level, schema.n_cells)
         for query in queries:
             row = _agreement(found, depth, estimates, query, counts)
             if row is not None:
@@ -166,9 +163,7 @@ def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | Non
 
 def write_why_none(run: RunDirectory, universe: str, why: str) -> None:
     """Store the sentence on why a universe has no margins, beside where its figures would be."""
-    path = _why_none(run, universe)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, why)
+    write_text(_why_none(run, universe), why)
 
 
 def read_why_none(run: RunDirectory, universe: str) -> str | None:

@@ -33,9 +33,10 @@ from ...census.microdata import codes_of, layout_of
 from ...census.queries import marginal_query, tells
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
+from ...runs.stamps import RowsForm, WrittenFiles, write_rows
 from ..measurement.public_answers import released_counts
 from ..spine.files import spine_of
-from .declared_files import ROWS_PER_BATCH, RowsForm, WrittenFiles, write_rows
+from .declared_files import ROWS_PER_BATCH
 
 BLOCK_GEOCODE_DIGITS = 16
 _GEOCODE = f"^[0-9]{{{BLOCK_GEOCODE_DIGITS}}}$"
@@ -73,7 +74,7 @@ def block_estimate_parts(
     by_geocode = pc.sort_indices(codes).to_numpy()
     for first in range(0, len(by_geocode), blocks_per_part):
         blocks = by_geocode[first : first + blocks_per_part]
-        counts = released_counts(run, universe, spine, n_cells, blocks)
+        counts = released_counts(run, universe, spine.geolevels[-1], n_cells, blocks)
         yield BlockCounts(codes.take(pa.array(blocks)), counts)
 
 
@@ -246,9 +247,9 @@ def _write(
                 n_rows += len(block)
                 yield {name: columns.get(name, numbers) for name in kinds}
 
-    form = RowsForm(SEPARATOR, is_quoted=False)
+    form = RowsForm(SEPARATOR, is_quoted=False, keeps_types=False)
     options = {"compression": "snappy", "use_dictionary": texts}
-    return write_rows(stem, kinds, batches(), is_private, form, **options)
+    return write_rows(stem, pa.schema(kinds), batches(), is_private, form, **options)
 
 
 def _chosen(column: _Column, rows: np.ndarray) -> pa.DictionaryArray:

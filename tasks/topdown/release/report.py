@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from ...answers.estimates import read_estimates
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
 from ...noise.mechanisms import noise_deviation
@@ -28,9 +27,9 @@ from ...products.certificate import exact_section
 from ...products.reports import MOST_COUNTS, Overview, report_document
 from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
+from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..spine.shards import shards_by_geolevel
 from ..workload.costs import report_of
 from .certificate import exact_figures, exact_of, facts_of
 from .map_section import map_section
@@ -73,19 +72,16 @@ def margin_sections(run: RunDirectory, settings: TopdownSettings) -> Iterator[Se
 
 
 def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
-    rows = []
-    for universe in settings.run.universes:
-        cost = report_of(settings, universe)
-        epsilon = cost["epsilon"]["tight"]
-        rows.append(
-            (
-                universe,
-                pq.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows,
-                shown_epsilon(epsilon),
-                shown_delta(cost["delta"]),
-                shown_rho(cost["rho"]),
-            )
+    rows = [
+        (
+            cost["universe"],
+            pq.read_metadata(run.release / f"mdf_{cost['universe']}.parquet").num_rows,
+            shown_epsilon(cost["epsilon"]["tight"]),
+            shown_delta(cost["delta"]),
+            shown_rho(cost["rho"]),
         )
+        for cost in (report_of(settings, universe) for universe in settings.run.universes)
+    ]
     return Section(
         "The release",
         (
@@ -189,45 +185,42 @@ def overview(
     run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
 ) -> Overview:
     """The front page; `accuracy` is given for inputs that are not confidential."""
-    what = f"TopDown release of the dataset {settings.privacy.dataset}"
+    what = "TopDown release"
     if not settings.draws_noise:
-        what = (
-            f"Release from the published noisy measurements of the dataset "
-            f"{settings.privacy.dataset}"
-        )
-    shown = _implied(settings) if accuracy is None else _errors(accuracy)
+        what = "Release from the published noisy measurements"
+    if accuracy is None:
+        shown = Section("What the budget implies", tuple(_implied(settings)))
+    else:
+        shown = Section("How accurate it is", tuple(_errors(accuracy)))
     links = []
     if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
         links.append(Link("Accuracy in full", ACCURACY_PAGE))
     return Overview(
-        f"{what}: {' and '.join(settings.run.universes)}, on the "
+        f"{what} of the dataset {settings.privacy.dataset}: "
+        f"{' and '.join(settings.run.universes)}, on the "
         f"{settings.geography.spine} spine, by the estimator "
         f"{settings.in_words(settings.run.estimator)}",
         in_one_sentence(facts_of(settings).statement),
-        (_budget(settings), shown),
+        (Section("The budget", tuple(_budget(settings))), shown),
         tuple(links),
         tuple(of_root(run, settings, universe) for universe in settings.run.universes),
     )
 
 
-def _budget(settings: TopdownSettings) -> Section:
+def _budget(settings: TopdownSettings) -> Iterator[Block]:
     """Percent of each universe's loss by geolevel."""
-    blocks: list[Block] = []
     for universe in settings.run.universes:
         budget = settings.budget_of(universe)
         percent = {name: 100 * float(share) for name, share in budget.geolevel_shares.items()}
         loss = "epsilon" if budget.is_pure else "rho"
         of = "no noise" if budget.infinite else f"{loss} {float(budget.total):.4g}"
         words = f"{universe}: {of}, by geolevel, before geounits were bypassed."
-        blocks.append(
-            _bars(f"Budget of {universe}", words, {universe: percent}, value_label="% of the loss")
-        )
-    return Section("The budget", tuple(blocks))
+        title, label = f"Budget of {universe}", "% of the loss"
+        yield _bars(title, words, {universe: percent}, value_label=label)
 
 
-def _errors(accuracy: pd.DataFrame) -> Section:
+def _errors(accuracy: pd.DataFrame) -> Iterator[Block]:
     """Mean absolute errors of one query of each universe by geolevel."""
-    blocks: list[Block] = []
     for universe, errors in accuracy.groupby("universe", sort=False):
         by_query = dict(iter(errors.groupby("query", sort=False)))
         # A total that is declared exact has nothing to tell.
@@ -236,13 +229,11 @@ def _errors(accuracy: pd.DataFrame) -> Section:
         figures = by_query[query].set_index("geolevel")["mean_absolute_error"].to_dict()
         words = f"{universe}: error of {query} at each geolevel of the spine."
         label = "mean absolute error of an answer"
-        blocks.append(_bars(f"Error of {universe}", words, {query: figures}, value_label=label))
-    return Section("How accurate it is", tuple(blocks))
+        yield _bars(f"Error of {universe}", words, {query: figures}, value_label=label)
 
 
-def _implied(settings: TopdownSettings) -> Section:
+def _implied(settings: TopdownSettings) -> Iterator[Block]:
     """Standard deviations of the noise in one query of each universe by geolevel."""
-    blocks: list[Block] = []
     for universe in settings.run.universes:
         report = report_of(settings, universe)
         asked = Counter(row["query"] for row in report["queries"])
@@ -250,8 +241,7 @@ def _implied(settings: TopdownSettings) -> Section:
         rows = {r["geolevel"]: noise_deviation(r) for r in report["queries"] if r["query"] == query}
         words = f"{universe}: noise in a measured answer of {query} at each geolevel."
         label = "standard deviation of the noise"
-        blocks.append(_bars(f"Noise of {universe}", words, {query: rows}, value_label=label))
-    return Section("What the budget implies", tuple(blocks))
+        yield _bars(f"Noise of {universe}", words, {query: rows}, value_label=label)
 
 
 def _bars(
@@ -266,9 +256,7 @@ def _bars(
 def of_root(run: RunDirectory, settings: TopdownSettings, universe: str) -> Table:
     """The total of a universe at the root, and its records by the attributes of fewest levels."""
     schema, root = settings.schema_of(universe), spine_of(run, universe).geolevels[0]
-    shards = shards_by_geolevel(run, universe)[root.name]
-    files = [run.estimates(universe, root.name, shard.name) for shard in shards]
-    counts = read_estimates(files, root.geocode, schema.n_cells).sum(axis=0)
+    counts = released_counts(run, universe, root, schema.n_cells).sum(axis=0)
     rows = [(TOTAL, int(counts.sum()))]
     for name in _with_few_levels(schema):
         answers = marginal_query(schema, name).matrix @ counts

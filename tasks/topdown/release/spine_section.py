@@ -41,7 +41,7 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     is_moved = set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"])
     if is_moved and made.before == "aian":
         moved = " Its tracts take the budget of the geolevels that it does not have."
-    blocks: list[str | Table | Figure] = [
+    blocks: list[Block] = [
         f"Geounits of the {SPINE_NAMES[spine]}, and the children of a geounit at the geolevel "
         f"below. A bypassed geounit is not measured: its share of the budget went to its {taker}.",
         _geounits(settings, _of(summary.geounits, spine), _of(summary.fan_out, spine)),
@@ -58,12 +58,7 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
         f"entity, over the entities of each category. Fewer is better. The "
         f"{SPINE_NAMES[made.before]} is what the same geography gives without optimised groups."
         f"{moved}",
-        statistics_table(distances),
-        *means_chart(
-            distances,
-            "mean off-spine distance (geounits)",
-            f"Mean off-spine distance by category, {universe}",
-        ),
+        *_distances(distances, universe),
         f"Predicted standard deviation of an entity's {counted}, if all measurements are combined "
         f"by weighted least squares, before {imposed}.{noise}",
         statistics_table(deviations),
@@ -147,10 +142,15 @@ def means_chart(frame: pd.DataFrame, label: str, title: str) -> list[Figure]:
     return [Figure(bar_chart(names, series, title=title, value_label=label), f"{title}.")]
 
 
+def _distances(frame: pd.DataFrame, universe: str) -> list[Block]:
+    """Statistics of the off-spine distances of categories, and their means as a chart."""
+    title = f"Mean off-spine distance by category, {universe}"
+    label = "mean off-spine distance (geounits)"
+    return [statistics_table(frame), *means_chart(frame, label, title)]
+
+
 MOST_ENTITIES = 1000
 """Entities of a category on the page, the farthest first; more would be slow to show."""
-
-LABEL = "mean off-spine distance (geounits)"
 
 
 def spine_document(settings: TopdownSettings, found: SpineDistances) -> Document:
@@ -198,9 +198,8 @@ def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most
     index = ["entity", "name", "blocks"]
     wide = entities.pivot(index=index, columns="spine", values="distance").reset_index()
     wide = wide.sort_values(settings.geography.spine, ascending=False, kind="stable")[:most]
-    columns = (
-        [*index, *spines] if (entities["name"] != "").any() else ["entity", *index[2:], *spines]
-    )
+    told = index if (entities["name"] != "").any() else ["entity", "blocks"]
+    columns = [*told, *spines]
     headers = {"entity": name, "blocks": f"{settings.area_word}s"} | SPINE_NAMES
     rows = tuple(
         tuple(cell if isinstance(cell, str) else int(cell) for cell in row)
@@ -211,8 +210,7 @@ def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most
 
 def _blocks(settings: TopdownSettings, found: SpineDistances, universe: str) -> list[Block]:
     statistics = category_statistics(found, universe)
-    title = f"Mean off-spine distance by category, {universe}"
-    blocks: list[Block] = [statistics_table(statistics), *means_chart(statistics, LABEL, title)]
+    blocks = _distances(statistics, universe)
     n_entities = dict(zip(statistics["category"], statistics["entities"], strict=True))
     for table in entity_tables(settings, found, universe, MOST_ENTITIES):
         n = n_entities[table.headers[0]]

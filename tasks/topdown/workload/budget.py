@@ -7,9 +7,11 @@ neighbours), or a discrete Laplace of scale 2 / (epsilon * share(g) * share(q, l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
 
 from ...census.sensitivity import Norms
 from ...noise.draws import Noise
@@ -60,6 +62,16 @@ class Budget:
     def noise(self, geounit_share: Fraction, query_share: Fraction) -> Noise:
         """The noise of each answer; raises as `noise_parameter`."""
         return Noise(self.mechanism, self.noise_parameter(geounit_share, query_share))
+
+    def noises(
+        self, geounit_shares: Sequence[Fraction], code: np.ndarray, query_share: Fraction
+    ) -> Iterator[tuple[np.ndarray, Noise, str]]:
+        """For each share among geounits, `geounit_shares[code]` with (n,) codes: those that have
+        it, the noise of their answers to a query, and what is spent on it; nothing without noise.
+        """
+        for share_code in [] if self.infinite else np.unique(code):
+            shares = geounit_shares[share_code], query_share
+            yield np.flatnonzero(code == share_code), self.noise(*shares), str(self.spent(*shares))
 
     def spent(self, geounit_share: Fraction, query_share: Fraction) -> Fraction:
         """The part of `total` that one query on one geounit costs."""

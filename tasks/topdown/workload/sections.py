@@ -348,10 +348,8 @@ class TopdownSections(ProductSettings):
                 if name == "all":
                     found += asked
                 elif name.startswith("all but "):
-                    without = {
-                        normalize_query_name(part)
-                        for part in name.removeprefix("all but ").split(",")
-                    }
+                    parts = name.removeprefix("all but ").split(",")
+                    without = set(map(normalize_query_name, parts))
                     found += [query for query in asked if query not in without]
                 else:
                     found.append(normalize_query_name(name))
@@ -359,8 +357,6 @@ class TopdownSections(ProductSettings):
 
         return GeolevelPasses(
             least_squares=tuple(spelt_out(names) for names in chosen.least_squares),
-            rounder=tuple(
-                tuple(normalize_query_name(name) for name in names) for names in chosen.rounder
-            ),
+            rounder=tuple(tuple(map(normalize_query_name, names)) for names in chosen.rounder),
             interleaved=chosen.interleaved,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....geography.levels import cut_at
+from ...runs.cuts import cut_at
 from ...runs.errors import SolveFailed
 from ...solvers.highs import LinearProgram, SolveStatus
 

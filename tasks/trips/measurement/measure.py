@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from ....geography.levels import cut_at
 from ...ledger.charging import single_draw
 from ...noise.draws import NoiseDraws
 from ...products import measurement
+from ...runs.cuts import cut_at
 from ...runs.directory import RunDirectory
 from ...runs.errors import SpineflowError
 from ..ingest.files import plan_of, read_truth

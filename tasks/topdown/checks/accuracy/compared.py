@@ -153,7 +153,7 @@ def _compared(
     return Compared(
         schema,
         truth,
-        released_counts(run, universe, whole.spine, schema.n_cells, subspine.blocks),
+        released_counts(run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks),
         levels,
         whole.type_is_possible[subspine.blocks],
         whole.prediction.type_of_cell,

@@ -16,7 +16,7 @@ from scipy import sparse
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.declarations import GroupDeclaration, QuantityDeclaration
-from ....census.queries import TOTAL, MarginalQuery, label_parts, marginal_query, tells
+from ....census.queries import TOTAL, label_parts, marginal_query, tells
 from ....census.schema import Schema
 
 MOST_ANSWERS = 100
@@ -58,12 +58,9 @@ def quantities_of(
 
     Of a census that declares none, the total and those of the `queries` that have few answers.
     """
-    if not census.quantities:
-        asked = [marginal_query(schema, name) for name in dict.fromkeys((TOTAL, *queries))]
-        return tuple(_of_query(schema, query) for query in asked if query.n_rows <= MOST_ANSWERS)
     return tuple(
         Quantity(declared.name, _answers(declared, schema), declared.meaning)
-        for declared in census.quantities
+        for declared in census.quantities or _of_queries(schema, (TOTAL, *queries))
         if declared.universe == schema.universe and tells(schema, (*declared.where, *declared.by))
     )
 
@@ -89,18 +86,15 @@ def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, t
     return found
 
 
-def _of_query(schema: Schema, query: MarginalQuery) -> Quantity:
-    """The answers to a query, each with the labels of its levels."""
-    parts = label_parts(schema, query.name)
-    answers = []
-    for chosen in product(*(range(len(labels)) for _, _, labels in parts)):
-        where = {}
-        for (_, attribute, _), row in zip(parts, chosen, strict=True):
-            factor = query.factors[schema.attributes.index(attribute)]
-            where[attribute] = tuple(i for i, group in enumerate(factor) if group == row)
-        names = [labels[row] for (_, _, labels), row in zip(parts, chosen, strict=True)]
-        answers.append(Answer(", ".join(names) or "all records", where))
-    return Quantity(query.name, tuple(answers))
+def _of_queries(schema: Schema, queries: Sequence[str]) -> Iterator[QuantityDeclaration]:
+    """Quantities of the answers to those queries that have few, each told by what it keeps."""
+    for query in (marginal_query(schema, name) for name in dict.fromkeys(queries)):
+        if query.n_rows <= MOST_ANSWERS:
+            by = tuple(part for part, _, _ in label_parts(schema, query.name))
+            # A query's name may be longer than names that are declared.
+            yield QuantityDeclaration.model_construct(
+                name=query.name, universe=schema.universe, by=by
+            )
 
 
 def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...]:

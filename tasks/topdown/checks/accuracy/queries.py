@@ -8,8 +8,8 @@ from scipy import sparse
 
 from .....geography.levels import Spine
 from ....answers.estimates import read_estimates
-from ....census.histograms import sum_histogram
-from ....census.queries import MarginalQuery, marginal_query
+from ....census.histograms import read_histogram
+from ....census.queries import marginal_query
 from ....runs.directory import RunDirectory
 from ...measurement.measure import shard_histograms
 from ...settings import TopdownSettings
@@ -35,14 +35,9 @@ def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, 
     found = {}
     for universe in settings.run.universes:
         blocks = spine_of(run, universe).block_geocode
-        sums = sum_histogram(
-            run.histogram(universe),
-            blocks,
-            np.arange(len(blocks)),
-            n_groups=len(blocks),
-            n_cells=settings.schema_of(universe).n_cells,
-        )
-        found[universe] = pd.Series(np.asarray(sums.sum(axis=1)).ravel(), index=blocks)
+        n_cells = settings.schema_of(universe).n_cells
+        counts = read_histogram(run.histogram(universe), blocks, n_cells=n_cells)
+        found[universe] = pd.Series(np.asarray(counts.sum(axis=1)).ravel(), index=blocks)
     return found
 
 
@@ -69,7 +64,7 @@ def sums_of_shards(
         )
         difference = sparse.csr_array(estimate - truth)
         for name, query in queries.items():
-            error = _answers(difference, query).data
+            error = (difference @ query.matrix.T).data
             absolute = np.abs(error)
             own = (int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0)))
             add_sums(sums, {(shard.geolevel, name): own})
@@ -115,13 +110,3 @@ def rows_of_sums(
 def _names(settings: TopdownSettings, universe: str, spine: Spine) -> list[str]:
     asked = settings.budget_of(universe).query_shares[spine.names[-1]]
     return list(dict.fromkeys(("total", *asked)))
-
-
-def _answers(counts: sparse.csr_array, query: MarginalQuery) -> sparse.csr_array:
-    """Answers `(n, n_rows)` to a query, without those that count nothing."""
-    answers = sparse.csr_array(
-        (counts.data.copy(), query.row_of_cell[counts.indices], counts.indptr.copy()),
-        shape=(counts.shape[0], query.n_rows),
-    )
-    answers.sum_duplicates()
-    return answers

@@ -52,11 +52,8 @@ class ComparedRun:
 
 def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     """The report of one run, or of several in the order given."""
-    stamps = []
-    if any(run.settings.input.confidential for run in runs):
-        stamps.append(CONFIDENTIAL)
-    of_runs = [run.settings.stamp for run in runs]
-    stamps += dict.fromkeys(stamp for stamp in of_runs if stamp is not None)
+    confidential = [CONFIDENTIAL] * any(run.settings.input.confidential for run in runs)
+    stamps = dict.fromkeys([*confidential, *filter(None, (run.settings.stamp for run in runs))])
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
     errors = _labelled(runs, [run.figures.errors for run in runs])
     of_quantity: dict[tuple[str, str], list[Row]] = {}
@@ -176,19 +173,12 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
     rows = []
     for run in runs:
         settings = run.settings
+        dataset, spine = settings.privacy.dataset, settings.geography.spine
         for universe in settings.run.universes:
             cost = report_of(settings, universe)
             epsilon = cost["epsilon"]["tight"]
-            rows.append(
-                (
-                    run.label,
-                    settings.privacy.dataset,
-                    universe,
-                    settings.geography.spine,
-                    cost["rho"],
-                    epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}",
-                )
-            )
+            shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
+            rows.append((run.label, dataset, universe, spine, cost["rho"], shown))
     headers = ("run", "dataset", "universe", "spine", "rho", "epsilon")
     blocks: list[Block] = [Table(headers, tuple(rows))]
     if any(run.settings.privacy.infinite for run in runs):

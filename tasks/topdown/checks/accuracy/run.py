@@ -13,11 +13,9 @@ import pandas as pd
 import pyarrow as pa
 
 from ....census.census import Census
-from ....pages.document import to_html
-from ....products.comparison import COMPARISON, labels_of, write_errors
+from ....products.comparison import COMPARISON, labels_of, write_compared, write_errors
 from ....runs.directory import RunDirectory
 from ....runs.errors import InputRefused
-from ....runs.files import write_text
 from ...settings import TopdownSettings
 from .figures import AccuracyFigures, compute_figures, read_figures, write_figures
 from .pieces import FOLDER, sums_of_pieces
@@ -81,14 +79,8 @@ def _are_alike(first: Census, other: Census) -> bool:
 
 
 def _write(compared: Sequence[ComparedRun], run: RunDirectory, name: str) -> Path:
-    text = to_html(accuracy_document(compared))
-    path = run.confidential / FOLDER / name
-    write_text(path, text)
-    if any(other.settings.input.confidential for other in compared):
-        return path
-    public = run.report.parent / name
-    write_text(public, text)
-    return public
+    document, path = accuracy_document(compared), run.confidential / FOLDER / name
+    return write_compared(document, path, run, [one.settings for one in compared])
 
 
 def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:

@@ -87,15 +87,9 @@ def _part(spine: Spine, states: np.ndarray) -> Subspine:
 
 
 def _of_level(level: Geolevel, rows: np.ndarray, above: np.ndarray) -> Geolevel:
-    return replace(
-        level,
-        geocode=level.geocode[rows],
-        parent=np.searchsorted(above, level.parent[rows]),
-        plb_share_code=level.plb_share_code[rows],
-        is_aian=level.is_aian[rows],
-        bypassed=level.bypassed[rows],
-        n_blocks=level.n_blocks[rows],
-    )
+    names = ("geocode", "plb_share_code", "is_aian", "bypassed", "n_blocks")
+    taken = {name: getattr(level, name)[rows] for name in names}
+    return replace(level, parent=np.searchsorted(above, level.parent[rows]), **taken)
 
 
 Totals = Mapping[int, np.ndarray]

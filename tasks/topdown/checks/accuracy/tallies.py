@@ -49,6 +49,10 @@ class Compared:
     """(n_cells,)"""
     prediction: Prediction
 
+    def answers(self, matrix: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+        """True and released answers (n_blocks, n_answers); `matrix` is that of the answers."""
+        return (self.truth @ matrix).toarray(), (self.released @ matrix).toarray()
+
 
 @dataclass(frozen=True, eq=False)
 class Errors:
@@ -205,9 +209,7 @@ def _level_in(part: Tallies, level: str, own: Sequence[str]) -> str:
 def _errors(compared: Compared, quantity: Quantity) -> Iterator[tuple[str, Errors]]:
     """The errors of a quantity at every level that has entities, by level."""
     matrix = answer_matrix(quantity.answers, compared.schema)
-    truth, released = (
-        (counts @ matrix).toarray() for counts in (compared.truth, compared.released)
-    )
+    truth, released = compared.answers(matrix)
     size = np.asarray(compared.truth.sum(axis=1)).reshape(-1, 1)
     possible = _possible(compared, matrix).astype(np.int64)
     for level in compared.levels:
@@ -243,10 +245,7 @@ def _largest_groups(compared: Compared, census: Census) -> dict[tuple[str, str],
     """The largest groups of every population at every level that has entities."""
     found = {}
     for population, groups in redistricting_groups(compared.schema, census).items():
-        matrix = answer_matrix(groups, compared.schema)
-        truth, released = (
-            (counts @ matrix).toarray() for counts in (compared.truth, compared.released)
-        )
+        truth, released = compared.answers(answer_matrix(groups, compared.schema))
         for level in (level for level in compared.levels if level.n_entities):
             found[population, level.name] = LargestGroups.of(
                 level.sums(truth), level.sums(released)

@@ -191,11 +191,9 @@ class Prediction:
 
     def _factors(self, answer: Answer) -> list[float]:
         """What each component's variance is multiplied with; see the module's docstring."""
-        sizes = []
-        for axis in self._algebra.free:
-            n_levels = self.schema.shape[axis]
-            name = self.schema.attributes[axis]
-            sizes.append((len(answer.where.get(name, range(n_levels))), n_levels))
+        names, shape = self.schema.attributes, self.schema.shape
+        free = [(names[axis], shape[axis]) for axis in self._algebra.free]
+        sizes = [(len(answer.where.get(name, range(n))), n) for name, n in free]
         return [
             math.prod(
                 (k * (d - k) / d if component >> bit & 1 else k * k / d)

@@ -114,9 +114,8 @@ class _Estimates:
         ascending."""
         shape = (len(codes), self.schema.n_cells)
         blocks = np.flatnonzero(pc.equal(self.state, fips))
-        found = sparse.coo_array(
-            released_counts(self.run, self.universe, self.spine, len(self.own_cell), blocks)
-        )
+        last, n_cells = self.spine.geolevels[-1], len(self.own_cell)
+        found = sparse.coo_array(released_counts(self.run, self.universe, last, n_cells, blocks))
         geocode = _numbers(pa.array(self.spine.block_geocode[blocks], pa.string()))
         block = np.searchsorted(codes, geocode)
         if (codes[np.minimum(block, len(codes) - 1)] != geocode).any():

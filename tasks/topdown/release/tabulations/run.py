@@ -19,12 +19,12 @@ from ...measurement.public_answers import area_counts
 from ...paths import geography_file
 from ...settings import TopdownSettings
 from ...spine.shards import shards_of
-from ..declared_files import TABLES, write_declared_table
+from ..declared_files import write_declared_table
 from ..margin_files import SUFFIX, write_declared_margins, write_table_margins
 from .estimated import States, state_tabulations
 from .legacy import legacy_files, write_state
 from .levels import SUMMARY_LEVELS, SummaryLevel
-from .tables import ENDINGS, Tabulation, table_files, write_tables
+from .tables import Tabulation, table_files, write_tables
 from .variables import tables_of
 
 BLOCKS_PER_PIECE = 1 << 20
@@ -103,7 +103,7 @@ class LevelTables:
 
     def files(self, piece: str = WHOLE) -> list[Path]:
         """Paths of the tables or of a piece of them, in the order in which they are written."""
-        tables = table_files(self.run.unchecked_release, _levels(piece))
+        tables = table_files(self.run.unchecked_release, _stems(piece))
         return tables + list(chain(*self._legacy_files(piece).values()))
 
     def write(self, piece: str = WHOLE) -> list[Path]:
@@ -146,7 +146,7 @@ class LevelTables:
 
     def margin_files(self, piece: str) -> list[Path]:
         """Paths of a piece of the margins."""
-        return table_files(self.run.unchecked_release, _levels(piece), SUFFIX)
+        return table_files(self.run.unchecked_release, _stems(piece), SUFFIX)
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
         """Write a piece of the margins, from the posteriors of its universes."""
@@ -161,6 +161,11 @@ def _levels(piece: str) -> tuple[SummaryLevel, ...]:
     if piece not in (BLOCK_TABLES, AREA_TABLES):
         return levels
     return tuple(level for level in levels if level.has_blocks == (piece == BLOCK_TABLES))
+
+
+def _stems(piece: str) -> list[str]:
+    """What the files of the summary levels of a piece are called, without endings."""
+    return [level.stem for level in _levels(piece)]
 
 
 class NamedTables:
@@ -182,7 +187,7 @@ class NamedTables:
 
     def files(self, piece: str = WHOLE) -> list[Path]:
         """Paths in the order in which they are written."""
-        return _paths(self.folder, self.tables())
+        return table_files(self.folder, [table.name for table in self.tables()])
 
     def write(self, piece: str = WHOLE) -> list[Path]:
         """Write all tables from the estimates; returns the files."""
@@ -208,7 +213,7 @@ class NamedTables:
 
     def margin_files(self, piece: str) -> list[Path]:
         """Paths of the margins beside a table."""
-        return _paths(self.folder, [self._table(piece)], SUFFIX)
+        return table_files(self.folder, [piece], SUFFIX)
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
         """Write the margins beside a table, from the posteriors of its universes."""
@@ -217,9 +222,3 @@ class NamedTables:
 
     def _table(self, name: str) -> TableDeclaration:
         return next(table for table in self.tables() if table.name == name)
-
-
-def _paths(folder: Path, tables: Sequence[TableDeclaration], suffix: str = "") -> list[Path]:
-    return [
-        folder / TABLES / f"{table.name}{suffix}.{ending}" for table in tables for ending in ENDINGS
-    ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from ..declared_files import COMMA_SEPARATED, TABLES, rows_written
+from ....runs.stamps import RowsForm, rows_written
+from ..declared_files import TABLES
 from .levels import SUMMARY_LEVELS, Entities, SummaryLevel, entities_of
 from .names import NAME, named_columns
 
 ENDINGS = ("parquet", "csv")
+UNQUOTED = RowsForm(is_quoted=False)
+"""The form of tables of summary levels, where no text needs quotes."""
 
 ROWS_PER_BATCH = 1 << 14
 
@@ -74,15 +77,11 @@ class Tabulation:
         return LevelTable(entities, self.variables, sums, self.matrices)
 
 
-def table_files(
-    directory: Path,
-    levels: Iterable[SummaryLevel] = tuple(SUMMARY_LEVELS.values()),
-    suffix: str = "",
-) -> list[Path]:
-    """Paths of the tables of some summary levels below a release directory, or of what stands
+def table_files(directory: Path, stems: Iterable[str], suffix: str = "") -> list[Path]:
+    """Paths of tables below a release directory by their names without endings, or of what stands
     beside them under a further `suffix`, in the order in which they are written."""
     folder = directory / TABLES
-    return [folder / f"{level.stem}{suffix}.{ending}" for level in levels for ending in ENDINGS]
+    return [folder / f"{stem}{suffix}.{ending}" for stem in stems for ending in ENDINGS]
 
 
 def write_tables(
@@ -100,7 +99,7 @@ def write_tables(
     The tabulations are those of successive states, each in memory while it is written. They give
     the files that one of all of them gives, if they all tell the same of block groups.
     """
-    files = table_files(directory, levels)
+    files = table_files(directory, [level.stem for level in levels])
     with ExitStack() as stack:
         writers = [_LevelWriter(stack, path.with_suffix(""), is_private) for path in files[::2]]
         for tabulation in tabulations:
@@ -150,8 +149,8 @@ class _LevelWriter:
         if self._write is None:
             kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
             # Codes need no quotes, and names may have commas.
-            form = replace(COMMA_SEPARATED, is_quoted=NAME in codes)
-            written = rows_written(self._stem, kinds, self._is_private, form)
+            form = RowsForm() if NAME in codes else UNQUOTED
+            written = rows_written(self._stem, pa.schema(kinds), self._is_private, form)
             self._write = self._stack.enter_context(written)
             self._held = pa.schema(kinds).empty_table()
         for start, rows in table.batches():

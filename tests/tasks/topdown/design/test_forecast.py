@@ -29,7 +29,8 @@ def settings(tmp_path: Path, public_settings: str) -> TopdownSettings:
 
 
 def margins_of(settings: TopdownSettings) -> dict[tuple[str, str], dict[str, float | None]]:
-    found = forecasts(settings, public_tables(settings))
+    tables = public_tables(settings)
+    found = [one for name in settings.run.universes for one in forecasts(settings, name, tables)]
     return {(row.query, row.level): row.margins for row in found}
 
 

@@ -17,6 +17,7 @@ from spineflow.tasks.topdown.estimation.labelled_least_squares import Sums
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, Pins, sum_rows
 from spineflow.tasks.topdown.estimation.programs import add_constraints
+from spineflow.tasks.topdown.estimation.rounder import round_by_flow
 from spineflow.tasks.topdown.workload.sections import GeolevelPasses
 
 from .test_parent import assert_conserves
@@ -183,7 +184,7 @@ def test_parts_round_as_well_as_the_whole(make_siblings, monkeypatch):
     for one, target, chain, rounded in passes:
         target = interleaved.on_grid(target)
         whole = interleaved.RoundingPass(one.problem, target, chain, one.pins)
-        best = interleaved.round_by_flow(whole)
+        best = round_by_flow(whole)
         assert cost_of(target, chain, rounded) == pytest.approx(
             cost_of(target, chain, best.x), abs=1e-3
         )

@@ -15,8 +15,8 @@ from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.stamps import WrittenFiles
 from spineflow.tasks.topdown.release import microdata
-from spineflow.tasks.topdown.release.declared_files import WrittenFiles
 from spineflow.tasks.topdown.release.microdata import BlockCounts, write_microdata
 
 from tests.block_estimates import counts_of_table
