@@ -48,14 +48,12 @@ def tables_of(document) -> list[Table]:
     return found
 
 
-@pytest.mark.slow
 def test_report_of_public_input_is_shown_and_kept(public_run, report: Path) -> None:
     run, _ = public_run
     assert report.read_bytes() == accuracy_report(run).read_bytes()
     assert STAMP not in report.read_text()
 
 
-@pytest.mark.slow
 def test_report_of_confidential_input_stays_confidential(confidential_run) -> None:
     run, settings = confidential_run
     before = {path for path in run.root.rglob("*") if run.confidential not in path.parents}
@@ -67,7 +65,6 @@ def test_report_of_confidential_input_stays_confidential(confidential_run) -> No
     assert STAMP in path.read_text()
 
 
-@pytest.mark.slow
 def test_comparison_is_confidential_if_any_input_is(public_run, confidential_run) -> None:
     path = write_comparison([public_run, confidential_run])
     assert public_run[0].confidential in path.parents
@@ -77,7 +74,6 @@ def test_comparison_is_confidential_if_any_input_is(public_run, confidential_run
     assert not (public_run[0].report.parent / "comparison.html").exists()
 
 
-@pytest.mark.slow
 def test_figures_outlive_the_histograms(county, tmp_path: Path, estimated_run) -> None:
     run, settings = estimated_run(tmp_path, county, seed=5)
     write_run_accuracy(run, settings)
@@ -89,7 +85,6 @@ def test_figures_outlive_the_histograms(county, tmp_path: Path, estimated_run) -
         write_comparison([(run, settings), (run, settings)])
 
 
-@pytest.mark.slow
 def test_tables_show_the_figures(public_run) -> None:
     run, settings = public_run
     figures = compute_figures(run, settings)
@@ -120,7 +115,6 @@ def test_tables_show_the_figures(public_run) -> None:
     assert len(shown.rows) == ((rows["answer"] == "all") & (rows["size_class"] == "all")).sum()
 
 
-@pytest.mark.slow
 def test_rows_of_one_kind_stand_together_in_a_comparison(public_run, confidential_run) -> None:
     runs = [
         ComparedRun(run.root.name, settings, compute_figures(run, settings))
