@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from spineflow.flows import order
+from spineflow.flows import entry, order
 from spineflow.flows.cli import main
 from spineflow.flows.order import submitted
 from spineflow.flows.progress import BAR, end_picture, listening, run_id
+from spineflow.flows.registry import flow_of
 from spineflow.flows.results import result_page, show_failed_rules
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.measurement import steps as measuring
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.pages.document import to_markdown
+from spineflow.tasks.products.expected import EXPECTED_FILE
 from spineflow.tasks.products.order import Aside, Wave, call
 from spineflow.tasks.products.product import Product
 from spineflow.tasks.products.registry import product
@@ -132,6 +136,59 @@ def test_a_page_says_where_a_release_was_published(
     text = to_markdown(result_page(done[0], published))
     assert f"Published: {shown}" in text
     assert "Published" not in to_markdown(result_page(done[0], settings))
+
+
+def test_errors_to_be_expected_are_simulated_on_the_release(
+    done: tuple[RunDirectory, Shown], tmp_path: Path, shown: Shown, capsys
+) -> None:
+    """A row for every level, and beside every mean its standard deviation."""
+    run = tmp_path / "run"
+    shutil.copytree(done[0].root, run)
+    assert main(["report", str(run), "--expected", "2"]) == 0
+    said = capsys.readouterr().out
+    page = run / "report" / EXPECTED_FILE
+    assert said.startswith(f"expected errors: {page}\n") and "\nreport: " in said
+    text = page.read_text(encoding="utf-8")
+    assert "Figures are means, with standard deviations (s.d.)." in text
+    for level in ("nation", "state", "county"):
+        assert f"<td>{level}</td>" in text
+    assert "s.d." in text
+
+
+def test_what_only_topdown_has_is_refused_of_others(
+    done: tuple[RunDirectory, Shown], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(done[0].root)
+    asked = {
+        "intervals": ["intervals", root, "--query", "total", "--geolevel", "Tract"],
+        "such measurements": ["measurements", "export", root, str(tmp_path / "out")],
+    }
+    for what, command in asked.items():
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert f"{root} is no run of topdown; only those have {what}." in said
+
+
+def test_a_settings_file_is_run_by_its_flow(
+    groups: Product, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no folder is given, it goes beside the file; its name tells of the file."""
+    file = write_dataset(tmp_path, census_like(groups=100, counties=2, states=1, largest=8))
+    released = flow_of("group-sizes").fn(str(file), "", ("privacy.seed=3",))
+    run = RunDirectory(Path(released).parent)
+    assert run.root.parent == tmp_path / "runs" and run.read_manifest()["status"] == "complete"
+    assert "seed = 3" in run.settings.read_text(encoding="utf-8")
+    assert str(run.report) in shown.texts["result"]
+    parameters: dict[str, Any] = {"settings_file": str(file), "settings": None}
+    asked = SimpleNamespace(flow_name="group-sizes", parameters=parameters)
+    monkeypatch.setattr(entry, "flow_run", asked)
+    assert entry._run_name() == "group-sizes-settings"
+    parameters |= {"settings_file": "", "settings": {"dataset": "people"}}
+    assert entry._run_name() == "group-sizes-people"
+    parameters["settings"] = SimpleNamespace(dataset="others")
+    assert entry._run_name() == "group-sizes-others"
+    parameters["settings"] = None
+    assert entry._run_name() == "group-sizes-form"
 
 
 def test_the_rules_that_are_not_met_are_shown_by_name(tmp_path: Path, shown: Shown) -> None:
