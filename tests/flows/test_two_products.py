@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
+from spineflow.flows.console import print_summary
+from spineflow.flows.results import result_page
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.pages.document import to_markdown
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import sha256_of_file
@@ -96,6 +100,24 @@ def test_the_page_and_the_certificate_are_of_both(made: RunDirectory, settings: 
         assert f'href="../{name}/report/report.html"' in page
         assert f"(../{name}/release/certificate.html)" in text
         assert sha256_of_file(made.root / name / "release" / "certificate.md") in text
+
+
+def test_what_is_released_and_how_it_ended_is_told_product_by_product(
+    made: RunDirectory, settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = product("products")
+    own = asked.load(settings)
+    page = to_markdown(result_page(made, own))
+    assert "Released: group-sizes, supplemental-dhc." in page and f"`{made.report}`" in page
+    assert "What is guaranteed" not in page, "the pages of the products have that"
+    print_summary(asked, made, own)
+    said = capsys.readouterr().out.splitlines()
+    first, second = (said.index(f"{name}:") for name in PRODUCTS)
+    for name, own_lines in zip(PRODUCTS, (said[first:second], said[second:]), strict=True):
+        part = RunDirectory(made.root / name)
+        assert f"report: {part.report}" in own_lines and f"release: {part.release}" in own_lines
+        assert any(line.endswith("Look at the report first:") for line in own_lines)
+    assert said[-1] == f"all products: {made.report}"
 
 
 def test_what_is_finished_stays_when_a_run_goes_on(made: RunDirectory, settings: Path) -> None:

@@ -125,13 +125,10 @@ def test_estimates_from_measurements_take_exact_zeros_above_the_areas(tmp_path: 
         np.testing.assert_allclose(of_level, sums[0], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spine", "estimator"),
-    [
-        pytest.param("conventional", "topdown", marks=pytest.mark.slow),
-        ("optimized", "topdown"),
-        pytest.param("conventional", "full_information", marks=pytest.mark.slow),
-    ],
+    [("conventional", "topdown"), ("optimized", "topdown"), ("conventional", "full_information")],
 )
 def test_tables_without_noise_are_those_of_sql(tmp_path: Path, spine: str, estimator: str) -> None:
     (tmp_path / "input").mkdir()

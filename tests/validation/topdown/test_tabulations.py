@@ -109,7 +109,7 @@ def test_right_tables_pass(right: Tabulated) -> None:
 @pytest.mark.parametrize(
     "stem, variable",
     [
-        ("750_block", "P0010001"),
+        pytest.param("750_block", "P0010001", marks=pytest.mark.slow),
         pytest.param("150_block_group", "P0020002", marks=pytest.mark.slow),
         pytest.param("140_tract", "P0030071", marks=pytest.mark.slow),
         pytest.param("060_county_subdivision", "P0050010", marks=pytest.mark.slow),
@@ -188,7 +188,10 @@ def replaced(line: int, field: int, text: str):
         ("geo", replaced(4, 7, "9"), "number its records"),
         ("geo", replaced(4, 8, "0500000US35999"), "entities of the tables"),
         ("00002", lambda lines: lines[:-2], "records of the header"),
-        ("00002", lambda lines: [line + "|0" for line in lines if line], "cannot be read"),
+        pytest.param(
+            *("00002", lambda lines: [line + "|0" for line in lines if line], "cannot be read"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_wrong_legacy_files_are_found(release: Tabulated, part, edit, message) -> None:
