@@ -17,6 +17,7 @@ from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.trials import TopdownTrials
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 from spineflow.tasks.tune.grid import loss_grid
@@ -274,6 +275,38 @@ def test_every_geolevel_gets_the_least_loss_that_it_needs(
     grid = loss_grid(LOWEST, HIGHEST, STEP)
     least = {name: next(x for x in grid if x >= needed.get(name, 0)) for name in found.trial.losses}
     assert found.trial.losses == least and len(least) == 6
+
+
+@pytest.mark.parametrize(("most", "is_found"), [(5, True), (4, False), (None, True)])
+def test_no_search_goes_beyond_the_largest_total(
+    smallest_county: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int | None,
+    is_found: bool,
+) -> None:
+    """A total of five is needed, or half of one and more at each of six geolevels."""
+    limit = None if most is None else Fraction(most)
+    monkeypatch.setattr(TopdownTrials, "largest_total", lambda *_: limit)
+    found = searched_for(
+        tmp_path, smallest_county, monkeypatch, lambda trial: 100 / float(trial.total)
+    )
+    grid = loss_grid(LOWEST, HIGHEST, STEP)
+    on_grid = next(loss for loss in grid if loss >= 5)
+    assert (None if found is None else found.trial.total) == (
+        (limit or on_grid) if is_found else None
+    )
+    least = next(loss for loss in grid if loss >= Fraction(1, 2))
+    assert 3 < 6 * least < 4
+    limit = None if most is None else Fraction(most - 1)
+    found = searched_for(
+        tmp_path,
+        smallest_county,
+        monkeypatch,
+        lambda trial: 10 / float(min(trial.losses.values())),
+        method='"geolevels"',
+    )
+    assert (found is not None) == is_found
 
 
 def exact_epsilon_of(budget: Budget) -> float:
