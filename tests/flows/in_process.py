@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
+from prefect import Task
 from prefect.context import SettingsContext, get_settings_context
+from prefect.exceptions import UnfinishedRun
+from prefect.futures import PrefectConcurrentFuture, PrefectFuture
 from prefect.settings import PREFECT_API_URL, Settings
-from spineflow.flows import running, servers
+from prefect.states import Failed, Pending
+from spineflow.flows import progress, results, running, servers
+from spineflow.flows.registry import stages_of
+from spineflow.tasks.products.product import Product
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, Value
 
@@ -112,3 +125,75 @@ def stages_in_process(*, judged_twice: bool = True) -> Iterator[None]:
         start_no_server(patched)
         patched.setattr(running, "run_stages", running.run_stages_here)
         yield
+
+
+@dataclass
+class Shown:
+    """What flows have shown on their pages, by key, and the tasks that they have submitted."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    submitted: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+def has_failed(future: PrefectFuture[Any]) -> bool:
+    """Whether a task raised something, or has not been begun because another did."""
+    try:
+        return isinstance(future.result(raise_on_failure=False), BaseException)
+    except UnfinishedRun:
+        return True
+
+
+def run_flow_here(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
+    """Run the stages of any product as the function that its flow calls."""
+    return stages_of(product.name).fn(str(run.root))
+
+
+@contextmanager
+def tasks_in_threads() -> Iterator[Shown]:
+    """Have the flows of products called as functions in this process, their tasks in threads.
+
+    All is as a flow does it but for Prefect: no server hears of tasks, and what is shown is kept.
+    """
+    shown = Shown()
+    with (
+        without_server(),
+        pytest.MonkeyPatch.context() as patched,
+        judged_once(),
+        ThreadPoolExecutor(2) as pool,
+    ):
+
+        def submit(task: Task, *arguments: Any, wait_for: Sequence[Any] = ()) -> Any:
+            # Of a step its keys, of several that share a task those of all.
+            shown.submitted.append((task.name, *arguments[1:]))
+
+            def perform() -> Any:
+                if any(has_failed(one) for one in wait_for):
+                    return Pending(name="NotReady")
+                try:
+                    return task.fn(*arguments)
+                except Exception as error:
+                    return Failed(data=error)
+
+            return PrefectConcurrentFuture(uuid4(), pool.submit(perform))
+
+        def keep_text(text: str, *, key: str, description: str) -> UUID:
+            shown.texts[key] = text
+            return uuid4()
+
+        def keep_table(table: list[dict[str, Any]], *, key: str, description: str) -> UUID:
+            shown.tables[key] = table
+            return uuid4()
+
+        start_no_server(patched)
+        patched.setattr(Task, "submit", submit)
+        patched.setattr(results, "create_markdown_artifact", keep_text)
+        patched.setattr(results, "create_table_artifact", keep_table)
+        patched.setattr(progress, "create_markdown_artifact", keep_text)
+        update = partial(keep_text, key="progress", description="")
+        patched.setattr(progress, "update_markdown", lambda _, text: update(text))
+        patched.setattr(progress, "_pictures", {})
+        patched.setattr(progress, "get_run_logger", partial(logging.getLogger, "spineflow.tests"))
+        for module in ("running", "products", "entry"):
+            patched.setattr(f"spineflow.flows.{module}.run_stages", run_flow_here)
+        yield shown

@@ -6,16 +6,15 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.order import call_here, run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.order import call_here
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.checks import pieces
 from spineflow.tasks.topdown.checks.pieces import (
     findings_file,
@@ -29,28 +28,24 @@ from spineflow.tasks.topdown.order import release_of
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-Unchecked = tuple[RunDirectory, TopdownSettings]
+from tests.flows.conformance.cases import Finished
 
-pytestmark = pytest.mark.slow
+Unchecked = tuple[RunDirectory, TopdownSettings]
 
 
 @pytest.fixture(scope="module")
 def made(
-    settings_text: str,
-    county: Path,
-    smallest_county: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    finished_run: Callable[[str], Finished], tmp_path_factory: pytest.TempPathFactory
 ) -> Unchecked:
     """A run up to its checks, and its settings; not to be changed."""
-    folder = tmp_path_factory.mktemp("unchecked")
-    text = settings_text.replace(str(county), str(smallest_county))
-    text = text.replace("margins = false\ntables = false\n", "")
-    (folder / "settings.toml").write_text(text)
-    settings = TOPDOWN.load(folder / "settings.toml")
-    run = prepare(settings, folder / "run")
-    order = TOPDOWN.order(run, settings)
-    run_in_process(run, takewhile(lambda wave: "checks" not in wave, order))
-    return run, settings
+    finished = finished_run("topdown")
+    run = RunDirectory(tmp_path_factory.mktemp("unchecked") / "run")
+    shutil.copytree(finished.run.root, run.root)
+    shutil.rmtree(run.checks)
+    run.release.rename(run.unchecked_release)
+    for page in run.unchecked_release.glob("certificate.*"):
+        page.unlink()
+    return run, frozen_settings(TopdownSettings, run.settings)
 
 
 def cut_small(patched: pytest.MonkeyPatch) -> None:
@@ -164,6 +159,7 @@ def test_what_is_altered_after_it_was_checked_is_seen(unchecked: Unchecked) -> N
     assert not run.release.exists()
 
 
+@pytest.mark.slow
 def test_findings_that_are_missing_or_cut_let_nothing_pass(unchecked: Unchecked) -> None:
     """A spoiled file fails whichever findings are there, if those of its piece are not."""
     run, settings = unchecked
@@ -183,6 +179,7 @@ def test_findings_that_are_missing_or_cut_let_nothing_pass(unchecked: Unchecked)
         assert "differ in" in found.detail
 
 
+@pytest.mark.slow
 def test_planted_defects_fail_in_the_same_words(made: Unchecked, unchecked: Unchecked) -> None:
     run, settings = unchecked
     for change in CHANGES:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spineflow.flows.console import as_typed
+from spineflow.flows import progress
+from spineflow.flows.console import as_typed, print_block, shown_progress, shown_work
+from spineflow.flows.kernels import ANNOUNCEMENT
+from spineflow.tasks.pages.document import Section, Table
+from spineflow.tasks.products.product import Caution
 
 
 def test_the_next_command_is_written_as_it_must_be_typed(
@@ -19,3 +24,74 @@ def test_the_next_command_is_written_as_it_must_be_typed(
     monkeypatch.setenv("PATH", str(program.parent))
     assert as_typed(str(program)) == "spineflow"
     assert as_typed("/somewhere/pytest") == "spineflow"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streams are terminals, as wide as any line of these tests."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def told(listener: Callable[[str, int, int], None]) -> None:
+    """A sentence, and a stage of four tasks of which three have ended."""
+    listener("watch it there", 0, 0)
+    for done in range(4):
+        listener("persons measure County", done, 4)
+
+
+@pytest.mark.parametrize("is_compiling", [True, False])
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_has_a_bar_for_every_stage(
+    is_compiling: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with shown_progress(is_compiling):
+        told(progress._tell)
+        for listener in progress._left_listeners:
+            listener(42.0)
+    assert not progress._listeners and not progress._left_listeners
+    shown = capsys.readouterr()
+    assert (f"{ANNOUNCEMENT}: meanwhile" in shown.err) == is_compiling
+    assert "watch it there" in shown.err and "persons measure County" in shown.err
+    assert "3/4" in shown.err and "starting Prefect" in shown.err
+    last = shown.err[shown.err.rindex("starting Prefect") :]
+    assert "1/1" in last and "time left of the run" not in last and "of the run, until" not in last
+    assert shown.out == ""
+
+
+def test_where_no_terminal_is_a_line_tells_of_every_stage_that_has_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with shown_progress(is_compiling=True):
+        told(progress._tell)
+        assert capsys.readouterr().err.split(" ", 1)[1] == "watch it there\n"
+        progress._tell("persons measure County", 4, 4)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.split(" ", 1)[1] == "Persons were measured at County: 4 tasks, 0 s."
+
+
+@pytest.mark.usefixtures("terminal")
+def test_work_without_a_flow_has_bars_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown_work() as listener:
+        told(listener)
+    shown = capsys.readouterr().err
+    assert "watch it there" in shown and "3/4" in shown
+
+
+def test_work_without_a_flow_is_told_in_lines_elsewhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with shown_work() as listener:
+        told(listener)
+    assert capsys.readouterr().err == "watch it there\n"
+
+
+def test_blocks_are_printed_as_they_are_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("level", "error"), (("tract", 1 / 3), ("county", 12)))
+    print_block(Section("Errors", ("in brief", table, Caution("of few"))))
+    print_block("the end")
+    shown = capsys.readouterr()
+    assert shown.err == "warning: of few\n"
+    assert "Errors: in brief" in shown.out and shown.out.endswith("the end\n")
+    assert "0.333333" in shown.out and "│ county │ 12 " in shown.out

@@ -14,7 +14,10 @@ from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
 from spineflow.flows.registry import DEMOS, MODULES
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.trips.ingest.generate import CountrySize
 
 from tests.parquet_pages import surplus
 
@@ -159,6 +162,29 @@ def test_pages_begin_with_two_lines_that_run(flow: str) -> None:
     demo, second = first_lines(flow)
     assert demo == f"spineflow demo {flow}"
     assert second == f"spineflow budget {flow} {GENERATED[flow].folder}/settings.toml"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_command_generates_input_and_a_ledger_and_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is there already is kept, and the run goes on."""
+    monkeypatch.setattr(demo_module, "COMMUTERS", CountrySize(2, 3, 6, 20, 3_000))
+    folder = tmp_path / "mine"
+    assert main(["demo", "trips", "--directory", str(folder)]) == 0
+    run, file = folder / "run", folder / "settings.toml"
+    said = capsys.readouterr().out
+    assert f"Running: spineflow run trips {file} --run-dir {run}" in said
+    assert f"A generated {GENERATED['trips'].what} and its settings are in {folder}/" in said
+    assert "Nothing has been drawn under this ledger." in said
+    assert (run / "release" / "certificate.html").exists()
+    assert folder.stat().st_mode & 0o022 == 0
+    (ledger,) = summary(open_ledger(folder / "ledger.db", must_exist=True))["datasets"].values()
+    assert ledger["cap"] == "10" and len(ledger["products"]["trips"]["draws"]) > 0
+    before = {path: path.stat().st_mtime_ns for path in (file, folder / "trips.parquet")}
+    assert main(["demo", "trips", "--directory", str(folder)]) == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert "Nothing has been drawn" not in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -139,3 +140,58 @@ def test_a_run_does_not_end_for_its_picture_while_a_server_may_come_back(
         picture.draw("measure", 2, 2, 4.0)
         picture.show()
     assert [text.count("2 of 2") for text in shown] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "About 5 s left of the run, until 23:00 UTC."),
+        (52.0, "About 50 s left of the run, until 23:00 UTC."),
+        (89.0, "About 90 s left of the run, until 23:01 UTC."),
+        (90.0, "About 2 min left of the run, until 23:01 UTC."),
+        (5400.0, "About 90 min left of the run, until 00:30 UTC."),
+        (5401.0, "About 1.5 h left of the run, until 00:30 UTC."),
+    ],
+)
+def test_the_time_that_is_left_is_told_roughly(seconds: float, words: str) -> None:
+    assert progress.sentence_of_rest(seconds, datetime(2026, 1, 1, 23, 0, tzinfo=UTC)) == words
+
+
+@pytest.mark.parametrize(
+    ("stage", "planned", "said"),
+    [
+        ("persons measure County", 4, "Persons were measured at County: 4 tasks, 3 s."),
+        ("persons measure County", 1, "Persons were measured at County: 1 task, 3 s."),
+        ("no such stage", 2, "Stage 'no such stage' has ended: 2 tasks, 3 s."),
+    ],
+)
+def test_a_stage_is_told_of_in_a_sentence(stage: str, planned: int, said: str) -> None:
+    assert progress.sentence_of(stage, planned, 2.6) == said
+
+
+def test_what_is_left_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most for a fiftieth of the time, and with five seconds between."""
+    now, asked, heard, shown = [100.0], list[float](), list[float](), list[str]()
+
+    def left() -> float | None:
+        asked.append(now[0])
+        now[0] += 0.2  # It takes a while to tell, for which nothing is asked ten seconds longer.
+        return None if len(asked) == 1 else 30.0
+
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        progress, "create_markdown_artifact", lambda text, **_: shown.append(text) or "a"
+    )
+    monkeypatch.setattr(progress, "update_markdown", lambda _, text: shown.append(text))
+    monkeypatch.setattr(progress, "is_embedded", lambda: False)
+    picture = Picture()
+    picture.left = left
+    with listening(lambda *_: None, heard.append):
+        for time in (100.0, 115.1, 115.3, 130.4):
+            now[0] = time
+            picture.look_ahead()
+    assert asked == [100.0, 115.3]
+    assert heard == [30.0]
+    assert len(shown) == 1 and shown[0].startswith("About 30 s left of the run, until ")
+    picture.end()
+    assert "left of the run" not in shown[-1]

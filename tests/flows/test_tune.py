@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.trials import TopdownTrials
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 from spineflow.tasks.tune.grid import loss_grid
@@ -217,6 +218,95 @@ def candidates(folder: Path, county: Path, monkeypatch, meets, **search: str) ->
     search_of = tune._Search(RunDirectory(folder), settings)
     found = [search_of.best_of(variant) for variant in settings.choices]
     return [*tried, *(settings_of(settings, own.trial).budget_of("units") for own in found if own)]
+
+
+def searched_for(
+    folder: Path,
+    county: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    value: Callable[[Trial], float],
+    **search: str,
+) -> TrialOutcome | None:
+    """What a search finds for a criterion of at most 20, whose value a trial tells at once."""
+    file = write_settings(folder, county, **search)
+    settings = load_settings(AnyTuneSettings, file, presets=PRESETS).resolved()
+
+    def outcome(_self, variant, losses, weights=None) -> TrialOutcome:
+        changed = {name: weight for name, weight in (weights or {}).items() if weight != 1}
+        trial = Trial("", variant, losses, changed)
+        return TrialOutcome(trial, value(trial), 0.0, value(trial) <= 20)
+
+    monkeypatch.setattr(tune._Search, "tried", outcome)
+    (variant,) = settings.choices
+    return tune._Search(RunDirectory(folder), settings).best_of(variant)
+
+
+def test_shares_of_queries_are_searched_before_the_total(
+    smallest_county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the share of totals matters: it is raised in both rounds, by the step each time."""
+
+    def value(trial: Trial) -> float:
+        return 30 / float(trial.weights.get("total", 1) * trial.total)
+
+    method = {"method": '"queries"'}
+    found = searched_for(tmp_path, smallest_county, monkeypatch, value, **method)
+    assert found is not None and found.trial.weights == {"total": STEP**2}
+    grid = loss_grid(LOWEST, HIGHEST, STEP)
+    assert found.trial.total == next(loss for loss in grid if loss >= Fraction(2, 3))
+    too_much = searched_for(
+        tmp_path, smallest_county, monkeypatch, lambda trial: value(trial) + 20, **method
+    )
+    assert too_much is None
+
+
+def test_every_geolevel_gets_the_least_loss_that_it_needs(
+    smallest_county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = {"US": Fraction(1, 2), "Tract": Fraction(3)}
+    found = searched_for(
+        tmp_path,
+        smallest_county,
+        monkeypatch,
+        lambda trial: 20.0 if all(trial.losses[k] >= v for k, v in needed.items()) else 21.0,
+        method='"geolevels"',
+    )
+    assert found is not None
+    grid = loss_grid(LOWEST, HIGHEST, STEP)
+    least = {name: next(x for x in grid if x >= needed.get(name, 0)) for name in found.trial.losses}
+    assert found.trial.losses == least and len(least) == 6
+
+
+@pytest.mark.parametrize(("most", "is_found"), [(5, True), (4, False), (None, True)])
+def test_no_search_goes_beyond_the_largest_total(
+    smallest_county: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int | None,
+    is_found: bool,
+) -> None:
+    """A total of five is needed, or half of one and more at each of six geolevels."""
+    limit = None if most is None else Fraction(most)
+    monkeypatch.setattr(TopdownTrials, "largest_total", lambda *_: limit)
+    found = searched_for(
+        tmp_path, smallest_county, monkeypatch, lambda trial: 100 / float(trial.total)
+    )
+    grid = loss_grid(LOWEST, HIGHEST, STEP)
+    on_grid = next(loss for loss in grid if loss >= 5)
+    assert (None if found is None else found.trial.total) == (
+        (limit or on_grid) if is_found else None
+    )
+    least = next(loss for loss in grid if loss >= Fraction(1, 2))
+    assert 3 < 6 * least < 4
+    limit = None if most is None else Fraction(most - 1)
+    found = searched_for(
+        tmp_path,
+        smallest_county,
+        monkeypatch,
+        lambda trial: 10 / float(min(trial.losses.values())),
+        method='"geolevels"',
+    )
+    assert (found is not None) == is_found
 
 
 def exact_epsilon_of(budget: Budget) -> float:

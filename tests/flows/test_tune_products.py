@@ -26,7 +26,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.tune.grid import loss_grid
 
-from tests.flows.in_process import judged_once
+from tests.flows.in_process import tasks_in_threads
 
 Tree = dict[str, Any]
 
@@ -93,13 +93,12 @@ def written(folder: Path, tree: Tree) -> Path:
 
 
 def searched_in(file: Path, run: Path) -> None:
-    """Search to the end; the input is sound."""
-    with judged_once():
+    """Search to the end, as the functions that its flow calls; the input is sound."""
+    with tasks_in_threads():
         assert main(["run", "tune", str(file), "--run-dir", str(run)]) == 0
 
 
-@pytest.mark.slow
-def test_the_better_variant_is_found_and_ready_to_run(prefect_server, tmp_path, capsys) -> None:
+def test_the_better_variant_is_found_and_ready_to_run(tmp_path: Path, capsys) -> None:
     file, run = written(tmp_path, trips(tmp_path)), tmp_path / "run"
     searched_in(file, run)
     said = capsys.readouterr().out
@@ -125,8 +124,7 @@ def test_the_better_variant_is_found_and_ready_to_run(prefect_server, tmp_path, 
     assert main(["check", "trips", str(found)]) == 0
 
 
-@pytest.mark.slow
-def test_the_smallest_total_is_found(prefect_server, tmp_path: Path) -> None:
+def test_the_smallest_total_is_found(tmp_path: Path) -> None:
     tree = group_sizes(tmp_path)
     run = tmp_path / "run"
     searched_in(written(tmp_path, tree), run)
@@ -143,7 +141,7 @@ def test_the_smallest_total_is_found(prefect_server, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_detailed_groups_are_compared_over_their_tables(prefect_server, tmp_path: Path) -> None:
+def test_detailed_groups_are_compared_over_their_tables(tmp_path: Path) -> None:
     run = tmp_path / "run"
     file = written(tmp_path, detailed_groups(tmp_path))
     searched_in(file, run)

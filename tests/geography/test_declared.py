@@ -63,6 +63,32 @@ def crosses(spine, unit, grouped) -> bool:
     cutoff=st.integers(0, 12),
 )
 def test_groups_are_formed_within_what_they_may_not_reach_across(areas, names, cutoff):
+    hold_within(areas, names, cutoff)
+
+
+@pytest.mark.parametrize(
+    "names", [LEVELS, ("land", "town", "section"), ("land", "region", "section")]
+)
+def test_groups_of_a_few_towns_are_formed_within_them(names):
+    """Two regions of two towns, whose sections are in either zone: free groups cross towns."""
+    rows = [
+        (region, town, str(section), "ab"[(section + int(town)) % 2])
+        for region in "12"
+        for town in "12"
+        for section in range(3)
+    ]
+    areas = pd.DataFrame(rows, columns=[*LEVELS[1:], "zone"])
+    areas[GEOCODE] = area_paths(areas, LEVELS)
+    hold_within(areas.sort_values(GEOCODE).reset_index(drop=True), names, 4)
+    spine = optimized(areas, LEVELS, None, 4)
+    assert crosses(spine, declared_units(areas, LEVELS)["town"].number, "town")
+    # Below a region the zones, of three sections each, are the groups.
+    group, zone = spine.ancestors("town"), areas["zone"].to_numpy()[spine.block_row]
+    assert len(np.unique(group)) == 4 and len(set(zip(group, zone, strict=True))) == 4
+
+
+def hold_within(areas, names, cutoff):
+    """Groups are within the units that they may not cross, and as free ones where these do not."""
     units = declared_units(areas, LEVELS)
     grouped = names[-2]
     free = optimized(areas, names, None, cutoff)

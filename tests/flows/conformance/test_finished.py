@@ -7,8 +7,10 @@ import hashlib
 import json
 import shutil
 import sqlite3
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,12 +21,23 @@ from spineflow.tasks.runs.damage import record_anew
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 from spineflow.tasks.runs.errors import CheckFailed
 
-from tests.flows.conformance.cases import Finished, checks_of, contents, measurements
+from tests.flows.conformance.cases import CASES, Finished, checks_of, contents, measurements
 from tests.parquet_pages import surplus
 
-pytestmark = pytest.mark.slow
-
 CERTIFICATE = {"certificate.html", "certificate.md"}
+QUICK = ("topdown", "on demand", "register", "households", "homes")
+"""Cases whose tests are quick: each comes to what the others have not."""
+
+
+def cases(*quick: str) -> list[Any]:
+    """All cases, the tests of some of them quick."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+
+
+@pytest.fixture(params=cases(*QUICK))
+def finished(request: pytest.FixtureRequest, finished_run: Callable[[str], Finished]) -> Finished:
+    """The finished run of every case in turn; not to be changed."""
+    return finished_run(request.param)
 
 
 def draws_of(finished: Finished) -> list[dict[str, str]]:
@@ -114,6 +127,7 @@ def test_the_same_command_again_makes_nothing_again(
     assert len(draws_of(finished)) == len(finished.case.charged)
 
 
+@pytest.mark.parametrize("finished", cases("on demand", "homes"), indirect=True)
 @pytest.mark.usefixtures("in_process")
 def test_after_the_last_measurement_nothing_confidential_is_read(
     finished: Finished, copied: RunDirectory
@@ -133,6 +147,7 @@ def test_after_the_last_measurement_nothing_confidential_is_read(
     assert copied.report.exists()
 
 
+@pytest.mark.parametrize("finished", cases("register"), indirect=True)
 def test_runs_are_compared_in_confidence(
     copied: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +165,7 @@ def test_runs_are_compared_in_confidence(
     }
 
 
+@pytest.mark.parametrize("finished", cases("topdown", "homes"), indirect=True)
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_release_that_fails_a_check_is_withheld(
     finished: Finished, copied: RunDirectory, capsys: pytest.CaptureFixture[str]
@@ -185,6 +201,7 @@ def test_the_directory_keeps_its_settings(
     assert "settings.toml has been edited since the run began" in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_commands_tell_of_a_run_before_it_is_charged(
     finished: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

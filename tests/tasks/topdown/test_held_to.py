@@ -179,7 +179,6 @@ def in_order(tree: Tree) -> None:
     """The passes that there are without a word."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("passes", [in_order, interleaved])
 def test_every_area_has_the_answers_of_the_earlier_release(
     folder: Path, tmp_path: Path, passes: Callable[[Tree], None]
@@ -203,7 +202,6 @@ def test_the_certificate_says_what_is_held(folder: Path) -> None:
     assert "costs nothing further" in exact.meaning
 
 
-@pytest.mark.slow
 def test_heads_are_held_to_the_occupied_homes_of_an_earlier_release(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -220,7 +218,6 @@ def test_heads_are_held_to_the_occupied_homes_of_an_earlier_release(
     pd.testing.assert_series_equal(found, occupied)
 
 
-@pytest.mark.slow
 def test_a_release_that_breaks_its_word_fails_the_check(folder: Path, tmp_path: Path) -> None:
     """The check reads the released rows and the held answers; either may be wrong."""
     settings = settings_of(folder, later())
@@ -262,7 +259,6 @@ def to_2020(tree: Tree) -> None:
     tree["census"]["universes"]["people"]["attributes"] = ["hispanic", "age", "role"]
 
 
-@pytest.mark.slow
 def test_published_microdata_hold_in_their_own_layout(folder: Path, tmp_path: Path) -> None:
     """A text file of the 2020 layout; its blocks stand in another order than the areas."""
     areas = pd.read_csv(folder / "areas.csv", dtype=str)
@@ -381,7 +377,6 @@ def test_a_private_run_is_not_held_to_a_release_that_protects_nobody(
         held_answers(settings, check_input_of(settings).accepted())
 
 
-@pytest.mark.slow
 def test_the_held_answers_are_charged_and_compared(folder: Path, tmp_path: Path) -> None:
     settings = settings_of(folder, later())
     run, _ = run_declared(settings, tmp_path / "run")

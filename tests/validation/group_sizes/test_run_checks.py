@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -249,3 +252,100 @@ def test_unusable_files_fail(copied, passes_when_damaged, name: str) -> None:
         return run_checks(root, expected, root / "release-unchecked")
 
     assert passes_when_damaged(next(root.glob(name)), outcomes) == []
+
+
+@pytest.fixture(scope="module")
+def public_counties(run_groups, tmp_path_factory) -> tuple[Path, Any]:
+    """A run under a rho whose counties have public numbers of groups, and its promise."""
+    folder = tmp_path_factory.mktemp("public")
+    file = write_dataset(folder, census_like(groups=600, counties=4, states=2, largest=9))
+    text = file.read_text().replace('epsilon = "1"', 'rho = "1/2"')
+    text = text.replace("groups = true", 'groups = true\nlevel = "county"')
+    file.write_text(text)
+    run, settings = run_groups(file, folder / "run")
+    return run.root, expected_of(settings)
+
+
+@pytest.fixture
+def exact(public_counties, tmp_path: Path) -> tuple[Path, Any]:
+    """A copy of that run to spoil."""
+    root, expected = public_counties
+    return Path(shutil.copytree(root, tmp_path / "run")), expected
+
+
+def test_a_run_under_a_rho_with_public_numbers_passes(exact) -> None:
+    assert failed(*exact) == {}
+
+
+@pytest.mark.parametrize(
+    ("promised", "words"),
+    [
+        ({"rho": Fraction(1, 3)}, "the plan's rho is 1/2, not 1/3"),
+        ({"groups": 601}, "the plan's groups is 600, not 601"),
+        ({"mechanism": "chain_dp"}, "not chain_dp"),
+        ({"exact_level": "state"}, "the plan's exact_level is not that of the settings"),
+        ({"is_top_coded": False}, "the plan's is_top_coded is"),
+    ],
+)
+def test_a_plan_against_the_settings_is_found(exact, promised: dict, words: str) -> None:
+    root, expected = exact
+    found = failed(root, replace(expected, **promised))
+    assert words in found["privacy_accounting"]
+    assert set(found) == {"privacy_accounting"}
+
+
+def test_noise_that_does_not_cover_a_rho_is_found(exact) -> None:
+    """A person who comes or goes changes one of the numbers of groups up to a size."""
+    root, expected = exact
+    (level,) = [
+        level
+        for level in json.loads((root / "hierarchy" / "plan.json").read_text())["levels"]
+        if level["level"] == "state"
+    ]
+    due = 1 / (2 * Fraction(level["share"]) * Fraction(1, 2))
+    assert Fraction(level["sigma_squared"]) >= due
+
+    def narrower(plan: dict) -> None:
+        for one in plan["levels"]:
+            if one["level"] == "state":
+                one["sigma_squared"] = str(due - Fraction(1, 1000))
+
+    change_plan(root, narrower)
+    found = failed(root, expected)["privacy_accounting"]
+    assert "the noise of state does not cover its sensitivity" in found
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda numbers: [numbers[0] + 1, numbers[1] - 1, *numbers[2:]], "2 failures in all"),
+        (lambda numbers: [numbers[0] + 1, *numbers[1:]], "do not add to the number of groups"),
+    ],
+)
+def test_counties_without_their_public_numbers_are_found(exact, change, words: str) -> None:
+    root, expected = exact
+
+    def changed(table: pa.Table) -> pa.Table:
+        groups = pa.array(change(table["groups"].to_pylist()), table["groups"].type)
+        return table.set_column(table.column_names.index("groups"), "groups", [groups])
+
+    change_file(root, "hierarchy/exact_groups.parquet", changed)
+    found = failed(root, expected)["faithfulness"]
+    assert found.startswith("regions of county do not have their public numbers")
+    assert words in found
+
+
+def test_public_numbers_of_further_or_unknown_counties_are_found(exact) -> None:
+    root, expected = exact
+    change_file(
+        root,
+        "hierarchy/exact_groups.parquet",
+        lambda table: pa.concat_tables(
+            [table, pa.table({"region": ["none"], "groups": [0]}).cast(table.schema)]
+        ),
+    )
+    assert "regions of county do not have" in failed(root, expected)["faithfulness"]
+    (root / "hierarchy" / "exact_groups.parquet").unlink()
+    assert "exact_groups.parquet cannot be read" in str(failed(root, expected))
+    change_plan(root, lambda plan: plan.update(exact_level="town"))
+    assert "is not a level of the hierarchy" in str(failed(root, expected))

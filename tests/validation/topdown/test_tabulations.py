@@ -97,7 +97,6 @@ def plus_one(variable: str, row: int):
     return edit
 
 
-@pytest.mark.slow
 def test_right_tables_pass(right: Tabulated) -> None:
     outcomes = check_tabulations(right)
     assert [outcome.passed for outcome in outcomes] == [True, True]
@@ -107,14 +106,13 @@ def test_right_tables_pass(right: Tabulated) -> None:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "stem, variable",
     [
-        ("750_block", "P0010001"),
-        ("150_block_group", "P0020002"),
-        ("140_tract", "P0030071"),
-        ("060_county_subdivision", "P0050010"),
+        pytest.param("750_block", "P0010001", marks=pytest.mark.slow),
+        pytest.param("150_block_group", "P0020002", marks=pytest.mark.slow),
+        pytest.param("140_tract", "P0030071", marks=pytest.mark.slow),
+        pytest.param("060_county_subdivision", "P0050010", marks=pytest.mark.slow),
         ("040_state", "H0010003"),
     ],
 )
@@ -125,19 +123,16 @@ def test_a_wrong_count_is_found(release: Tabulated, stem: str, variable: str) ->
     assert set(found) == {"tables_count_the_microdata", "pl94171_repeats_the_tables"}
 
 
-@pytest.mark.slow
 def test_missing_and_further_entities_are_found(release: Tabulated) -> None:
     rewrite(release, "160_place", lambda frame: frame.iloc[1:])
     assert "entities of the geography" in failed(release)["tables_count_the_microdata"]
 
 
-@pytest.mark.slow
 def test_missing_blocks_are_found(release: Tabulated) -> None:
     rewrite(release, "750_block", lambda frame: frame.iloc[:-1])
     assert "blocks of the geography" in failed(release)["tables_count_the_microdata"]
 
 
-@pytest.mark.slow
 def test_missing_variables_and_files_are_found(release: Tabulated) -> None:
     rewrite(release, "140_tract", lambda frame: frame.drop(columns="P0010071"))
     assert "140_tract.parquet does not have the variables" in str(failed(release))
@@ -147,7 +142,6 @@ def test_missing_variables_and_files_are_found(release: Tabulated) -> None:
     assert "140_tract of the release is missing" in str(failed(release))
 
 
-@pytest.mark.slow
 def test_text_that_differs_is_found(release: Tabulated) -> None:
     path = release.directory / "tables" / "050_county.csv"
     lines = path.read_text().split("\n")
@@ -156,7 +150,6 @@ def test_text_that_differs_is_found(release: Tabulated) -> None:
     assert "050_county.csv and 050_county.parquet differ" in str(failed(release))
 
 
-@pytest.mark.slow
 def test_stamps_are_due_exactly_where_a_run_is_not_private(release: Tabulated) -> None:
     is_not = replace(release, is_private=False)
     found = failed(is_not)
@@ -178,19 +171,27 @@ def replaced(line: int, field: int, text: str):
     return edit
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "part, edit, message",
     [
-        ("00001", replaced(3, 9, "123456"), "P0010005 in nm000012020.pl"),
-        ("00002", replaced(0, 149, "1"), "H0010001 in nm000022020.pl"),
+        pytest.param(
+            *("00001", replaced(3, 9, "123456"), "P0010005 in nm000012020.pl"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *("00002", replaced(0, 149, "1"), "H0010001 in nm000022020.pl"),
+            marks=pytest.mark.slow,
+        ),
         ("00003", replaced(5, 5, "77"), "P0050001 in nm000032020.pl"),
         ("00003", replaced(5, 4, "77"), "records of the header"),
         ("geo", replaced(4, 90, "0"), "P0010001 in nmgeo2020.pl"),
         ("geo", replaced(4, 7, "9"), "number its records"),
         ("geo", replaced(4, 8, "0500000US35999"), "entities of the tables"),
         ("00002", lambda lines: lines[:-2], "records of the header"),
-        ("00002", lambda lines: [line + "|0" for line in lines if line], "cannot be read"),
+        pytest.param(
+            *("00002", lambda lines: [line + "|0" for line in lines if line], "cannot be read"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_wrong_legacy_files_are_found(release: Tabulated, part, edit, message) -> None:

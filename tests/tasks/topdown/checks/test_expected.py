@@ -24,7 +24,6 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 PERSONS_ONLY = '[run]\nuniverses = ["persons"]\n'
 
 
-@pytest.mark.slow
 def test_expected_errors_read_the_release_alone_and_are_as_large_as_its_own(
     tmp_path: Path, public_settings: str
 ) -> None:

@@ -185,7 +185,6 @@ detail = { query = "detailed", at_least = "1/10", at_most = "1/5" }
     assert "weighted sum of variances" in design["certificate"]
 
 
-@pytest.mark.slow
 def test_persons_are_not_read_and_areas_may_be_any(county: Path, capsys) -> None:
     blocks = pd.read_csv(county / "grfc.txt", sep="|", dtype=str)
     parts = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")

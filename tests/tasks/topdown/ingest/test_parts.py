@@ -21,8 +21,6 @@ from spineflow.tasks.topdown.ingest.parts import n_counting_tasks
 from spineflow.tasks.topdown.order import ingest_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -86,6 +84,7 @@ def test_a_run_in_parts_writes_what_one_piece_does(
     assert n_counting_tasks(run, settings) == 0
 
 
+@pytest.mark.slow
 def test_the_number_of_tasks_tells_nothing_of_the_files(folder: Path) -> None:
     """Neither how many there are nor how large: the same for one, three and a hundred files."""
     run, settings = started(folder, "run")

@@ -187,7 +187,6 @@ def test_shares_are_those_of_the_wholes_in_the_same_geounit(replicates, tmp_path
     assert np.allclose(own["share"], 1.0) and (own["share_std_dev"] == 0).all()
 
 
-@pytest.mark.slow
 def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path):
     """A geounit compared with another, and the same as areas that are lists of blocks."""
     settings, runs = replicates

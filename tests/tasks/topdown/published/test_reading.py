@@ -70,6 +70,28 @@ def test_measurements_from_the_runs_own_folder_are_those_of_the_run(export, tmp_
     assert not any(run.confidential.iterdir())
 
 
+def test_shuffled_rows_are_put_in_order_however_little_is_kept_in_memory(
+    export, tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(export.folder, copy)
+    (copy / "measured.toml").unlink()
+    rng = np.random.default_rng(1)
+    for path in copy.rglob("DPQuery/**/*.parquet"):
+        table = pq.ParquetFile(path).read()
+        pq.write_table(table.take(pa.array(rng.permutation(table.num_rows))), path)
+    monkeypatch.setattr(values, "MOST_VALUES_ASIDE", 10_000)
+    settings = export.settings(copy)
+    run = prepare(settings, tmp_path / "run")
+    run_in_process(run, up_to_measurements(ESTIMATE.order(run, settings)))
+    measured = sorted((export.run.root / "measurements").rglob("dpqueries/*.parquet"))
+    assert measured
+    for path in measured:
+        again = run.root / path.relative_to(export.run.root)
+        one, other = (pq.read_table(file).drop_columns("geocode") for file in (again, path))
+        assert one.equals(other), path
+
+
 @pytest.mark.slow
 def test_partitions_may_be_spelt_cut_shuffled_and_lack_columns(
     released_export, tmp_path, monkeypatch: pytest.MonkeyPatch

@@ -211,7 +211,6 @@ def country(tmp_path_factory: pytest.TempPathFactory):
     return run, settings
 
 
-@pytest.mark.slow
 def test_declared_tables_have_margins(country):
     run, settings = country
     for declared in settings.compiled_census.tables:
@@ -232,7 +231,6 @@ def test_declared_tables_have_margins(country):
         assert inside.mean() > 0.7
 
 
-@pytest.mark.slow
 def test_maps_of_a_declared_census(country, tmp_path: Path):
     """Geometry has the codes of tables, or plain ones that tell areas apart; a district lies across
     municipalities, and is outlined."""

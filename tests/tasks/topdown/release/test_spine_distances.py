@@ -77,7 +77,6 @@ def distance(spine, is_inside: np.ndarray) -> int:
     return int(inside.sum())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["pl94_2020_us", "dhc_equal"])
 def test_distances_of_every_entity_are_those_of_a_pass_up_the_tree(
     county: Path, tmp_path: Path, capsys, preset: str
@@ -123,7 +122,6 @@ def test_distances_of_every_entity_are_those_of_a_pass_up_the_tree(
         assert (found.loc[found["category"] != "place", "name"] == "").all()
 
 
-@pytest.mark.slow
 def test_page_has_every_entity_farthest_first_with_downloads(
     county: Path, tmp_path: Path, capsys
 ) -> None:
@@ -142,7 +140,6 @@ def test_page_has_every_entity_farthest_first_with_downloads(
     assert [int(row[4]) for row in rows] == sorted((int(row[4]) for row in rows), reverse=True)
 
 
-@pytest.mark.slow
 def test_entities_of_a_declared_census_and_areas_of_ones_own(
     country: Path, tmp_path: Path, capsys
 ) -> None:

@@ -10,18 +10,23 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.pages.document import Details, Table, to_markdown
+from spineflow.tasks.products.product import END
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
 from spineflow.tasks.topdown.checks.accuracy.report import (
+    BRIEF,
     ComparedRun,
     accuracy_document,
     accuracy_table,
+    errors_of_totals,
 )
 from spineflow.tasks.topdown.checks.accuracy.run import (
     accuracy_report,
     write_comparison,
     write_run_accuracy,
 )
+from spineflow.tasks.topdown.shown import shown
+from spineflow.tasks.topdown.spine.files import spine_of
 
 STAMP = "CONFIDENTIAL"
 
@@ -48,14 +53,12 @@ def tables_of(document) -> list[Table]:
     return found
 
 
-@pytest.mark.slow
 def test_report_of_public_input_is_shown_and_kept(public_run, report: Path) -> None:
     run, _ = public_run
     assert report.read_bytes() == accuracy_report(run).read_bytes()
     assert STAMP not in report.read_text()
 
 
-@pytest.mark.slow
 def test_report_of_confidential_input_stays_confidential(confidential_run) -> None:
     run, settings = confidential_run
     before = {path for path in run.root.rglob("*") if run.confidential not in path.parents}
@@ -67,7 +70,6 @@ def test_report_of_confidential_input_stays_confidential(confidential_run) -> No
     assert STAMP in path.read_text()
 
 
-@pytest.mark.slow
 def test_comparison_is_confidential_if_any_input_is(public_run, confidential_run) -> None:
     path = write_comparison([public_run, confidential_run])
     assert public_run[0].confidential in path.parents
@@ -77,7 +79,6 @@ def test_comparison_is_confidential_if_any_input_is(public_run, confidential_run
     assert not (public_run[0].report.parent / "comparison.html").exists()
 
 
-@pytest.mark.slow
 def test_figures_outlive_the_histograms(county, tmp_path: Path, estimated_run) -> None:
     run, settings = estimated_run(tmp_path, county, seed=5)
     write_run_accuracy(run, settings)
@@ -89,7 +90,6 @@ def test_figures_outlive_the_histograms(county, tmp_path: Path, estimated_run) -
         write_comparison([(run, settings), (run, settings)])
 
 
-@pytest.mark.slow
 def test_tables_show_the_figures(public_run) -> None:
     run, settings = public_run
     figures = compute_figures(run, settings)
@@ -120,7 +120,51 @@ def test_tables_show_the_figures(public_run) -> None:
     assert len(shown.rows) == ((rows["answer"] == "all") & (rows["size_class"] == "all")).sum()
 
 
-@pytest.mark.slow
+def test_a_page_shows_the_errors_beside_what_the_budget_implies(
+    public_run, report: Path, confidential_run
+) -> None:
+    """Of input that may be disclosed, where there are figures of it."""
+    run, settings = public_run
+    errors = compute_figures(run, settings).errors
+    errors = errors[(errors["answer"] == "all") & (errors["size_class"] == "all")]
+    (brief,) = shown(run, settings, END)
+    table = brief.content
+    assert brief.key == "accuracy" and table.headers == tuple(BRIEF.values())
+    assert [row[:2] for row in table.rows] == [
+        (row.quantity, row.level) for row in errors.itertuples()
+    ]
+    place = list(BRIEF).index("mean |error|")
+    assert [row[place] for row in table.rows] == errors["mean_absolute_error"].tolist()
+    totals = errors_of_totals(run, settings)
+    assert totals is not None and totals.headers == table.headers
+    assert totals.rows == tuple(row for row in table.rows if row[0] == "total population")
+    assert len({row[1] for row in totals.rows}) == len(totals.rows) > 4
+    assert errors_of_totals(*confidential_run) is None
+    assert list(shown(*confidential_run, END)) == []
+
+
+def test_budgets_and_spines_are_shown_when_they_are_known(public_run) -> None:
+    run, settings = public_run
+    budgets = list(shown(run, settings, ()))
+    assert [one.key for one in budgets] == ["budget-persons", "budget-units"]
+    assert budgets[0].description == "Budget of persons: rho 2.556"
+    assert budgets[0].content.headers == ("geolevel", "query", "share of the budget", "noise s.d.")
+    of_total = [row for row in budgets[0].content.rows if row[:2] == ("State", "total")]
+    # 5433120/16793603 of the rho; the variance is one over that, as a person changes two answers.
+    assert of_total == [("State", "total", "32.4 %", "1.1")]
+    spines = list(shown(run, settings, ("persons constraints",)))
+    assert [one.key for one in spines] == ["geounits-persons", "geounits-units"]
+    for one in spines:
+        assert one.description == "optimized spine"
+        geolevels = [name for name, _, _ in one.content.rows]
+        assert geolevels[0] == "US" and geolevels[-1] == "Block"
+        assert one.content.rows[0][1:] == (1, 0)
+        spine = spine_of(run, one.key.removeprefix("geounits-"))
+        assert [row[1:] for row in one.content.rows] == [
+            (len(level.geocode), sum(level.bypassed.tolist())) for level in spine.geolevels
+        ]
+
+
 def test_rows_of_one_kind_stand_together_in_a_comparison(public_run, confidential_run) -> None:
     runs = [
         ComparedRun(run.root.name, settings, compute_figures(run, settings))

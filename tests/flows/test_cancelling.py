@@ -1,0 +1,139 @@
+"""Whether somebody has cancelled a run is asked of its server, and of no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import SimpleNamespace
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from prefect.client.schemas.objects import StateType
+from prefect.states import Cancelled, Crashed
+from spineflow.flows import cancelling
+from spineflow.flows.cancelling import (
+    SUPERVISED,
+    RunCancelled,
+    mark_ended,
+    refuse_if_cancelled,
+    was_cancelled,
+    watched,
+)
+
+
+class Server:
+    """A server that tells a state of every flow run, asked so many times and perhaps away."""
+
+    def __init__(self) -> None:
+        self.states: list[StateType | None | Exception] = []
+        self.asked: list[UUID] = []
+        self.told: list[tuple[UUID, StateType, bool]] = []
+        self.has_told_all = Event()
+
+    def read_flow_run(self, flow_run_id: UUID) -> SimpleNamespace:
+        self.asked.append(flow_run_id)
+        state = self.states.pop(0) if self.states else StateType.RUNNING
+        if not self.states:
+            self.has_told_all.set()
+        if isinstance(state, Exception):
+            raise state
+        return SimpleNamespace(state=None if state is None else SimpleNamespace(type=state))
+
+    def set_flow_run_state(self, flow_run_id: UUID, state, *, force: bool) -> None:
+        self.told.append((flow_run_id, state.type, force))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    found = Server()
+
+    @contextmanager
+    def client(*, sync_client: bool) -> Iterator[Server]:
+        assert sync_client
+        yield found
+
+    monkeypatch.setattr(cancelling, "get_client", client)
+    monkeypatch.setattr(cancelling, "is_embedded", lambda: False)
+    monkeypatch.setattr(cancelling, "SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.delenv(SUPERVISED, raising=False)
+    return found
+
+
+@pytest.mark.parametrize("state", [StateType.CANCELLING, StateType.CANCELLED])
+def test_a_run_that_was_cancelled_stops_between_tasks(server: Server, state: StateType) -> None:
+    """A server that is away for a moment, or has no state yet, is asked again."""
+    server.states = [None, httpx.ConnectError("away"), StateType.RUNNING, state]
+    flow_run = uuid4()
+    refuse_if_cancelled()
+    with watched(str(flow_run)):
+        assert server.has_told_all.wait(10)
+        assert cancelling._cancelled.wait(10)
+        with pytest.raises(RunCancelled):
+            refuse_if_cancelled()
+        assert server.asked == [flow_run] * 4, "and then no more"
+    refuse_if_cancelled()
+    assert not cancelling._watched
+
+
+def test_a_run_goes_on_while_nobody_cancels_it(server: Server) -> None:
+    server.states = [StateType.RUNNING, StateType.COMPLETED, StateType.PENDING]
+    with watched(str(uuid4())):
+        assert server.has_told_all.wait(10)
+        refuse_if_cancelled()
+
+
+def test_runs_that_others_watch_are_not_asked_about(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = uuid4()
+    with watched(str(first)), watched(str(uuid4())):
+        assert cancelling._watched == [str(first)]
+        server.states = [StateType.RUNNING]
+        assert server.has_told_all.wait(10)
+    assert set(server.asked) == {first}
+    server.asked.clear()
+    monkeypatch.setenv(SUPERVISED, str(first))
+    with watched(str(uuid4())):
+        assert not cancelling._watched
+    monkeypatch.delenv(SUPERVISED)
+    monkeypatch.setattr(cancelling, "is_embedded", lambda: True)
+    with watched(str(uuid4())):
+        assert not cancelling._watched
+    assert not server.asked
+
+
+def test_at_a_signal_the_server_is_asked_about_the_run_of_the_process(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not was_cancelled() and not server.asked, "no run, nothing to ask"
+    supervised = uuid4()
+    monkeypatch.setenv(SUPERVISED, str(supervised))
+    server.states = [
+        *(StateType.CANCELLING, StateType.CANCELLED, StateType.CRASHED, None),
+        httpx.ConnectError("away"),
+    ]
+    assert [was_cancelled() for _ in range(5)] == [True, True, False, False, False]
+    assert server.asked == [supervised] * 5
+    monkeypatch.setattr(cancelling, "is_embedded", lambda: True)
+    assert not was_cancelled() and len(server.asked) == 5
+    monkeypatch.setattr(cancelling, "is_embedded", lambda: False)
+    monkeypatch.delenv(SUPERVISED)
+    own = uuid4()
+    monkeypatch.setattr(cancelling, "SECONDS_BETWEEN_LOOKS", 60)
+    with watched(str(own)):
+        server.states = [StateType.CANCELLED]
+        assert was_cancelled() and server.asked[5:] == [own]
+
+
+def test_the_server_is_told_how_a_run_has_ended(server: Server) -> None:
+    mark_ended(None, Cancelled())
+    assert server.told == []
+    flow_run = uuid4()
+    mark_ended(str(flow_run), Cancelled())
+    mark_ended(str(flow_run), Crashed())
+    assert server.told == [
+        (flow_run, StateType.CANCELLED, True),
+        (flow_run, StateType.CRASHED, True),
+    ]

@@ -1,0 +1,195 @@
+"""Two products of one dataset in this process: what a run of several adds to those of each."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.console import print_summary
+from spineflow.flows.results import result_page
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.pages.document import to_markdown
+from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.spent import composed_sentence
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import sha256_of_file
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.topdown.ingest.generate_households import rehouse
+
+from tests.flows.in_process import tasks_in_threads
+
+PRODUCTS = ("group-sizes", "supplemental-dhc")
+SUPPLEMENTAL_RHO = Fraction("1.257281")
+SETTINGS = """\
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+[privacy]
+dataset = "county"
+ledger = "ledger.db"
+[products.group-sizes]
+privacy = { epsilon = "1" }
+mechanism = { largest_size = 50 }
+[products.supplemental-dhc]
+preset = "supplemental_dhc_2020_us"
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_threads() -> Iterator[None]:
+    with tasks_in_threads():
+        yield
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=1)
+    rehouse(folder / "raw", folder, seed=1)
+    file = folder / "products.toml"
+    file.write_text(SETTINGS, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def made(settings: Path) -> RunDirectory:
+    """A finished run; not to be changed."""
+    folder = settings.parent / "run"
+    with tasks_in_threads():
+        assert main(["run", "products", str(settings), "--run-dir", str(folder)]) == 0
+    return RunDirectory(folder)
+
+
+def spent(settings: Path, **options: bool) -> dict:
+    ledger = open_ledger(settings.parent / "ledger.db")
+    return summary(ledger, **options)["datasets"]["county"]
+
+
+def test_every_product_is_released_and_charged_once(made: RunDirectory, settings: Path) -> None:
+    index = json.loads((made.release / "products.json").read_text(encoding="utf-8"))
+    assert tuple(index) == PRODUCTS
+    drawn = spent(settings)["products"]
+    assert set(drawn) == set(PRODUCTS)
+    for name in PRODUCTS:
+        part = RunDirectory(made.root / name)
+        assert (made.release / index[name]["release"]).resolve() == part.release
+        runs = {draw["run_id"] for draw in drawn[name]["draws"]}
+        assert runs == {part.read_manifest()["run_id"]} == {index[name]["run_id"]}
+    total = sum(Fraction(draw["bounded_rho"]) for part in drawn.values() for draw in part["draws"])
+    assert Fraction(spent(settings)["rho"]) == total
+    manifest = made.read_manifest()
+    assert manifest["status"] == "complete"
+    assert {*PRODUCTS} <= set(manifest["stages"])
+
+
+def test_the_page_and_the_certificate_are_of_both(made: RunDirectory, settings: Path) -> None:
+    page = made.report.read_text(encoding="utf-8")
+    text = (made.release / "certificate.md").read_text(encoding="utf-8")
+    assert "Together, as bounded zCDP per person: rho" in page
+    assert composed_sentence(spent(settings, is_exact=True)) in text
+    assert str(SUPPLEMENTAL_RHO) in text
+    for name in PRODUCTS:
+        assert f'href="../{name}/report/report.html"' in page
+        assert f"(../{name}/release/certificate.html)" in text
+        assert sha256_of_file(made.root / name / "release" / "certificate.md") in text
+
+
+def test_what_is_released_and_how_it_ended_is_told_product_by_product(
+    made: RunDirectory, settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = product("products")
+    own = asked.load(settings)
+    page = to_markdown(result_page(made, own))
+    assert "Released: group-sizes, supplemental-dhc." in page and f"`{made.report}`" in page
+    assert "What is guaranteed" not in page, "the pages of the products have that"
+    print_summary(asked, made, own)
+    said = capsys.readouterr().out.splitlines()
+    first, second = (said.index(f"{name}:") for name in PRODUCTS)
+    for name, own_lines in zip(PRODUCTS, (said[first:second], said[second:]), strict=True):
+        part = RunDirectory(made.root / name)
+        assert f"report: {part.report}" in own_lines and f"release: {part.release}" in own_lines
+        assert any(line.endswith("Look at the report first:") for line in own_lines)
+    assert said[-1] == f"all products: {made.report}"
+
+
+def test_what_is_finished_stays_when_a_run_goes_on(made: RunDirectory, settings: Path) -> None:
+    """The second product is finished again from what was drawn."""
+    before = spent(settings)
+    first = made.root / "group-sizes" / "release" / "group_sizes.parquet"
+    last = RunDirectory(made.root / "supplemental-dhc")
+    rows = (last.release / "supplemental_dhc.csv").read_bytes()
+    time = first.stat().st_mtime_ns
+    for folder in (made.release, last.release, made.report.parent):
+        shutil.rmtree(folder)
+    assert main(["resume", str(made.root)]) == 0
+    assert first.stat().st_mtime_ns == time
+    assert (last.release / "supplemental_dhc.csv").read_bytes() == rows
+    assert made.report.exists() and (made.release / "products.json").exists()
+    assert spent(settings) == before
+
+
+def test_all_reports_are_written_again(made: RunDirectory) -> None:
+    pages = [made.report, *(made.root / name / "report" / "report.html" for name in PRODUCTS)]
+    for page in pages:
+        page.write_text("spoilt", encoding="utf-8")
+    assert main(["report", str(made.root)]) == 0
+    for page, name in zip(pages, ("2 products are released", *PRODUCTS), strict=True):
+        assert name in page.read_text(encoding="utf-8")
+
+
+def test_runs_are_compared_product_by_product(
+    made: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(made.root), str(made.root)]) == 0
+    page = Path(capsys.readouterr().out.strip().rpartition(": ")[2])
+    assert page == made.confidential / "comparison.html"
+    text = page.read_text(encoding="utf-8")
+    assert "Several products compared with the truth" in text
+    for name in PRODUCTS:
+        (link,) = re.findall(f'<td>{name}</td><td><a href="([^"]*)"', text)
+        of_product = (page.parent / link).read_text(encoding="utf-8")
+        assert f"2 runs of {name} compared with the truth" in of_product
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("group-sizes:US=20", 0, "group-sizes: "),
+        ("group-sizes:nowhere=20", 2, "nowhere"),
+        ("trips:4=20", 2, "write PRODUCT:WHAT, with one of group-sizes, supplemental-dhc"),
+        ("supplemental-dhc:PH1_num:US:*=20", 0, "supplemental-dhc: "),
+        ("supplemental-dhc:PH1=20", 2, "name a measured query"),
+    ],
+)
+def test_a_margin_is_turned_into_the_budget_of_a_product(
+    settings: Path, target: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["budget", "products", str(settings), "--target", target]) == code
+    shown = capsys.readouterr()
+    assert said in (shown.err if code else shown.out)
+
+
+def test_nothing_is_spent_where_a_later_product_cannot_be_run(
+    settings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its households lack a column, which the first product does not read."""
+    for name in ("persons.parquet", "units.parquet", "grfc.txt"):
+        shutil.copy(settings.parent / name, tmp_path)
+    file = tmp_path / "products.toml"
+    text = SETTINGS.replace('preset = "supplemental_dhc_2020_us"', "", 1)
+    file.write_text(
+        f'{text}preset = "supplemental_dhc_2020_us"\ninput = {{ persons = "none.parquet" }}\n',
+        encoding="utf-8",
+    )
+    assert main(["run", "products", str(file), "--run-dir", str(tmp_path / "run")]) == 2
+    assert "none.parquet" in capsys.readouterr().err
+    assert not (tmp_path / "ledger.db").exists()
+    assert not (tmp_path / "run" / "group-sizes").exists()
