@@ -358,20 +358,23 @@ def acero_cef(tables: Tables) -> Found:
 
 def arrays_rows(tables: Tables) -> Found:
     """What the ingest of a declared census does before rules are judged and files are written."""
-    from spineflow.tasks.census.areas import load_areas
+    from spineflow.tasks.census.counting import count_files
+    from spineflow.tasks.census.declared_input import DeclaredTables
     from spineflow.tasks.census.evidence import EvidenceTally
-    from spineflow.tasks.census.records import count_universe
-    from spineflow.tasks.tables.sources import input_files
+    from spineflow.tasks.census.partitions import Unreadable
     from spineflow.tasks.topdown.product import TOPDOWN
 
-    source = tables.paths["areas"].with_name("settings.toml")
-    settings = TOPDOWN.load(source)
-    files = {name: input_files(name, str(path)) for name, path in tables.paths.items()}
-    universe, evidence = settings.compiled_census.universes["people"], EvidenceTally()
-    areas = load_areas(files["areas"], settings.compiled_census.geography, evidence)
-    counted = count_universe(
-        files, universe, settings.schema_of("people"), areas, evidence, tables.scratch
+    settings = TOPDOWN.load(tables.paths["areas"].with_name("settings.toml"))
+    paths, schemas = tables.paths, {"people": settings.schema_of("people")}
+    reading = DeclaredTables.of(
+        settings.compiled_census, schemas, {name: str(path) for name, path in paths.items()}
     )
+    evidence = EvidenceTally()
+    before = reading.read_before(evidence, tables.scratch)
+    assert not isinstance(before, Unreadable), before
+    counter, files = reading.counter(before, "people", tables.scratch, evidence)
+    count_files(counter, files, range(len(files)), evidence)
+    areas, counted = before.areas, counter.counted()
     number = _numbers({name: areas.frame[name].to_numpy(dtype=object) for name in CODES})
     raw = dict(zip(("sex", "age"), counted.raw, strict=True))
     counts = {"cell": counted.totals["people"]} | {name: own.counts for name, own in raw.items()}
@@ -529,7 +532,9 @@ WAYS: Mapping[str, Mapping[str, Callable[[Tables], Found]]] = {
 }
 MODULES: Mapping[str, Sequence[str]] = {
     "arrays": [
-        f"spineflow.tasks.{n}" for n in ("census.inputs", "census.records", "topdown.settings")
+        "spineflow.tasks.census.inputs",
+        "spineflow.tasks.census.declared_input",
+        "spineflow.tasks.topdown.settings",
     ],
     "duckdb": ["duckdb"],
     "polars": ["polars"],
