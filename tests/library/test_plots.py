@@ -20,7 +20,6 @@ PL94 = {
 }
 
 
-@pytest.mark.slow
 def test_bars_of_a_budget_add_to_one() -> None:
     budget = spineflow.budget("topdown", PL94)
     axes = spineflow.plot_budget(budget)
@@ -49,7 +48,6 @@ def test_lines_of_errors_are_the_errors() -> None:
         spineflow.plot_errors(errors.drop(columns="query"))
 
 
-@pytest.mark.slow
 def test_margins_reach_as_far_as_their_intervals(town_folder: Path) -> None:
     run = spineflow.open_run(town_folder / "run")
     axes = run.plot_margins("AGE_SEX")
@@ -64,7 +62,6 @@ def test_margins_reach_as_far_as_their_intervals(town_folder: Path) -> None:
     assert run.plot_budget(axes) is axes
 
 
-@pytest.mark.slow
 def test_lines_of_a_privacy_curve_are_its_bounds_and_the_conversion() -> None:
     frame = spineflow.privacy_curve("topdown", PL94)
     assert list(frame) == ["universe", "epsilon", "upper", "lower", "conversion"]
@@ -80,7 +77,6 @@ def test_lines_of_a_privacy_curve_are_its_bounds_and_the_conversion() -> None:
     assert list(lines[1].get_ydata()) == persons["upper"].tolist()
 
 
-@pytest.mark.slow
 def test_lines_of_a_trade_off_are_its_false_negatives() -> None:
     frame = spineflow.trade_off("topdown", PL94)
     axes = spineflow.plot_trade_off(frame)
