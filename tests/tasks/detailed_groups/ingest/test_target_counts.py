@@ -12,8 +12,6 @@ from spineflow.tasks.detailed_groups.ingest.target_counts import target_counts
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.workload.regions import areas_of
 
-pytestmark = pytest.mark.slow
-
 
 def counts_of(parameters_folder: Path, data: Path, **changes) -> dict[str, pd.DataFrame]:
     specification = read_specification(str(parameters_folder))

@@ -53,7 +53,6 @@ def tenures(folder: Path) -> list[int]:
     return [int(counted[code]) for code in (1, 2, 3)]
 
 
-@pytest.mark.slow
 def test_errors_are_distances_from_the_truth(run: RunDirectory) -> None:
     truth = tenures(run.root.parent)
     rows = pd.read_parquet(run.release / "supplemental_dhc.parquet")
@@ -73,7 +72,6 @@ def test_errors_are_distances_from_the_truth(run: RunDirectory) -> None:
     assert set(errors["kind"]) == {"count", "average"}
 
 
-@pytest.mark.slow
 def test_the_report_of_public_data_shows_them(run: RunDirectory) -> None:
     page = run.report.read_text(encoding="utf-8")
     assert "root mean square error" in page and "NOT PRIVATE" in page
