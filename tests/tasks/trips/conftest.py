@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from itertools import product as pairs
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,15 @@ def areas() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["level", "area", "parent"])
 
 
+def write_districts(file: Path) -> None:
+    """The areas with a district around every town alone."""
+    own = areas()
+    is_town = own["level"] == "town"
+    districts = own[is_town].assign(level="district", area=[f"{town}0" for town in REGIONS])
+    towns = own[is_town].assign(parent=districts["area"])
+    pd.concat([own[~is_town], districts, towns]).to_csv(file, index=False)
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """Function from overrides of settings to a finished run of public data; equal overrides share
@@ -47,6 +57,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         folder = tmp_path_factory.mktemp("trips")
         trips().to_parquet(folder / "trips.parquet")
         areas().to_csv(folder / "areas.csv", index=False)
+        write_districts(folder / "districts.csv")
         tree: dict[str, Any] = {
             "input": {
                 "trips": str(folder / "trips.parquet"),
@@ -60,12 +71,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         }
         if "privacy.infinite=true" not in overrides:
             tree["privacy"]["seed"] = 3
-        own = product("trips")
-        settings = own.load(tree, overrides)
-        assert isinstance(settings, TripsSettings) and own.order is not None
+        own_product = product("trips")
+        given = [own.replace("=districts", f"={folder}/districts") for own in overrides]
+        settings = own_product.load(tree, given)
+        assert isinstance(settings, TripsSettings) and own_product.order is not None
         run = prepare(settings, folder / "run")
         with judged_once():
-            run_in_process(run, own.order(run, settings))
+            run_in_process(run, own_product.order(run, settings))
         return run, settings
 
     return run_of

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import shutil
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,13 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.pages.document import Document, Section, Table
 from spineflow.tasks.products.comparison import read_errors
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.checks.accuracy import ACCURACY, facts_of_run
 from spineflow.tasks.trips.checks.expected import settings_of_release
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
 from spineflow.tasks.trips.measurement.charge import charge_of, measurement_files
 from spineflow.tasks.trips.measurement.files import read_cuts
-from spineflow.tasks.trips.paths import cuts_file, estimates_files, measured_file
+from spineflow.tasks.trips.paths import (
+    cuts_file,
+    estimates_files,
+    leaves_file,
+    measured_file,
+)
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import report as reports
 from spineflow.tasks.trips.release.certificate import delta_warning
@@ -347,7 +356,7 @@ def test_a_comparison_tells_what_a_run_cost(finished: Finished) -> None:
 
 
 def test_a_release_is_the_input_of_runs_that_expect_its_errors(
-    finished: Finished, tmp_path
+    finished: Finished, tmp_path: Path
 ) -> None:
     run, settings = finished()
     again = settings_of_release(run, settings, tmp_path)
@@ -373,3 +382,68 @@ def test_the_truth_of_a_run_is_its_input_at_every_level(finished: Finished) -> N
         assert sorted(nodes.counts.tolist()) == sorted(own.values())
     assert truth.leaves.total == trips()["n"].sum()
     assert np.array_equal(truth.levels[-1].keys, truth.leaves.keys)
+
+
+def copied(run: RunDirectory, folder: Path) -> RunDirectory:
+    shutil.copytree(run.root, folder)
+    return RunDirectory(folder)
+
+
+def test_runs_are_compared_by_their_errors_beside_each_other(
+    finished: Finished, tmp_path: Path
+) -> None:
+    runs = []
+    for case in ("inftda", "leaves"):
+        run, settings = finished(*MECHANISMS[case])
+        runs.append((copied(run, tmp_path / case), settings))
+    (first, settings), _ = runs
+    own = TRIPS.compared(first, settings)
+    assert own.run == first and own.facts["dataset"] == "towns"
+    assert own.errors["max_absolute_error"].tolist() == (
+        read_errors(first, ACCURACY)["max_absolute_error"].tolist()
+    )
+    page = TRIPS.write_comparison(runs)
+    assert page.parent == first.report.parent
+    text = page.read_text(encoding="utf-8")
+    assert ">inftda</th>" in text and ">leaves</th>" in text
+    assert "Largest absolute error" in text
+    (first.confidential / ACCURACY).unlink()
+    leaves_file(first).unlink()
+    with pytest.raises(InputRefused, match="has no figures of its accuracy any more"):
+        TRIPS.write_comparison(runs)
+    nothing = replace(TRIPS, figures=None)
+    with pytest.raises(InputRefused, match="There are no figures of trips"):
+        nothing.compared(*runs[1])
+    with pytest.raises(InputRefused, match="Runs of trips cannot be compared"):
+        nothing.write_comparison(runs)
+
+
+def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_path: Path) -> None:
+    run, settings = finished()
+    own = copied(run, tmp_path / "run")
+    assert "<h2>Accuracy</h2>" in TRIPS.report(own, settings).read_text(encoding="utf-8")
+    hidden = settings.model_copy(
+        update={"input": settings.input.model_copy(update={"confidential": True})}
+    )
+    assert "<h2>Accuracy</h2>" not in TRIPS.report(own, hidden).read_text(encoding="utf-8")
+    before = own.report.stat().st_mtime_ns
+    assert replace(TRIPS, document=None).report(own, settings) == own.report
+    assert own.report.stat().st_mtime_ns == before
+
+
+def test_levels_that_repeat_counts_are_taken_from_above(finished: Finished) -> None:
+    """A run in which every town is the only one of its district."""
+    run, settings = finished("input.areas=districts.csv")
+    plan = plan_of(run, settings)
+    sizes = [plan.tree.n_nodes(level) for level in range(plan.tree.depth + 1)]
+    assert sizes == [1, 3, 9, 24, 64, 64, 64] and len(plan.levels) == 4
+    assert len(plan.inferred) == 3 and 0 in plan.inferred
+    counts = [sorted(released_level(run.release, plan.tree, k).counts.tolist()) for k in (4, 5, 6)]
+    assert counts[0] == counts[1] == counts[2]
+    assert sum(counts[0]) == trips()["n"].sum()
+    full, own = finished("input.areas=districts.csv", FULL)
+    plan = plan_of(full, own)
+    counts = [sorted(released_level(full.release, plan.tree, k).counts.tolist()) for k in (4, 5, 6)]
+    assert counts[0] == counts[1] == counts[2]
+    text = " ".join(str(block) for block in sections(document_of(run, settings))["Noise"].blocks)
+    assert "Not measured, since every node is an only child" in text
