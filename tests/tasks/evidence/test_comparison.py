@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from spineflow.tasks.evidence.methods.files import (
     read_by_users,
     read_figures,
     read_tables,
+    tables_of_others,
     write_figures,
     write_tables,
 )
@@ -331,3 +333,23 @@ def test_a_section_is_told_of_every_attack_that_found_anything(
     for name in settings.evidence.attacks:
         is_there = figures["measure"].str.startswith(f"{name}: ").any()
         assert (name.replace("_", " ").capitalize() in titles) == is_there
+
+
+@pytest.mark.parametrize("method", ["swapping", "private", "as_is"])
+def test_tables_of_others_are_those_of_changed_people(compared: Compared, method: str) -> None:
+    """Everybody of kind x, in the same areas: drawn anew, and without a trace in the run."""
+    run, settings = compared
+    population = population_of(run, settings)
+    schema = settings.CENSUS.schema(settings.product_settings, "residents")
+    levels = np.array(np.unravel_index(population.people.cell, schema.shape))
+    levels[schema.attributes.index("kind")] = 0
+    cells = np.ravel_multi_index(tuple(levels), schema.shape)
+    others = replace(population, people=replace(population.people, cell=cells))
+    before = sorted(path for path in run.root.rglob("*"))
+    kinds = tables_of_others(run, settings, others, Draw(method, 0, 1))["KINDS", "section"].value
+    assert sorted(path for path in run.root.rglob("*")) == before
+    sizes = np.bincount(population.people.area)
+    if method == "private":
+        assert abs(kinds[:, 0] - sizes).max() < 25 and (kinds[:, 1:] < 25).all()
+    else:
+        assert kinds[:, 0].tolist() == sizes.tolist() and not kinds[:, 1:].any()

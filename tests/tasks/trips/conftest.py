@@ -58,6 +58,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         trips().to_parquet(folder / "trips.parquet")
         areas().to_csv(folder / "areas.csv", index=False)
         write_districts(folder / "districts.csv")
+        own = trips()
+        rows = own.loc[own.index.repeat(own["n"]), ["origin", "destination"]]
+        # Of three rows two are one person's, in whatever order they stand.
+        people = [f"p{row // 3}{'ab'[row % 3 // 2]}" for row in range(len(rows))]
+        rows.assign(pid=people).to_parquet(folder / "people.parquet")
         tree: dict[str, Any] = {
             "input": {
                 "trips": str(folder / "trips.parquet"),
@@ -72,7 +77,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         if "privacy.infinite=true" not in overrides:
             tree["privacy"]["seed"] = 3
         own_product = product("trips")
-        given = [own.replace("=districts", f"={folder}/districts") for own in overrides]
+        if "input.person=pid" in overrides:
+            tree["input"] |= {"trips": str(folder / "people.parquet")}
+            del tree["input"]["count"]
+        given = [one.replace("=districts", f"={folder}/districts") for one in overrides]
         settings = own_product.load(tree, given)
         assert isinstance(settings, TripsSettings) and own_product.order is not None
         run = prepare(settings, folder / "run")

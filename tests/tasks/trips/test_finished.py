@@ -447,3 +447,26 @@ def test_levels_that_repeat_counts_are_taken_from_above(finished: Finished) -> N
     assert counts[0] == counts[1] == counts[2]
     text = " ".join(str(block) for block in sections(document_of(run, settings))["Noise"].blocks)
     assert "Not measured, since every node is an only child" in text
+
+
+PERSONS = ("input.person=pid", "privacy.total=measured")
+
+
+def test_trips_beyond_those_of_a_person_are_dropped(finished: Finished) -> None:
+    """Of three rows two are one person's; where each makes one trip, two of three rows stay."""
+    n_rows = trips()["n"].sum()
+    n_persons = len({(row // 3, row % 3 // 2) for row in range(n_rows)})
+    one, settings = finished(*PERSONS, "privacy.excess_trips=dropped")
+    assert read_truth(one).leaves.total == n_persons < 0.7 * n_rows
+    assert plan_of(one, settings).levels[0] == 0, "their number is measured"
+    two, _ = finished(*PERSONS, "privacy.trips_per_person=2")
+    assert read_truth(two).leaves.total == n_rows
+    for nodes, own in zip(read_truth(two).levels, levels_of(trips(), "n"), strict=True):
+        assert sorted(nodes.counts.tolist()) == sorted(own.values())
+    released = table_of(two)["count"].sum()
+    assert 0 < abs(released - n_rows) < 200
+
+
+def test_persons_with_too_many_trips_are_refused(finished: Finished) -> None:
+    with pytest.raises(InputRefused, match="no pid may have more than 1 trips"):
+        finished(*PERSONS)
