@@ -103,11 +103,33 @@ def test_merged_areas_have_the_size_that_is_asked_for(
     assert not is_whole[sizes < 60].any()
 
 
-def test_controlled_tables_are_multiples_near_the_counts(
+def test_controlled_tables_are_multiples_near_the_counts_and_so_are_their_sums(
     compared: Compared, people: pd.DataFrame
 ) -> None:
-    own = published(compared, "controlled")["KINDS", "section"].value
-    assert (own % 3 == 0).all() and (abs(own - counts(people, "section", "kind")) < 3).all()
+    for name, attributes in (("KINDS", ("kind",)), ("AGE_SEX", ("sex", "age"))):
+        own = published(compared, "controlled")[name, "section"].value
+        true = counts(people, "section", *attributes)
+        assert (own % 3 == 0).all() and (abs(own - true) < 3).all()
+        # Those of the three sections of a region, cell by cell.
+        sums, true_sums = (values.reshape(2, 3, -1).sum(axis=1) for values in (own, true))
+        assert (abs(sums - true_sums) < 3).all()
+
+
+def test_primary_cells_are_those_below_the_threshold(
+    compared: Compared, people: pd.DataFrame
+) -> None:
+    run, _ = compared
+    own = [
+        counts(people, level, *attributes)
+        for level in ("region", "section")
+        for attributes in (("sex", "age"), ("kind",))
+    ]
+    n_primary = sum(int(((values > 0) & (values < 3)).sum()) for values in own)
+    rows = read_figures(figures_file(run, Draw("without_cells", 0, 1), "accuracy"))
+    found = {row[1]: row[3] for row in rows}
+    assert found["primary cells"] == n_primary > 0
+    assert found["primary cells verified by linear programs"] == n_primary
+    assert found["primary cells with too narrow an interval"] == 0
 
 
 def test_every_release_is_of_a_strength_and_a_random_one_of_several_draws(
@@ -225,7 +247,8 @@ def test_baselines_and_ceilings_stand_beside_every_attack(compared: Compared) ->
     true = table[table["method"] == "as_is"].set_index(KEYS)["value"]
     assert set(ceilings.index) == set(true.index) & set(baselines.index)
     pd.testing.assert_series_equal(ceilings, true[ceilings.index])
-    assert set(table[table["method"] == "baseline"]["draw"]) == {0}
+    beside = table[table["method"].isin(["baseline", "ceiling"])]
+    assert set(beside["draw"]) == {0} and set(beside["strength"]) == {""}
 
 
 def tables_of(document: Document, title: str) -> list[Table]:

@@ -37,7 +37,6 @@ def finished(measured_groups, folder: Path, *overrides: str):
     return run, settings
 
 
-@pytest.mark.slow
 def test_without_noise_only_suppression_errs(measured_groups, tmp_path: Path) -> None:
     run, settings = finished(measured_groups, tmp_path / "run", "privacy.infinite=true")
     assert all(path.exists() for path in truth_files(run))
@@ -51,7 +50,6 @@ def test_without_noise_only_suppression_errs(measured_groups, tmp_path: Path) ->
     assert (found.loc[sub_state, "nobody_shown"] == 0).all()
 
 
-@pytest.mark.slow
 def test_with_noise_and_without_truth(measured_groups, tmp_path: Path) -> None:
     run, settings = finished(measured_groups, tmp_path / "run")
     write_accuracy(run, settings)
