@@ -307,6 +307,7 @@ def test_the_section_tells_apart_and_together_and_the_truth_where_it_may(made: t
         (Ratio(3, 3), 100.0),
         (Ratio(-3, 3), -100.0),
         (Ratio(0, 3), 0.0),
+        (Ratio(1, 7), 14.29),
         (Ratio(99_999, 100_000), 99.999),
         (Ratio(1, 100_000), 0.001),
     ],
