@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from spineflow.flows.running import prepare as prepare_run
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.tune import steps
 from spineflow.tasks.tune.settings import TuneSettings
 from spineflow.tasks.tune.trials import (
     Trial,
@@ -153,3 +155,20 @@ def test_a_single_replicate_has_no_standard_error(run: RunDirectory) -> None:
     mean, error = values_of(run, "abc", (1,))
     assert mean == 4.0 and math.isnan(error)
     assert errors_of(run, "abc", (1,))[1]["mae"].isna().all()
+
+
+def test_steps_find_what_earlier_attempts_have_made(
+    town_search: TuneSettings, tmp_path: Path
+) -> None:
+    run = prepare_run(town_search, tmp_path / "run")
+    root = str(run.root)
+    with judged_once():
+        assert steps.read_tuning_data.fn(root).path == "dataset"
+    losses = {"country": Fraction(1), "region": Fraction(1), "section": Fraction(2)}
+    trial = new_trial(run, town_search, "as it is", losses, {}).name
+    assert steps.prepare.fn(root, trial).path == f"trials/{trial}/layout"
+    first = steps.replicate.fn(root, trial, 7)
+    again = steps.replicate.fn(root, trial, 7).data
+    assert first.path == again.path == f"trials/{trial}/7.json"
+    assert (first.reused, again.reused) == (False, True)
+    assert json.loads((run.root / first.path).read_text())["value"] > 0
