@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from dataclasses import replace
 from fractions import Fraction
@@ -470,3 +471,40 @@ def test_trips_beyond_those_of_a_person_are_dropped(finished: Finished) -> None:
 def test_persons_with_too_many_trips_are_refused(finished: Finished) -> None:
     with pytest.raises(InputRefused, match="no pid may have more than 1 trips"):
         finished(*PERSONS)
+
+
+def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
+    """The margin of the noise that the run has, asked for, needs no more than the run spends."""
+    run, settings = finished()
+    plan = plan_of(run, settings)
+    assert TRIPS.needed is not None and plan.guarantee is not None
+    sigma = math.sqrt(float(plan.noise[4]))
+    rho = float(plan.guarantee.parameter)
+    for margin, is_less in ((math.ceil(1.96 * sigma) + 1, True), (int(1.96 * sigma) - 1, False)):
+        told = TRIPS.needed(settings, "4", margin)
+        assert f"A count of level 4 ({plan.tree.level_name(4)})" in told
+        needed = float(re.search(r"rho ([0-9.e-]+)", told)[1])
+        assert (needed < rho) == is_less
+        assert told == TRIPS.needed(settings, plan.tree.level_name(4), margin)
+    with pytest.raises(InputRefused, match="--target 9: name a measured level: 1 "):
+        TRIPS.needed(settings, "9", 10)
+
+
+@pytest.mark.usefixtures("judged_once")
+def test_what_is_checked_before_a_run_fits_or_is_cautioned(finished: Finished) -> None:
+    run, settings = finished()
+    assert TRIPS.check_input is not None and TRIPS.fits is not None
+    accepted = TRIPS.check_input(settings).accepted()
+    assert accepted.leaves.total == trips()["n"].sum()
+    assert list(TRIPS.fits(settings, accepted)) == []
+    wide = settings.model_copy(
+        update={"privacy": settings.privacy.model_copy(update={"delta": Fraction(1, 100)})}
+    )
+    (caution,) = TRIPS.fits(wide, accepted)
+    assert "privacy.delta = 1/100 is not below one over the number of persons" in caution
+    cost, *_, noise = TRIPS.costs_in_words(settings)
+    assert isinstance(cost, Table) and isinstance(noise, Table)
+    assert [row[1] for row in noise.rows] == [3, 9, 24, 64]
+    plan = plan_of(run, settings)
+    for row, level in zip(noise.rows, plan.levels, strict=True):
+        assert float(str(row[-1])) == pytest.approx(math.sqrt(float(plan.noise[level])), rel=0.01)
