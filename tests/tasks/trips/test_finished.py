@@ -19,6 +19,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.checks.accuracy import ACCURACY, facts_of_run
 from spineflow.tasks.trips.checks.expected import settings_of_release
+from spineflow.tasks.trips.estimation.top_down import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
 from spineflow.tasks.trips.measurement.charge import charge_of, measurement_files
 from spineflow.tasks.trips.measurement.files import read_cuts
@@ -30,10 +31,15 @@ from spineflow.tasks.trips.paths import (
 )
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import report as reports
-from spineflow.tasks.trips.release.certificate import delta_warning
+from spineflow.tasks.trips.release.certificate import (
+    conversion_sentence,
+    delta_warning,
+    noise_section,
+)
 from spineflow.tasks.trips.release.error_bound import BETA
 from spineflow.tasks.trips.release.false_cells import false_cells
 from spineflow.tasks.trips.release.table import released_level
+from spineflow.tasks.trips.workload.truth import NodeCounts
 
 from .conftest import REGIONS, Finished, trips
 
@@ -508,3 +514,42 @@ def test_what_is_checked_before_a_run_fits_or_is_cautioned(finished: Finished) -
     plan = plan_of(run, settings)
     for row, level in zip(noise.rows, plan.levels, strict=True):
         assert float(str(row[-1])) == pytest.approx(math.sqrt(float(plan.noise[level])), rel=0.01)
+
+
+def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
+    finished: Finished,
+) -> None:
+    run, settings = finished()
+    assert TRIPS.facts is not None
+    noise, levels = TRIPS.facts(run, settings).sections
+    (table,) = tables(levels)
+    plan = plan_of(run, settings)
+    assert table.rows == tuple((level, plan.tree.level_name(level)) for level in range(5))
+    (table,) = tables(noise)
+    assert [row[2] for row in table.rows] == ["1/4"] * 4
+    rho, other = settings.rho, settings.other_rho
+    assert rho is not None and other is not None and other > rho
+    (sentence,) = conversion_sentence(settings, plan)
+    assert f"with {100 * (1 - math.sqrt(rho / other)):.0f} % less noise" in sentence
+    quiet, own = finished("privacy.infinite=true")
+    (table,) = tables(noise_section(own, plan_of(quiet, own)))
+    assert [row[-1] for row in table.rows] == [0.0] * 4
+
+
+def test_measurements_of_other_nodes_are_not_taken(finished: Finished) -> None:
+    run, settings = finished()
+    plan = plan_of(run, settings)
+    children = plan.tree.children(0, ROOT)[0]
+    measured = MeasuredTree.rooted(plan.tree, 9, 0.0)
+    with pytest.raises(ValueError, match="level 1 are of other nodes"):
+        measured.add_level(ROOT, NodeCounts(children[::-1], np.array([1, 2, 3])), 1.0)
+    measured.add_level(ROOT, NodeCounts(children, np.array([1, 2, 3])), 1.0)
+    assert [own.tolist() for own in measured.combined()] == [[9.0], [2.0, 3.0, 4.0]]
+    with pytest.raises(ValueError, match="level 1 are of other nodes"):
+        step_down(
+            plan.tree,
+            1,
+            NodeCounts(ROOT, np.array([9])),
+            NodeCounts(children[:2], np.array([1, 2])),
+            settings.mechanism,
+        )
