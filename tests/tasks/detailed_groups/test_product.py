@@ -127,6 +127,7 @@ def test_the_groups_of_every_level_are_shown_once_they_are_measured(measured_gro
     (shown,) = DETAILED_GROUPS.shown(run, settings, ["stage 1", "stage 2"])
     assert shown.key == "population-groups"
     assert shown.content.headers == ("region type", "level", "groups")
+    assert [row[:2] for row in shown.content.rows] == list(parameters_of(settings).budgets)
     for region_type, level, n in shown.content.rows:
         folder = measured_folder(run, region_type, level)
         assert n == sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet")) > 0
