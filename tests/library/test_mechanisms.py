@@ -18,8 +18,6 @@ from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from tests.flows.household_input import write_detailed_households, write_households
 from tests.library import towns
 
-pytestmark = pytest.mark.slow
-
 NO_NOISE = {"dataset": "made-up", "infinite": True}
 
 

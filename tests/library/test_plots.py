@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +20,6 @@ PL94 = {
 }
 
 
-@pytest.mark.slow
 def test_bars_of_a_budget_add_to_one() -> None:
     budget = spineflow.budget("topdown", PL94)
     axes = spineflow.plot_budget(budget)
@@ -48,7 +48,6 @@ def test_lines_of_errors_are_the_errors() -> None:
         spineflow.plot_errors(errors.drop(columns="query"))
 
 
-@pytest.mark.slow
 def test_margins_reach_as_far_as_their_intervals(town_folder: Path) -> None:
     run = spineflow.open_run(town_folder / "run")
     axes = run.plot_margins("AGE_SEX")
@@ -63,7 +62,6 @@ def test_margins_reach_as_far_as_their_intervals(town_folder: Path) -> None:
     assert run.plot_budget(axes) is axes
 
 
-@pytest.mark.slow
 def test_lines_of_a_privacy_curve_are_its_bounds_and_the_conversion() -> None:
     frame = spineflow.privacy_curve("topdown", PL94)
     assert list(frame) == ["universe", "epsilon", "upper", "lower", "conversion"]
@@ -79,7 +77,6 @@ def test_lines_of_a_privacy_curve_are_its_bounds_and_the_conversion() -> None:
     assert list(lines[1].get_ydata()) == persons["upper"].tolist()
 
 
-@pytest.mark.slow
 def test_lines_of_a_trade_off_are_its_false_negatives() -> None:
     frame = spineflow.trade_off("topdown", PL94)
     axes = spineflow.plot_trade_off(frame)
@@ -103,3 +100,119 @@ def test_without_matplotlib_a_sentence_tells_what_to_install(monkeypatch) -> Non
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(spineflow.SpineflowError, match=r"spineflow\[plots\]"):
         spineflow.plot_budget(spineflow.budget("topdown", PL94))
+
+
+@dataclass(frozen=True)
+class Released:
+    """A release with one table, as frames."""
+
+    released: pd.DataFrame
+    limits: pd.DataFrame
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The table."""
+        return self.released
+
+    def margins(self, name: str) -> pd.DataFrame:
+        """Its margins."""
+        return self.limits
+
+
+def ends_of(axes) -> list[list[float]]:
+    (lines,) = axes.collections
+    return [segment[:, 0].tolist() for segment in lines.get_segments()]
+
+
+def test_bars_stand_one_after_the_other_by_level() -> None:
+    budget = pd.DataFrame(
+        [
+            ("homes", "nation", "total", 0.25),
+            ("homes", "town", "total", 0.5),
+            ("homes", "town", "tenure", 0.125),
+            ("homes", "town", "tenure", 0.125),
+        ],
+        columns=["universe", "geolevel", "query", "share"],
+    )
+    axes = spineflow.plot_budget(budget)
+    bars = [(patch.get_x(), patch.get_width()) for patch in axes.patches]
+    assert bars == [(0.0, 0.25), (0.0, 0.5), (0.25, 0.0), (0.5, 0.25)]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["nation", "town"]
+    bottom, top = axes.get_ylim()
+    assert bottom > top, "the root is above"
+    legend = axes.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["total", "tenure"]
+    assert not axes.spines["top"].get_visible() and axes.spines["left"].get_visible()
+
+
+def test_margins_are_drawn_from_what_was_released() -> None:
+    released = pd.DataFrame({"sex": ["f", "m"] * 20, "count": range(100, 140)})
+    limits = pd.DataFrame(
+        {
+            "sex": released["sex"],
+            "lower": released["count"] - 3,
+            "upper": released["count"] + 5,
+        }
+    )
+    axes = spineflow.plot_margins(Released(released, limits), "AGES")
+    assert ends_of(axes) == [[-3.0, 5.0]] * 30, "more rows cannot be read"
+    rows = [label.get_text() for label in axes.get_yticklabels()]
+    assert rows[:2] == ["f: 100", "m: 101"] and len(rows) == 30
+    bottom, top = axes.get_ylim()
+    assert bottom > top, "the first row is above"
+
+
+def test_margins_of_a_redistricting_table_are_those_of_one_count() -> None:
+    released = pd.DataFrame(
+        {"GEOID": ["g1", "g2"], "GEOCODE": ["1", "2"], "P1": [10, 2000], "P2": [4, 5]}
+    )
+    limits = released[["GEOID", "GEOCODE"]].assign(
+        P1_LOWER=[8, 1990], P1_UPPER=[11, 2001], P2_LOWER=[0, 5], P2_UPPER=[9, 7]
+    )
+    run = Released(released, limits)
+    axes = spineflow.plot_margins(run, "P")
+    assert ends_of(axes) == [[-2.0, 1.0], [-10.0, 1.0]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1: 10", "2: 2,000"]
+    assert ends_of(spineflow.plot_margins(run, "P", "P2")) == [[-4.0, 5.0], [0.0, 2.0]]
+    with pytest.raises(spineflow.SpineflowError, match="no count 'P3'; it begins with P1"):
+        spineflow.plot_margins(run, "P", "P3")
+
+
+def test_curves_leave_zeros_out_and_have_the_colour_of_their_universe() -> None:
+    frame = pd.DataFrame(
+        {
+            "universe": ["a", "a", "b"],
+            "epsilon": [1.0, 2.0, 1.0],
+            "upper": [0.5, 0.25, 0.125],
+            "lower": [0.25, 0.0, 0.0625],
+            "conversion": [0.75, 0.5, 0.25],
+        }
+    )
+    axes = spineflow.plot_privacy_curve(frame)
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    assert list(lines) == [
+        f"{name}, {how}"
+        for name in ("a", "b")
+        for how in ("by rho", "exactly, at most", "exactly, at least")
+    ]
+    assert list(lines["a, by rho"].get_ydata()) == [0.75, 0.5]
+    assert list(lines["a, exactly, at most"].get_xdata()) == [1.0, 2.0]
+    first, last = lines["a, exactly, at least"].get_ydata()
+    assert first == 0.25 and last != last, "there is no place for 0 on a logarithmic scale"
+    colours = {
+        name: {tuple(line.get_color()) for key, line in lines.items() if key[0] == name}
+        for name in "ab"
+    }
+    assert len(colours["a"]) == len(colours["b"]) == 1 and colours["a"] != colours["b"]
+    assert axes.get_yscale() == "log" and axes.get_legend() is not None
+
+
+def test_a_trade_off_is_drawn_over_false_positives_beside_guessing() -> None:
+    frame = pd.DataFrame(
+        {"universe": "a", "false_positives": [0.0, 0.5, 1.0], "false_negatives": [0.75, 0.25, 0.0]}
+    )
+    axes = spineflow.plot_trade_off(frame)
+    own, guessing = axes.get_lines()
+    assert (list(own.get_xdata()), list(own.get_ydata())) == ([0.0, 0.5, 1.0], [0.75, 0.25, 0.0])
+    assert (list(guessing.get_xdata()), list(guessing.get_ydata())) == ([0.0, 1.0], [1.0, 0.0])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "by guessing"]
+    assert spineflow.plot_trade_off(frame, axes) is axes and len(axes.get_lines()) == 4

@@ -15,8 +15,6 @@ import spineflow
 
 from tests.library import towns
 
-pytestmark = pytest.mark.slow
-
 AGES = ("child", "adult", "old")
 REGIONS = {"N1": "N", "N2": "N", "N3": "N", "S1": "S", "S2": "S", "S3": "S"}
 

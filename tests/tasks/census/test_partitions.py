@@ -88,7 +88,6 @@ def test_parts_add_up_to_the_whole(
             np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.slow
 def test_rules_across_parts_find_what_they_find_of_the_whole(
     paths: dict[str, str], tmp_path: Path
 ) -> None:
@@ -178,7 +177,6 @@ class Code:
         return Path.touch, (self.file,)
 
 
-@pytest.mark.slow
 def test_a_folder_from_elsewhere_runs_no_code(paths: dict[str, str], tmp_path: Path) -> None:
     """Whatever lies under the names of what is kept; that of earlier versions is read anew."""
     tables, folder, sign = (

@@ -277,3 +277,13 @@ def test_of_eight_runs_at_once_a_cap_for_five_lets_five_pass(ledger: Ledger) -> 
         process.join()
     assert sorted(process.exitcode for process in processes) == [0] * 5 + [3] * 3
     assert summary(ledger)["datasets"]["d"]["rho"] == "5/8"
+
+
+def test_of_two_caps_the_smaller_figures_hold() -> None:
+    one = EpsilonCap(Fraction(2), Fraction(1, 10), planned=True)
+    other = EpsilonCap(Fraction(3), Fraction(1, 100), planned=True)
+    assert one.smaller(None) == one
+    both = EpsilonCap(Fraction(2), Fraction(1, 100), planned=True)
+    assert one.smaller(other) == other.smaller(one) == both
+    unplanned = EpsilonCap(Fraction(9), Fraction(1))
+    assert one.smaller(unplanned) == EpsilonCap(Fraction(2), Fraction(1, 10))

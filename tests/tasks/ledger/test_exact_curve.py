@@ -304,7 +304,6 @@ def test_bounds_of_every_preset_are_close_and_quick(preset: str) -> None:
     assert spent < SECONDS
 
 
-@pytest.mark.slow
 def test_persons_of_the_characteristics_have_the_published_delta() -> None:
     """[ExactAccounting2026]'s, without bypass, in fifteen digits."""
     curve = PrivacyCurve(preset_counts("dhc_persons_2020_us")["persons"])

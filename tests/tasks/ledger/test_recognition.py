@@ -110,7 +110,6 @@ def test_areas_that_are_grouped_in_another_way_are_recognised() -> None:
     assert recognises(districts.digests("age"), people.digests("age", levels=False))
 
 
-@pytest.mark.slow
 def test_rows_chosen_by_a_column_are_recognised() -> None:
     people = People(1, n=200_000, n_areas=1000, n_districts=250)
     women, adults = (people.of(np.flatnonzero(m)) for m in (people.sex == 1, people.age >= 18))
@@ -146,7 +145,6 @@ def test_the_number_of_digests_does_not_depend_on_the_people() -> None:
     assert number(People(1)) == number(People(2, n=60000))
 
 
-@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_sums_by_parts_are_those_of_the_whole(data: st.DataObject) -> None:

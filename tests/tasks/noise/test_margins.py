@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.noise.margins import COVERAGE, distribution_of, loss_for_margin
+from spineflow.tasks.noise.margins import COVERAGE, _exponent, distribution_of, loss_for_margin
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.quantiles import margin
 
@@ -38,3 +38,11 @@ def test_the_answer_does_not_depend_on_the_present_loss() -> None:
 def test_a_negative_margin_is_refused() -> None:
     with pytest.raises(ValueError, match="negative"):
         loss_for_margin(Noise(DISCRETE_LAPLACE, Fraction(1)), Fraction(1), -1)
+
+
+@pytest.mark.parametrize(
+    ("value", "exponent"),
+    [("1", 0), ("10", 1), ("11", 2), ("99/100", 0), ("1/10", -1), ("1/11", -1), ("1/1000", -3)],
+)
+def test_an_exponent_is_that_of_the_next_power_of_ten(value: str, exponent: int) -> None:
+    assert _exponent(Fraction(value)) == exponent

@@ -14,6 +14,7 @@ from spineflow.tasks.products.comparison import (
     errors_or_refused,
     labels_of,
     write_comparison,
+    write_links,
 )
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -56,3 +57,23 @@ def test_errors_of_confidential_input_stay_confidential(tmp_path: Path, confiden
 def test_a_run_without_its_errors_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputRefused, match="leave it out"):
         errors_or_refused(RunDirectory(tmp_path), None)
+
+
+def test_errors_that_are_there_are_taken(tmp_path: Path) -> None:
+    errors = pd.DataFrame({"level": [1]})
+    assert errors_or_refused(RunDirectory(tmp_path), errors) is errors
+
+
+def test_comparisons_of_several_products_are_linked_from_a_confidential_page(
+    tmp_path: Path,
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.root.mkdir()
+    pages = {"trips": tmp_path / "run/trips/confidential/page.html", "topdown": tmp_path / "b.html"}
+    path = write_links(run, pages, stamp="NOT PRIVATE")
+    assert path.parent == run.confidential
+    assert run.confidential.stat().st_mode & 0o077 == 0
+    text = path.read_text(encoding="utf-8")
+    assert 'href="../trips/confidential/page.html"' in text and 'href="../../b.html"' in text
+    assert ">trips<" in text and "NOT PRIVATE" in text
+    assert "NOT PRIVATE" not in write_links(run, pages, stamp=None).read_text(encoding="utf-8")

@@ -52,7 +52,6 @@ def spent_of(settings) -> dict:
     return summary(ledger, is_exact=True)["datasets"][settings.privacy.dataset]
 
 
-@pytest.mark.slow
 def test_a_certificate_has_the_ledgers_figures_at_its_time(runs) -> None:
     parent, settings = runs
     first, second = (read(parent.root / name / "release") for name in PARTS)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.runs.settings_problems import line_of
@@ -107,3 +109,52 @@ def test_pipes_and_dangling_links_are_named(tmp_path: Path) -> None:
     told = refusal(tmp_path, TripsSettings, TRIPS)
     assert "areas.csv is a link to elsewhere.csv, which does not exist" in told
     link.unlink()
+
+
+EVIDENCE = """\
+[input]
+persons = "p"
+units = "u"
+geography = "g"
+confidential = false
+[privacy]
+dataset = "d"
+[topdown]
+preset = "block_tables_2010"
+[methods.as_is]
+kind = "nothing"
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("[methods.m]\nkind = 'rounding'\nbases = []", r"bases needs at least one entry"),
+        ("[methods.m]\nkind = 'rounding'\nbases = [1]", r"bases\.0 must be 2 or more"),
+        (
+            "[methods.m]\nkind = 'rounding'\nbases = ['x']",
+            r"bases\.0 must be a whole number",
+        ),
+        ("[methods.m]\nkind = 'rounding'\nhow = 'up'", "how must be 'nearest', 'random' or"),
+        ("[methods.m]\nkind = 'roundin'", "methods.m"),
+        ("[evidence]\ndraws = 0", "evidence.draws must be 1 or more"),
+        ("[evidence]\nminutes = 0", "evidence.minutes must be (more than|above) 0"),
+        ("[evidence]\nminuts = 1", "unknown setting 'evidence.minuts' .did you mean 'minutes'"),
+    ],
+)
+def test_every_kind_of_problem_has_words_of_its_own(tmp_path: Path, lines: str, told: str) -> None:
+    own = product("evidence").settings
+    found = refusal(tmp_path, own, f"{EVIDENCE}{lines}\n")
+    assert re.search(told, found), found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('dataset = "d"', 'dataset = ""', "privacy.dataset must not be empty"),
+        ('dataset = "d"', "", "the setting 'privacy.dataset' is missing"),
+        ('dataset = "d"', 'dataset = "a b"', "privacy.dataset must be"),
+    ],
+)
+def test_names_that_are_none_are_told(tmp_path: Path, old: str, new: str, told: str) -> None:
+    assert told in refusal(tmp_path, TripsSettings, TRIPS.replace(old, new))

@@ -18,7 +18,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import Artifact, Made, found, made
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
-from spineflow.tasks.runs.steps import artifact_of, step, submit_together
+from spineflow.tasks.runs.steps import artifact_of, made_before, step, submit_together
 from spineflow.tasks.runs.stores import StoreSilent
 from spineflow.tasks.trips.settings import TripsSettings
 
@@ -31,6 +31,18 @@ def write(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
         return found(path)
     path.write_text(name)
     return made(path, {"letters": len(name)})
+
+
+@step(
+    "write twice",
+    TripsSettings,
+    run_name="write-twice-{name}",
+    made_at=lambda run, _settings, name: run.root / f"{name}.made",
+)
+def write_where_it_is_told(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
+    """Write where whoever asks is told."""
+    (run.root / f"{name}.made").touch()
+    return made(run.root / f"{name}.made")
 
 
 @step("refuse", TripsSettings, run_name="refuse")
@@ -187,3 +199,13 @@ def test_confidential_files_get_no_digest(tmp_path: Path) -> None:
     assert artifact_of(run, made(secret), 0.0) == Artifact("confidential/counts.parquet")
     assert artifact_of(run, made(run.confidential), 0.0) == Artifact("confidential")
     assert artifact_of(run, found("s3://place/x"), 1.0) == Artifact("s3://place/x", "", 1.0, True)
+
+
+def test_what_was_made_before_is_found_where_the_step_says(root: Path) -> None:
+    keys = [("a",), ("b",), ("c",)]
+    assert made_before(write_where_it_is_told, str(root), keys) == [None, None, None]
+    write_where_it_is_told.fn(str(root), "b")
+    found = made_before(write_where_it_is_told, str(root), keys)
+    assert found == [None, root / "b.made", None]
+    write.fn(str(root), "a")
+    assert made_before(write, str(root), keys) == [None, None, None], "it does not say where"

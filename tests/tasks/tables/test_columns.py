@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from spineflow.tasks.tables import columns
 from spineflow.tasks.tables.columns import (
     CodedColumn,
+    GrowingColumn,
     KeyColumn,
     KeyIndex,
     canonical_text,
@@ -189,3 +190,18 @@ def test_arrow_fills_the_room_of_equal_texts_with_what_its_memory_held(tmp_path)
     column = pa.DictionaryArray.from_arrays(pa.array(np.arange(31, dtype=np.int32)), texts)
     pq.write_table(pa.table({"text": column}), tmp_path / "texts.parquet")
     assert len(surplus(tmp_path / "texts.parquet")["text"]) == 29 * 5
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_a_growing_column_widens_where_its_values_become_many(
+    in_files: bool, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "_MOST_NARROW", 4)
+    monkeypatch.setattr(columns, "_ROWS_AT_ONCE", 2)
+    growing, texts = GrowingColumn(tmp_path if in_files else None), []
+    for part in (["a", "b", "a"], [None, "b", "c"], ["d", "e", "a"], ["f", None, "b"]):
+        growing.append(CodedColumn.from_arrow(pa.array(part, pa.string()), TEXT))
+        texts += part
+    found = growing.column()
+    assert [found.values[code] for code in found.codes] == texts
+    assert list(found.values) == [None, "a", "b", "c", "d", "e", "f"]

@@ -43,7 +43,6 @@ def public_pages(run: RunDirectory) -> dict[str, str]:
     }
 
 
-@pytest.mark.slow
 def test_every_suite_has_a_page_with_every_expectation(run: RunDirectory) -> None:
     pages = public_pages(run)
     assert set(pages) == {

@@ -10,7 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.checks.accuracy import level_errors, write_accuracy
+from spineflow.tasks.detailed_groups.checks.accuracy import (
+    FIGURES,
+    level_errors,
+    with_all_tables,
+    write_accuracy,
+)
 from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
 from spineflow.tasks.detailed_groups.measurement.stages import ShardGroups
 from spineflow.tasks.detailed_groups.paths import truth_files
@@ -32,7 +37,6 @@ def finished(measured_groups, folder: Path, *overrides: str):
     return run, settings
 
 
-@pytest.mark.slow
 def test_without_noise_only_suppression_errs(measured_groups, tmp_path: Path) -> None:
     run, settings = finished(measured_groups, tmp_path / "run", "privacy.infinite=true")
     assert all(path.exists() for path in truth_files(run))
@@ -46,7 +50,6 @@ def test_without_noise_only_suppression_errs(measured_groups, tmp_path: Path) ->
     assert (found.loc[sub_state, "nobody_shown"] == 0).all()
 
 
-@pytest.mark.slow
 def test_with_noise_and_without_truth(measured_groups, tmp_path: Path) -> None:
     run, settings = finished(measured_groups, tmp_path / "run")
     write_accuracy(run, settings)
@@ -106,3 +109,22 @@ def test_errors_of_a_small_level() -> None:
     assert (ages["groups"], ages["shown"], ages["mean_error"]) == (1, 1, -1.0)
     assert ages["mean_absolute_cell_error"] == 1 / 8
     assert pd.isna(rows["T02003"]["mean_error"])
+
+
+def test_means_over_all_tables_weigh_the_groups_that_are_shown() -> None:
+    """Of errors 1 of three groups and 5 of one, the mean is 2; a table without groups has none."""
+    columns = {
+        "region_type": ["TRACT", "TRACT", "TRACT", "STATE"],
+        "level": [1, 1, 1, 2],
+        "table": ["T01001", "T02001", "T02002", "T01001"],
+    }
+    figures = {name: [1.0, 5.0, None, 7.0] for name in FIGURES if name.startswith("mean_")}
+    counts = {name: [3, 1, 0, 0] for name in FIGURES if not name.startswith("mean_")}
+    found = with_all_tables(pd.DataFrame(columns | figures | counts))
+    assert found["table"].tolist() == [*columns["table"], "all", "all"]
+    tract, state = found.iloc[4], found.iloc[5]
+    assert (tract["region_type"], tract["level"]) == ("TRACT", 1)
+    assert (state["region_type"], state["level"]) == ("STATE", 2)
+    for name in figures:
+        assert tract[name] == 2.0 and pd.isna(state[name])
+    assert all(tract[name] == 4 and state[name] == 0 for name in counts)

@@ -8,11 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.tasks.detailed_groups.ingest.inputs import check_groups_input
-from spineflow.tasks.detailed_groups.ingest.target_counts import target_counts
+from spineflow.tasks.detailed_groups.ingest.target_counts import target_counts, write_target_counts
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.workload.regions import areas_of
-
-pytestmark = pytest.mark.slow
 
 
 def counts_of(parameters_folder: Path, data: Path, **changes) -> dict[str, pd.DataFrame]:
@@ -52,3 +50,14 @@ def test_puerto_rico_has_the_iterations_of_both_granularities(groups_input: Path
     assert not shown["TRACT"] & detailed_only
     assert shown["PR-TRACT"] >= detailed_only
     assert not found.duplicated(["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]).any()
+
+
+def test_target_counts_are_written_as_the_production_program_does(tmp_path: Path) -> None:
+    counts = {
+        "t1": pd.DataFrame({"REGION_ID": ["1"], "COUNT": [3]}),
+        "t2": pd.DataFrame({"REGION_ID": ["1"], "SEX": ["2"], "COUNT": [0]}),
+    }
+    paths = write_target_counts(tmp_path, counts)
+    assert paths == (tmp_path / "t1.csv", tmp_path / "t2.csv")
+    first, second = (path.read_text() for path in paths)
+    assert (first, second) == ("REGION_ID|COUNT\n1|3\n", "REGION_ID|SEX|COUNT\n1|2|0\n")

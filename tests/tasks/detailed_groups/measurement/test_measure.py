@@ -172,7 +172,6 @@ INFINITE_THRESHOLDS = tuple(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["infinite=true", "seed=3"])
 def test_rows_are_those_of_a_neighbour(neighbors, tmp_path, noise: str) -> None:
     """Under infinite thresholds only noisy values differ, with noise and without."""
@@ -200,7 +199,6 @@ def test_rows_are_those_of_a_neighbour(neighbors, tmp_path, noise: str) -> None:
     assert (difference[one["region_type"] == "USA"]).sum() <= 2 * 9
 
 
-@pytest.mark.slow
 def test_groups_of_nobody_are_measured_like_others(neighbors, tmp_path) -> None:
     """Values of groups that are empty in truth are noise, not zeros."""
     run, settings = ingested(
@@ -307,7 +305,6 @@ def test_nothing_is_drawn_that_costs_more_than_its_budget() -> None:
             check_loss(too_little, 9, budget)
 
 
-@pytest.mark.slow
 def test_shards_cut_regions_and_measure_the_same(groups_input, tmp_path, monkeypatch) -> None:
     overrides = (*SMALL, "privacy.infinite=true", "input.confidential=false")
     whole, settings = ingested(tmp_path / "whole", groups_input, *overrides)

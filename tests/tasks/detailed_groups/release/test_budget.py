@@ -24,7 +24,6 @@ def report(folder: str, explorer: ExplorerSettings = NOTHING, *, infinite=False,
     return budget_report(parameters, read_specification(folder), explorer)
 
 
-@pytest.mark.slow
 def test_production_budgets(production: str) -> None:
     found = report(production)
     assert list(found) == ["us", "pr"]
@@ -57,7 +56,6 @@ def test_shares_of_a_pass_add_up(production: str) -> None:
         assert all(Fraction(query["sigma_squared"]) > 0 for query in one["queries"])
 
 
-@pytest.mark.slow
 def test_budgets_for_targets(production: str) -> None:
     found = report(production, ExplorerSettings(margin=50, threshold=93))
     for item in found["us"]["levels"]:

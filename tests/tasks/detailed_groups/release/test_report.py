@@ -29,7 +29,6 @@ def finished(measured_groups, tmp_path_factory):
     return run, settings
 
 
-@pytest.mark.slow
 def test_sections(finished) -> None:
     run, settings = finished
     document = report(run, settings, None)

@@ -85,7 +85,6 @@ def of_two(found: set[frozenset]) -> list[Counter]:
     return [Counter(dict(one)) + Counter(dict(two)) for one, two in pairs]
 
 
-@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(with_totals_only(), st.sampled_from(["zcdp", "puredp"]))
 def test_nobody_is_told_apart_better_than_by_the_curve(
@@ -168,7 +167,6 @@ def two_races(detailed_only: bool | None) -> Specification:
     return Specification(names, {item.code: item for item in items}, pairs)
 
 
-@pytest.mark.slow
 def test_the_production_run(shared) -> None:
     folder = str(shared / "data" / "safetab" / "spec_2020")
     specification = read_specification(folder)

@@ -63,7 +63,6 @@ def test_the_least_budget_meets_the_margin_and_less_does_not(
     assert margin(level.with_budget(less).second_stage, asked) > due
 
 
-@pytest.mark.slow
 def test_margins_of_the_paper(shared) -> None:
     """The margins of Table 7 of [SafeTabP2025] need less than its formula spends on them."""
     folder = str(shared / "data" / "safetab" / "spec_2020")

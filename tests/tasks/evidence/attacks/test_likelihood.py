@@ -57,7 +57,6 @@ def noisy(draws: np.random.Generator) -> np.ndarray:
     return totals_of(SYSTEM, people[None])[0] + draws.normal(0, 1, SYSTEM.n_rows)
 
 
-@pytest.mark.slow
 def test_gaussian_answers_have_the_integer_fit_of_least_squares() -> None:
     draws = np.random.default_rng(3)
     for _ in range(25):
@@ -71,7 +70,6 @@ def spiked(totals: np.ndarray, published: int) -> np.ndarray:
     return np.where(totals == published, 0.5, 0.125) * (np.abs(totals - published) <= 2)
 
 
-@pytest.mark.slow
 def test_costs_that_are_not_convex_are_replaced_by_their_hulls() -> None:
     draws = np.random.default_rng(4)
     misled = 0

@@ -108,7 +108,6 @@ class SevenPersons:
         return TableSystem(sparse.csr_array(matrix))
 
 
-@pytest.mark.slow
 def test_the_block_of_seven_persons_has_one_solution() -> None:
     block = SevenPersons()
     bounds = np.array([block.lower]), np.array([block.upper])

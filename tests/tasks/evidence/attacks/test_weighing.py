@@ -47,7 +47,6 @@ def test_methods_that_draw_no_counts_have_no_chances() -> None:
     assert chance_of(Rounding(kind="rounding", how="nearest"), 0) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("method", "strength"), [(ROUNDING, 1), (CELL_KEYS, 0)])
 def test_the_likeliest_people_agree_better_than_any_possible_ones(
     method: Rounding | CellKeys, strength: int

@@ -13,6 +13,7 @@ from spineflow.tasks.group_sizes.ingest.generate import (
     RATIO,
     SMALLEST_OUTLIER,
     census_like,
+    main,
     taxi_like,
     write_dataset,
 )
@@ -93,3 +94,14 @@ def test_written_datasets_are_accepted(tmp_path: Path) -> None:
     file = write_dataset(tmp_path, dataset)
     settings = load_settings(GroupSizesSettings, file, presets=tmp_path)
     assert check_groups(settings).accepted().counts.sum() == 2000
+
+
+def test_the_command_writes_the_dataset_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["generate", "taxi", str(tmp_path / "taxi"), "--seed", "5"])
+    main()
+    assert capsys.readouterr().out == f"{tmp_path / 'taxi' / 'settings.toml'}\n"
+    sizes = pd.read_parquet(tmp_path / "taxi" / "sizes.parquet")
+    pd.testing.assert_frame_equal(sizes, taxi_like(seed=5).sizes, check_dtype=False)
+    assert len(sizes) != len(taxi_like(seed=1).sizes) or not sizes.equals(taxi_like(seed=1).sizes)

@@ -68,7 +68,6 @@ def numbers_settings(folder: Path, numbers: str) -> GroupSizesSettings:
 
 
 @pytest.mark.usefixtures("judged_once")
-@pytest.mark.slow
 def test_public_numbers_by_region_are_held_against_the_input(folder: Path) -> None:
     settings = numbers_settings(folder, "region,groups\nb,4\na,4\n")
     found = check_groups(settings).accepted()
@@ -155,7 +154,6 @@ def test_records_make_the_groups_that_a_table_of_sizes_would(folder: Path) -> No
 
 
 @pytest.mark.usefixtures("judged_once")
-@pytest.mark.slow
 def test_census_tables_count_every_unit(county: Path, tmp_path: Path) -> None:
     text = "".join(
         f'{table} = "{county / file}"\n'
@@ -291,7 +289,6 @@ def test_settings_that_do_not_fit_census_tables(tmp_path: Path, line: str, sente
 
 
 @pytest.mark.usefixtures("judged_once")
-@pytest.mark.slow
 def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
     def digest(text: str, smallest: int) -> str:
         (folder / "sizes.csv").write_text(text)
@@ -305,7 +302,6 @@ def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("judged_once")
-@pytest.mark.slow
 def test_a_part_of_the_groups_is_recognised(tmp_path: Path) -> None:
     def digest(
         name: str, seed: int, *, part: int = 1, renamed: str = "", top: int = 40

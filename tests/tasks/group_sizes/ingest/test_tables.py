@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
+from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes, read_numbers
 from spineflow.tasks.tables.tally import RuleTally
 
 REGIONS = np.array(["01", "02"], dtype=object)
@@ -149,3 +149,28 @@ def test_empty_groups_are_counted_where_they_are_admitted(tmp_path: Path) -> Non
     frame = RECORDS.assign(quantity=[0, 1, 1, 1, 0, 1, 1])
     counts = count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (0, 3), 1, tally())
     assert counts.toarray().tolist() == [[1, 0, 1, 0], [0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "numbers", "told"),
+    [
+        ("02,7\n01,4\n", [4, 7], None),
+        ("02,7.0\n01,0\n", [0, 7], None),
+        ("02,7\n", None, "every region of invariants.level must stand in one row"),
+        ("02,7\n01,4\n01,4\n", None, "every region of invariants.level must stand in one row"),
+        ("02,7\n01,4\n03,1\n", None, "region must be a region of invariants.level"),
+        ("02,7\n01,-4\n", None, "groups must be a whole number"),
+        ("02,7\n01,\n", None, "groups must be a whole number"),
+    ],
+)
+def test_public_numbers_stand_in_the_order_of_the_regions(
+    rows: str, numbers: list[int] | None, told: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "n.csv").write_text(f"region,groups\n{rows}")
+    found = RuleTally({"numbers": "n.csv"})
+    read = read_numbers(str(tmp_path / "n.csv"), "n.csv", REGIONS, found)
+    assert (None if read is None else read.tolist()) == numbers
+    assert [finding.rule.startswith(str(told)) for finding in found.findings()] == (
+        [True] if told else []
+    )
+    assert all(finding.count == 1 for finding in found.findings())

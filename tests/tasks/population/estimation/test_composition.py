@@ -79,7 +79,6 @@ def least_cost(own: Households, places: np.ndarray) -> float:
     return best
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("n_households", "n_persons"), [(1, 1), (1, 3), (1, 4), (2, 2), (2, 3)])
 def test_no_composition_of_a_tiny_block_costs_less(n_households: int, n_persons: int) -> None:
     rng = np.random.default_rng(10 * n_households + n_persons)

@@ -56,7 +56,6 @@ def test_chains_stay_in_their_state(monkeypatch: pytest.MonkeyPatch) -> None:
     assert before == [None, None, 0, 1, None, None, 4, 5, None]
 
 
-@pytest.mark.slow
 def test_pieces_are_the_same_by_files_chain_by_chain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

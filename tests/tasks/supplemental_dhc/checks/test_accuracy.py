@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,13 @@ import pandas as pd
 import pytest
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
+from spineflow.tasks.pages.document import Table
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.supplemental_dhc.ingest.files import read_plan
+from spineflow.tasks.supplemental_dhc.release.report import loss_text
+from spineflow.tasks.supplemental_dhc.workload.costs import curves_of
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
@@ -53,7 +58,6 @@ def tenures(folder: Path) -> list[int]:
     return [int(counted[code]) for code in (1, 2, 3)]
 
 
-@pytest.mark.slow
 def test_errors_are_distances_from_the_truth(run: RunDirectory) -> None:
     truth = tenures(run.root.parent)
     rows = pd.read_parquet(run.release / "supplemental_dhc.parquet")
@@ -73,8 +77,34 @@ def test_errors_are_distances_from_the_truth(run: RunDirectory) -> None:
     assert set(errors["kind"]) == {"count", "average"}
 
 
-@pytest.mark.slow
 def test_the_report_of_public_data_shows_them(run: RunDirectory) -> None:
     page = run.report.read_text(encoding="utf-8")
     assert "root mean square error" in page and "NOT PRIVATE" in page
     assert "How accurate it is" in page and "2 tau + 2" in page
+
+
+def test_costs_and_what_was_released_are_told(run: RunDirectory) -> None:
+    own = product("supplemental-dhc")
+    settings = own.load(run.root.parent / "settings.toml")
+    rows = pd.read_parquet(run.release / "supplemental_dhc.parquet")
+    first, second = own.summary(run, settings)
+    assert str(first).startswith(f"{len(rows):,} rows of PH1 to PH8; ")
+    plan = read_plan(run)
+    for level, number in plan.levels.items():
+        assert f"{number:,} {level}" in str(first)
+        regions = rows[rows["level"] == level]["region"].nunique()
+        assert regions <= number
+    words, *_, table = own.costs_in_words(settings)
+    assert loss_text(plan) in str(words) and loss_text(plan) in str(second)
+    assert isinstance(table, Table) and len(table.rows) == len(plan.queries)
+    assert not list(own.shown(run, settings, []))
+    (shown,) = own.shown(run, settings, ["ingest"])
+    assert shown.content == table and shown.key == "supplemental-noise"
+    curves = curves_of(plan)
+    assert curves is not None and list(curves.rhos.values()) == [plan.rho]
+    assert own.figures is not None
+    facts = own.figures.facts(run, settings)
+    assert facts["levels"] == ", ".join(plan.levels) and facts["loss"] == loss_text(plan)
+    without = replace(plan, queries=tuple(replace(q, sigma_squared=None) for q in plan.queries))
+    assert curves_of(without) is None
+    assert loss_text(without) == "nothing is guaranteed, since there is no noise"

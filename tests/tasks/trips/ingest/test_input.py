@@ -62,7 +62,6 @@ def counts(settings: TripsSettings) -> dict[tuple[str, ...], int]:
     return dict(zip(zip(*codes, strict=True), found.leaves.counts.tolist(), strict=True))
 
 
-@pytest.mark.slow
 def test_text_parquet_and_gzip_give_the_same_leaves(tmp_path: Path) -> None:
     write(tmp_path)
     TRIPS.to_parquet(tmp_path / "trips.parquet")
@@ -333,7 +332,6 @@ def commuters(folder: Path, trips: pd.DataFrame, levels: str) -> InputDigest:
     return people(load_settings(TripsSettings, folder / "settings.toml", presets=folder))
 
 
-@pytest.mark.slow
 def test_a_part_of_the_trips_is_recognised(tmp_path: Path) -> None:
     def trips(seed: int) -> pd.DataFrame:
         rng = np.random.default_rng(seed)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.stats import chi2
 from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.tables.tally import RuleTally
-from spineflow.tasks.trips.ingest.persons import PersonTrips, check_contributions
+from spineflow.tasks.trips.ingest.persons import PeopleSoFar, PersonTrips, check_contributions
 from spineflow.tasks.trips.workload.neighbors import Contribution
 
 PERSON = np.array([0, 0, 0, 1, 2, 2, 2])
@@ -120,3 +121,24 @@ def test_persons_who_break_a_rule_are_counted(settings, broken) -> None:
     outcomes = tally.outcomes()
     assert {outcome.name for outcome in outcomes if not outcome.passed} == set(broken)
     assert [finding.count for finding in tally.findings()] == list(broken.values())
+
+
+def test_batches_number_the_persons_of_usable_rows_alone() -> None:
+    """Blank names count against the rule, whatever else is wrong with their rows."""
+    evidence, people = RuleTally({"trips": "t.csv"}), PeopleSoFar("trips", "pid")
+    people.add(
+        pa.array(["b", " a ", "", "c"]),
+        np.array([True, True, True, False]),
+        np.array([7, 8, 9]),
+        np.array([1, 2, 3]),
+        evidence,
+    )
+    people.add(
+        pa.array(["a", None]), np.array([True, False]), np.array([5]), np.array([4]), evidence
+    )
+    found = people.trips()
+    assert found.person.tolist() == [0, 1, 1]
+    assert found.keys.tolist() == [7, 8, 5] and found.counts.tolist() == [1, 2, 4]
+    assert found.per_person.tolist() == [1, 6]
+    (finding,) = evidence.findings()
+    assert finding.count == 2

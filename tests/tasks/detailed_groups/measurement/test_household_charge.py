@@ -1,0 +1,79 @@
+"""What a run of detailed households with noise is charged for, and what its comparison tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from spineflow.flows.order import run_in_process
+from spineflow.flows.running import prepare
+from spineflow.tasks.detailed_groups.checks.accuracy import facts_of_households
+from spineflow.tasks.detailed_groups.ingest import household_ingest
+from spineflow.tasks.detailed_groups.measurement import households
+from spineflow.tasks.detailed_groups.measurement.households import charge_of
+from spineflow.tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
+from spineflow.tasks.products.comparison import read_errors
+from spineflow.tasks.runs.errors import BudgetRefused
+
+from tests.flows.household_input import write_detailed_households
+from tests.flows.in_process import judged_once
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory):
+    """A run with noise that can be repeated, and its settings."""
+    folder = tmp_path_factory.mktemp("households")
+    file = write_detailed_households(folder)
+    own = DETAILED_HOUSEHOLDS
+    settings = own.load(file, ["input.confidential=false", "privacy.seed=3"])
+    run = prepare(settings, folder / "run")
+    assert own.order is not None
+    with judged_once():
+        run_in_process(run, own.order(run, settings))
+    return run, settings
+
+
+def test_both_tabulations_are_drawn_and_add_up_to_the_total(finished) -> None:
+    run, settings = finished
+    parameters = household_ingest.run_parameters(run, settings)
+    charge = charge_of(run, settings)
+    assert charge is not None
+    losses = {draw.name: draw.guarantee.parameter for draw in charge.draws}
+    assert len(losses) == len(parameters.of) == 2
+    assert sum(losses.values(), Fraction(0)) == parameters.total
+    assert [own.total for own in parameters.of.values()] == list(losses.values())
+    assert {draw.guarantee.neighbors for draw in charge.draws} == {"unbounded_one_of_several"}
+    assert all(path.is_relative_to(run.confidential) for path in charge.truth)
+
+
+def test_a_level_that_would_cost_more_is_refused(finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, settings = finished
+    exact = households.exact_stability
+    monkeypatch.setattr(households, "exact_stability", lambda *own: 100 * exact(*own))
+    with pytest.raises(BudgetRefused, match="a level of household type"):
+        charge_of(run, settings)
+
+
+def test_without_noise_nothing_is_charged(finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, settings = finished
+    infinite = settings.model_copy(
+        update={"privacy": settings.privacy.model_copy(update={"infinite": True})}
+    )
+    assert charge_of(run, infinite) is None
+
+
+def test_errors_and_facts_of_a_run_are_those_of_its_release(finished) -> None:
+    run, settings = finished
+    errors = read_errors(run)
+    assert errors is not None and len(errors)
+    parameters = household_ingest.run_parameters(run, settings)
+    facts = facts_of_households(run, settings)
+    assert facts == {"definition": "zcdp", "total": f"{float(parameters.total):.6g}"}
+    shown = replace(DETAILED_HOUSEHOLDS).compared(run, settings)
+    assert shown.facts["dataset"] == "people"
+    document = DETAILED_HOUSEHOLDS.document
+    assert document is not None
+    with_errors, without = (document(run, settings, own) for own in (errors, None))
+    titles = [[section.title for section in page.sections] for page in (with_errors, without)]
+    assert set(titles[1]) < set(titles[0])

@@ -1,0 +1,378 @@
+"""A comparison from its people to its page: tables, figures, and what is released of them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.tasks.evidence.ingest.population import levels_of, population_of, sizes_of_levels
+from spineflow.tasks.evidence.methods.files import (
+    draws_of,
+    read_by_users,
+    read_figures,
+    read_tables,
+    tables_of_others,
+    write_figures,
+    write_tables,
+)
+from spineflow.tasks.evidence.paths import Draw, evidence_file, figures_file, tables_file
+from spineflow.tasks.evidence.product import rewritten, summary
+from spineflow.tasks.evidence.release.figures import read_evidence
+from spineflow.tasks.evidence.release.page import page
+from spineflow.tasks.evidence.settings import EvidenceSettings
+from spineflow.tasks.evidence.workload.tables import PublishedTable
+from spineflow.tasks.pages.document import Document, Table, to_markdown
+from spineflow.tasks.runs.directory import RunDirectory
+
+from .conftest import METHODS
+
+Compared = tuple[RunDirectory, EvidenceSettings]
+LEVELS = {"sex": ["female", "male"], "age": ["a", "b", "c"], "kind": ["x", "y", "z"]}
+KEYS = ["level", "measure", "group"]
+
+
+def counts(people: pd.DataFrame, level: str, *attributes: str) -> np.ndarray:
+    """Residents of each area of a level by the levels of attributes, counted one by one."""
+    areas = sorted(people[level].unique())
+    own = people.assign(sex=people["sex"].map({"f": "female", "m": "male"}))
+    shape = [len(areas), *(len(LEVELS[name]) for name in attributes)]
+    found = np.zeros(shape, dtype=int)
+    for row in own.to_dict("records"):
+        place = [LEVELS[name].index(row[name]) for name in attributes]
+        found[(areas.index(row[level]), *place)] += 1
+    return found.reshape(len(areas), -1)
+
+
+def published(compared: Compared, method: str, strength: int = 0, number: int = 1):
+    run, settings = compared
+    asked = population_of(run, settings).tables
+    return read_tables(tables_file(run, Draw(method, strength, number)), asked)
+
+
+def test_without_protection_tables_are_the_counts(compared: Compared, people: pd.DataFrame) -> None:
+    tables = published(compared, "as_is")
+    assert set(tables) == {
+        *(("AGE_SEX", "region"), ("AGE_SEX", "section")),
+        *(("KINDS", "region"), ("KINDS", "section")),
+    }
+    for level in ("region", "section"):
+        for name, attributes in (("AGE_SEX", ("sex", "age")), ("KINDS", ("kind",))):
+            own = tables[name, level]
+            assert (own.value == counts(people, level, *attributes)).all()
+            assert (own.low == own.value).all() and (own.high == own.value).all()
+
+
+def test_protected_tables_keep_what_their_methods_keep(
+    compared: Compared, people: pd.DataFrame
+) -> None:
+    true = counts(people, "section", "sex", "age")
+    rounded = published(compared, "rounding", 1)["AGE_SEX", "section"].value
+    assert (rounded % 10 == 0).all() and (abs(rounded - true) <= 5).all()
+    ranges = published(compared, "ranges")["AGE_SEX", "section"]
+    small = (true > 0) & (true < 4)
+    assert (ranges.value[~small] == true[~small]).all() and small.any()
+    assert (ranges.low[small] == 1).all() and (ranges.high[small] == 3).all()
+    withheld = published(compared, "without_cells")["AGE_SEX", "section"].value
+    few = (true > 0) & (true < 3)
+    assert np.isnan(withheld[few]).all() and few.any()
+    assert (withheld[~np.isnan(withheld)] == true[~np.isnan(withheld)]).all()
+    keys = published(compared, "keys")
+    for name in ("AGE_SEX", "KINDS"):
+        whole, parts = keys[name, "region"].value, keys[name, "section"].value
+        assert (whole == parts.reshape(2, 3, -1).sum(axis=1)).all(), "regions are made of sections"
+    assert (keys["AGE_SEX", "section"].value != true).any()
+    swapped = published(compared, "swapping")["AGE_SEX", "section"].value
+    assert (swapped.sum(axis=1) == true.sum(axis=1)).all() and (swapped != true).any()
+    private = published(compared, "private")["AGE_SEX", "section"]
+    assert (private.value != true).any()
+    assert (private.low == 0).all() and np.isinf(private.high).all(), "noise has no largest value"
+
+
+def test_merged_areas_have_the_size_that_is_asked_for(
+    compared: Compared, people: pd.DataFrame
+) -> None:
+    true = counts(people, "section", "kind")
+    sizes = true.sum(axis=1)
+    assert (sizes < 60).any()
+    merged = published(compared, "merging")["KINDS", "section"]
+    is_whole = (merged.value == true).all(axis=1) & (merged.low == merged.high).all(axis=1)
+    assert not is_whole[sizes < 60].any()
+
+
+def test_controlled_tables_are_multiples_near_the_counts_and_so_are_their_sums(
+    compared: Compared, people: pd.DataFrame
+) -> None:
+    for name, attributes in (("KINDS", ("kind",)), ("AGE_SEX", ("sex", "age"))):
+        own = published(compared, "controlled")[name, "section"].value
+        true = counts(people, "section", *attributes)
+        assert (own % 3 == 0).all() and (abs(own - true) < 3).all()
+        # Those of the three sections of a region, cell by cell.
+        sums, true_sums = (values.reshape(2, 3, -1).sum(axis=1) for values in (own, true))
+        assert (abs(sums - true_sums) < 3).all()
+
+
+def test_primary_cells_are_those_below_the_threshold(
+    compared: Compared, people: pd.DataFrame
+) -> None:
+    run, _ = compared
+    own = [
+        counts(people, level, *attributes)
+        for level in ("region", "section")
+        for attributes in (("sex", "age"), ("kind",))
+    ]
+    n_primary = sum(int(((values > 0) & (values < 3)).sum()) for values in own)
+    rows = read_figures(figures_file(run, Draw("without_cells", 0, 1), "accuracy"))
+    found = {row[1]: row[3] for row in rows}
+    assert found["primary cells"] == n_primary > 0
+    assert found["primary cells verified by linear programs"] == n_primary
+    assert found["primary cells with too narrow an interval"] == 0
+
+
+def test_every_release_is_of_a_strength_and_a_random_one_of_several_draws(
+    compared: Compared,
+) -> None:
+    _, settings = compared
+    assert [draw.name for draw in draws_of(settings)] == [
+        *("as_is-1-1", "rounding-1-1", "rounding-2-1", "controlled-1-1", "ranges-1-1"),
+        *("merging-1-1", "without_cells-1-1", "swapping-1-1", "swapping-1-2"),
+        *("keys-1-1", "keys-1-2", "private-1-1", "private-1-2"),
+    ]
+    first, second = (published(compared, "private", number=n) for n in (1, 2))
+    assert (first["KINDS", "region"].value != second["KINDS", "region"].value).any()
+
+
+def test_the_population_has_the_people_and_the_areas_of_every_level(
+    compared: Compared, people: pd.DataFrame
+) -> None:
+    run, settings = compared
+    found = population_of(run, settings)
+    assert levels_of(settings) == ["region", "section"]
+    assert sizes_of_levels(run) == {"region": 2, "section": 6}
+    assert len(found.people) == len(people)
+    assert np.bincount(found.people.area).tolist() == people.groupby("section").size().tolist()
+    assert sorted(np.bincount(found.people.household)) == sorted(people.groupby("home").size())
+    section = next(table.places for table in found.tables if table.places.level == "section")
+    assert section.parent_level == "region" and section.parent.tolist() == [0, 0, 0, 1, 1, 1]
+    region = next(table.places for table in found.tables if table.places.level == "region")
+    assert region.parent_level is None and region.parent.tolist() == [-1, -1]
+    assert [places.level for places in found.regions] == ["region", "section"]
+    assert not found.agree.any()
+    assert (
+        np.bincount(found.risk).tolist() == people["kind"].value_counts()[["x", "y", "z"]].tolist()
+    )
+
+
+def test_users_read_the_tables_of_the_settings(compared: Compared) -> None:
+    run, settings = compared
+    population, comparison = population_of(run, settings), settings.evidence
+    both = [("AGE_SEX", "region"), ("KINDS", "region")]
+    assert sorted(read_by_users(population, comparison)) == both
+    own = comparison.model_copy(update={"read": ("KINDS",)})
+    assert read_by_users(population, own) == [("KINDS", "region")]
+    own = comparison.model_copy(update={"read_levels": ("section",), "read": ("AGE_SEX",)})
+    assert read_by_users(population, own) == [("AGE_SEX", "section")]
+
+
+def test_tables_are_read_as_they_were_written(compared: Compared, tmp_path: Path) -> None:
+    run, settings = compared
+    asked = population_of(run, settings).tables
+    draws = np.random.default_rng(1)
+    tables = {}
+    for table in asked:
+        value = draws.integers(0, 9, (len(table.places), 2)).astype(float)
+        bounds = (value - 1, value + 2) if table.name == "KINDS" else (value, value)
+        tables[table.key] = PublishedTable(value, *bounds)
+    write_tables(tmp_path / "tables.npz", asked, tables)
+    with np.load(tmp_path / "tables.npz") as kept:
+        assert len(kept.files) == 4 + 2 * 2, "bounds are kept where they are not the values"
+    found = read_tables(tmp_path / "tables.npz", asked)
+    assert set(found) == set(tables)
+    for key, own in tables.items():
+        for side in ("value", "low", "high"):
+            assert (getattr(found[key], side) == getattr(own, side)).all()
+    write_figures(
+        tmp_path / "figures.json", [("all", "hits", "all", 0.5), ("a", "b", "c", 1.0, 0.0, 2.0)]
+    )
+    assert read_figures(tmp_path / "figures.json") == [
+        ["all", "hits", "all", 0.5],
+        ["a", "b", "c", 1.0, 0.0, 2.0],
+    ]
+
+
+def test_the_table_of_figures_has_every_figure_once(compared: Compared) -> None:
+    run, settings = compared
+    table = read_evidence(run)
+    own = table[~table["method"].isin(["baseline", "ceiling"])]
+    assert list(dict.fromkeys(own["method"])) == list(METHODS)
+    for draw in draws_of(settings):
+        label = settings.methods[draw.method].strengths[draw.strength]
+        of_draw = own[
+            (own["method"] == draw.method)
+            & (own["strength"] == label)
+            & (own["draw"] == draw.number)
+        ]
+        kept = []
+        for what in ("accuracy", *settings.evidence.attacks):
+            file = figures_file(run, draw, what)
+            kept += read_figures(file) if file.exists() else []
+        kept = [row for row in kept if not str(row[1]).startswith("baseline of ")]
+        assert len(of_draw) == len(kept) > 10
+        assert of_draw["value"].to_numpy() == pytest.approx([row[3] for row in kept], nan_ok=True)
+        bounded = [row for row in kept if len(row) > 4]
+        assert of_draw["low"].notna().sum() == len(bounded)
+    errors = own[(own["measure"] == "mean absolute error") & (own["group"] == "all")]
+    of_sections = errors[errors["level"] == "section"].groupby("method")["value"].mean()
+    assert of_sections["as_is"] == 0 and (of_sections.drop(["as_is", "without_cells"]) > 0).all()
+
+
+def test_baselines_and_ceilings_stand_beside_every_attack(compared: Compared) -> None:
+    """A baseline is that of the first release; the ceiling is what true tables give."""
+    run, settings = compared
+    table = read_evidence(run)
+    assert not table["measure"].str.startswith("baseline of ").any()
+    baselines, ceilings = (
+        table[table["method"] == name].set_index(KEYS)["value"] for name in ("baseline", "ceiling")
+    )
+    assert baselines.index.is_unique and len(baselines) > 5
+    first = Draw("as_is", 0, 1)
+    for attack in settings.evidence.attacks:
+        for level, measure, group, value, *_ in read_figures(figures_file(run, first, attack)):
+            if measure.startswith("baseline of "):
+                key = (level, measure.removeprefix("baseline of "), group)
+                assert baselines[key] == pytest.approx(value, nan_ok=True)
+    true = table[table["method"] == "as_is"].set_index(KEYS)["value"]
+    assert set(ceilings.index) == set(true.index) & set(baselines.index)
+    pd.testing.assert_series_equal(ceilings, true[ceilings.index])
+    beside = table[table["method"].isin(["baseline", "ceiling"])]
+    assert set(beside["draw"]) == {0} and set(beside["strength"]) == {""}
+
+
+def tables_of(document: Document, title: str) -> list[Table]:
+    (section,) = (one for one in document.sections if one.title == title)
+    return [block for block in section.blocks if isinstance(block, Table)]
+
+
+@pytest.fixture(scope="module")
+def document(compared: Compared) -> Document:
+    return page(*compared)
+
+
+def test_the_page_tells_every_method_and_its_errors_by_level(
+    compared: Compared, document: Document
+) -> None:
+    run, settings = compared
+    (methods,) = tables_of(document, "Methods")
+    assert [row[0] for row in methods.rows] == [name.replace("_", " ") for name in METHODS]
+    by_name = {row[0]: row for row in methods.rows}
+    assert by_name["rounding"][1] == "base 3, base 10" and by_name["as is"][1] == "–"
+    assert by_name["as is"][3] == "all counts" and by_name["private"][4] == "reads as forbidden"
+    accuracy = next(one for one in document.sections if one.title == "Accuracy")
+    assert [block for block in accuracy.blocks[1:] if isinstance(block, str)] == [
+        *("region:", "section:"),
+    ]
+    for table in tables_of(document, "Accuracy"):
+        assert len(table.rows) == len(METHODS) + 1, "a row for every method and strength"
+        assert table.rows[0][:3] == ("as is", "", "0")
+        assert table.headers[2] == "mean absolute error"
+    figures = read_evidence(run)
+    own = figures[
+        (figures["method"] == "swapping")
+        & (figures["level"] == "section")
+        & (figures["measure"] == "mean absolute error")
+        & (figures["group"] == "all")
+    ]["value"]
+    (row,) = (row for row in tables_of(document, "Accuracy")[1].rows if row[0] == "swapping")
+    assert row[2] == f"{own.mean():.3g} ({own.min():.3g} to {own.max():.3g})"
+    assert document.front is not None
+    assert document.front.verdict == f"13 releases of {len(METHODS)} methods were compared."
+    assert "All residents are made up." in document.introduction
+    assert "9 protection methods publish the same 2 tables" in document.introduction[0]
+
+
+def test_attacks_stand_beside_their_baseline_and_ceiling_on_the_page(
+    compared: Compared, document: Document
+) -> None:
+    run, _ = compared
+    titles = [section.title for section in document.sections]
+    assert titles[:2] == ["Methods", "Accuracy"] and "Reconstruction" in titles
+    (table,) = tables_of(document, "Reconstruction")
+    assert [row[0] for row in table.rows[-2:]] == ["baseline", "ceiling"]
+    column = table.headers.index("agreement")
+    (true,) = (row for row in table.rows if row[0] == "as is")
+    figures = read_evidence(run)
+    own = figures[(figures["method"] == "as_is") & (figures["group"] == "all")].set_index("measure")
+    assert true[column] == f"{own['value']['reconstruction: agreement']:.3g}"
+    column = table.headers.index("precision of who is who")
+    assert table.rows[-1][column] == true[column]
+    guessed = figures[(figures["method"] == "baseline") & (figures["group"] == "all")]
+    (guess,) = guessed[guessed["measure"] == "reconstruction: precision of who is who"]["value"]
+    assert table.rows[-2][column] == f"{guess:.3g}" != true[column]
+    # What is nowhere is told of all together alone.
+    rows = figures[figures["measure"].str.startswith("reconstruction: ")]
+    largest = rows.groupby("measure")["value"].max()
+    for header in table.headers[2:]:
+        measure, _, group = header.rpartition(", ")
+        if f"reconstruction: {measure}" in largest.index and group != "all":
+            assert largest[f"reconstruction: {measure}"] > 0
+    text = to_markdown(document)
+    assert "NOT PRIVATE" in text and "2026 order" in text
+
+
+def test_a_command_ends_with_the_errors_that_users_see(compared: Compared) -> None:
+    run, settings = compared
+    first, table, *places = summary(run, settings)
+    assert first == f"{len(METHODS)} methods, 13 releases"
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows][:3] == ["as is", "rounding", "rounding"]
+    assert table.rows[0][2] == "0"
+    assert len(table.headers) > 3
+    assert places == [f"figures: {evidence_file(run)}", f"report: {run.report}"]
+
+
+def test_released_figures_are_put_beside_the_page_again(compared: Compared, tmp_path: Path) -> None:
+    finished, settings = compared
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished.root, run.root)
+    own = evidence_file(run)
+    assert (run.release / own.name).read_bytes() == own.read_bytes()
+    own.unlink()
+    rewritten(run, settings)
+    assert own.read_bytes() == (run.release / own.name).read_bytes()
+    own.write_text("kept")
+    rewritten(run, settings)
+    assert own.read_text() == "kept"
+
+
+def test_a_section_is_told_of_every_attack_that_found_anything(
+    compared: Compared, document: Document
+) -> None:
+    run, settings = compared
+    titles = {section.title for section in document.sections}
+    figures = read_evidence(run)
+    for name in settings.evidence.attacks:
+        is_there = figures["measure"].str.startswith(f"{name}: ").any()
+        assert (name.replace("_", " ").capitalize() in titles) == is_there
+
+
+@pytest.mark.parametrize("method", ["swapping", "private", "as_is"])
+def test_tables_of_others_are_those_of_changed_people(compared: Compared, method: str) -> None:
+    """Everybody of kind x, in the same areas: drawn anew, and without a trace in the run."""
+    run, settings = compared
+    population = population_of(run, settings)
+    schema = settings.CENSUS.schema(settings.product_settings, "residents")
+    levels = np.array(np.unravel_index(population.people.cell, schema.shape))
+    levels[schema.attributes.index("kind")] = 0
+    cells = np.ravel_multi_index(tuple(levels), schema.shape)
+    others = replace(population, people=replace(population.people, cell=cells))
+    before = sorted(path for path in run.root.rglob("*"))
+    kinds = tables_of_others(run, settings, others, Draw(method, 0, 1))["KINDS", "section"].value
+    assert sorted(path for path in run.root.rglob("*")) == before
+    sizes = np.bincount(population.people.area)
+    if method == "private":
+        assert abs(kinds[:, 0] - sizes).max() < 25 and (kinds[:, 1:] < 25).all()
+    else:
+        assert kinds[:, 0].tolist() == sizes.tolist() and not kinds[:, 1:].any()

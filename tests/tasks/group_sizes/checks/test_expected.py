@@ -1,0 +1,80 @@
+"""A release with exact numbers of groups, as the input of runs that expect its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.group_sizes.checks.accuracy import facts_of_run
+from spineflow.tasks.group_sizes.checks.expected import settings_of_release
+from spineflow.tasks.group_sizes.ingest.files import exact_groups, read_plan, read_regions
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.ingest.read import check_groups
+from spineflow.tasks.group_sizes.paths import exact_groups_file
+from spineflow.tasks.group_sizes.product import GROUP_SIZES
+from spineflow.tasks.group_sizes.release.certificate import exact_of
+from spineflow.tasks.products.acceptance import released
+
+
+@pytest.fixture(scope="module")
+def finished(run_groups, tmp_path_factory: pytest.TempPathFactory):
+    """A released run with the numbers of groups of every county exact."""
+    folder = tmp_path_factory.mktemp("exact")
+    file = write_dataset(folder, census_like(groups=300, counties=4, states=2, largest=15))
+    text = file.read_text().replace("groups = true", 'groups = true\nlevel = "county"')
+    file.write_text(text + "seed = 3\n")
+    run, settings = run_groups(file, folder / "run")
+    released(run)
+    return run, settings, folder
+
+
+def true_groups(folder: Path) -> dict[str, int]:
+    sizes = pd.read_parquet(folder / "sizes.parquet")
+    return sizes.groupby("region")["count"].sum().to_dict()
+
+
+def test_exact_numbers_are_those_of_the_input_in_the_order_of_the_regions(finished) -> None:
+    run, _, folder = finished
+    plan, hierarchy = read_plan(run), read_regions(run)
+    assert plan.exact_level == "county"
+    found = exact_groups(run, plan, hierarchy)
+    regions = hierarchy.levels[-1].region.tolist()
+    assert dict(zip(regions, found.tolist(), strict=True)) == true_groups(folder)
+    kept = pq.read_table(exact_groups_file(run)).to_pandas()
+    assert dict(zip(kept["region"], kept["groups"], strict=True)) == true_groups(folder)
+    assert [exact.name for exact in exact_of(plan)] != []
+
+
+def test_a_release_keeps_the_exact_numbers(finished) -> None:
+    run, _, folder = finished
+    rows = pd.read_parquet(run.release / "group_sizes.parquet")
+    own = rows[rows["level"] == "county"].groupby("region")["count"].sum()
+    assert own.to_dict() == true_groups(folder)
+
+
+def test_a_release_is_the_input_of_runs_that_expect_its_errors(
+    finished, tmp_path: Path, judged_once
+) -> None:
+    run, settings, folder = finished
+    again = settings_of_release(run, settings, tmp_path)
+    assert (again.invariants.groups, again.invariants.level) == (True, "county")
+    assert again.mechanism.smallest_size == settings.smallest_size
+    assert again.mechanism.largest_size == settings.mechanism.largest_size
+    assert not again.input.confidential
+    accepted = check_groups(again).accepted()
+    assert accepted.hierarchy.names == ("nation", "state", "county")
+    regions = accepted.hierarchy.levels[-1].region.tolist()
+    numbers = accepted.counts.sum(axis=1).tolist()
+    assert dict(zip(regions, numbers, strict=True)) == true_groups(folder)
+
+
+def test_the_noise_of_every_level_is_shown_once_the_plan_is_made(finished) -> None:
+    run, settings, _ = finished
+    assert not list(GROUP_SIZES.shown(run, settings, []))
+    (shown,) = GROUP_SIZES.shown(run, settings, ["ingest"])
+    assert shown.key == "group-size-noise"
+    assert [row[0] for row in shown.content.rows] == ["nation", "state", "county"]
+    facts = facts_of_run(run, settings)
+    assert facts["mechanism"] == read_plan(run).mechanism and facts["sizes"].endswith(" to 15")

@@ -1,0 +1,316 @@
+"""Three small releases of blocks, the one population that is made of them, and how it is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.pages.document import Details, Section, Table
+from spineflow.tasks.population.checks.accuracy import true_records
+from spineflow.tasks.population.checks.agreement import (
+    _percent,
+    agreement_section,
+    read_population,
+    released_apart,
+)
+from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, Ratio, measured
+from spineflow.tasks.population.estimation.blocks import populated
+from spineflow.tasks.population.estimation.pieces import (
+    blocks_of,
+    drift_before,
+    pieces_before,
+    read_piece,
+    write_made,
+    write_released,
+)
+from spineflow.tasks.population.ingest.released import Sources, by_block, read_released
+from spineflow.tasks.population.release.population import (
+    population_of_pieces,
+    summary,
+    write_population,
+)
+from spineflow.tasks.population.workload import household_types, person_levels
+from spineflow.tasks.runs.directory import RunDirectory
+
+from .test_measures import FITTING, A, B, C, Household, Person, household, levels, person
+
+UNITS = [(A, "rented"), (A, "for rent"), (B, "rented"), (C, "GQ 101")]
+APART = (
+    [*FITTING[0], person(B, "sibling", 30, "female")],
+    [
+        FITTING[1][0],
+        household(B, "no couple; relatives; own none; children none; no minors; size 2"),
+    ],
+)
+"""Released apart: in the second block a householder alone, and a household of two."""
+
+
+def counts(blocks: Sequence[str], cells: np.ndarray) -> dict[str, pa.Array]:
+    """A row for each block and cell, with how often it is there."""
+    found = Counter(zip(blocks, cells.tolist(), strict=True))
+    codes, cell = zip(*found, strict=True)
+    return {"code": pa.array(codes), "cell": pa.array(cell), "count": pa.array(found.values())}
+
+
+def cells_of(rows: Sequence[Person] | Sequence[Household], schema) -> np.ndarray:
+    return np.ravel_multi_index(tuple(levels(schema, [row[1:] for row in rows])), schema.shape)
+
+
+def write(run: RunDirectory, universe: str, rows: dict[str, pa.Array], *, is_true: bool) -> None:
+    """Released counts, of which each block has its spine's digits before its own; or true ones."""
+    path = run.histogram(universe) if is_true else run.estimates(universe, "Block", "00000")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = "block_geocode" if is_true else "geocode"
+    codes = rows["code"] if is_true else pa.array([f"0{code}" for code in rows["code"].to_pylist()])
+    pq.write_table(pa.table({name: codes, "cell": rows["cell"], "count": rows["count"]}), path)
+
+
+def sources_of(
+    folder: Path, people: Sequence[Person], homes: Sequence[Household], *, is_true: bool = False
+) -> Sources:
+    redistricting, units, persons = (RunDirectory(folder / name) for name in ("r", "u", "p"))
+    kinds = household_types.unit_kinds().labels("tenvacgq")
+    for run, universe, rows in (
+        (
+            persons,
+            person_levels.PERSONS,
+            counts([row[0] for row in people], cells_of(people, person_levels.universe().schema)),
+        ),
+        (
+            units,
+            household_types.HOUSEHOLDS,
+            counts([row[0] for row in homes], cells_of(homes, household_types.universe().schema)),
+        ),
+        (
+            units,
+            household_types.UNITS,
+            counts(
+                [block for block, _ in UNITS], np.array([kinds.index(kind) for _, kind in UNITS])
+            ),
+        ),
+    ):
+        write(run, universe, rows, is_true=is_true)
+    return Sources(redistricting, units, persons)
+
+
+def sorted_rows(found: PersonsAndHouseholds) -> tuple[list, list]:
+    """Persons and households as lists of their block and labels' levels, in some one order."""
+    return tuple(
+        sorted(
+            (found.blocks[block], *own)
+            for block, own in zip(at, own_levels.T.tolist(), strict=True)
+        )
+        for at, own_levels in (
+            (found.person_block, found.person_levels),
+            (found.household_block, found.household_levels),
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Path, RunDirectory]:
+    """The releases, the folder of the one population, and the run in which it was made."""
+    folder = tmp_path_factory.mktemp("population")
+    sources = sources_of(folder / "parts", *APART)
+    run = RunDirectory(folder / "run")
+    source = read_released(sources)
+    write_released(run, source.blocks, blocks_of(source))
+    for name in pieces_before(run):
+        piece, drift = read_piece(run, name), drift_before(run, name)
+        write_made(run, name, piece, populated(piece, drift), drift)
+    (folder / "release").mkdir()
+    write_population(population_of_pieces(run, sources), folder / "release")
+    return sources, folder / "release", run
+
+
+def test_records_are_by_the_own_digits_of_blocks_and_in_their_order() -> None:
+    first = pa.table(
+        {"geocode": ["9" + B, "9" + A, "8" + A], "cell": [5, 7, 2], "count": [1, 2, 1]}
+    )
+    second = pa.table({"geocode": ["9" + C], "cell": [1], "count": [3]})
+    blocks, (one, other) = by_block([first, second])
+    assert blocks.tolist() == [A, B, C]
+    assert one.block.tolist() == [0, 0, 0, 1] and one.cell.tolist() == [2, 7, 7, 5]
+    assert other.block.tolist() == [2, 2, 2] and other.cell.tolist() == [1, 1, 1]
+
+
+def test_what_is_released_of_every_block_is_read(made: tuple) -> None:
+    sources, *_ = made
+    found = read_released(sources)
+    assert found.blocks.tolist() == [A, B, C]
+    assert np.bincount(found.persons.block).tolist() == [3, 2, 1]
+    assert found.household_block.tolist() == [0, 1]
+    assert np.bincount(found.units.block).tolist() == [2, 1, 1]
+    kinds = household_types.unit_kinds().labels("tenvacgq")
+    assert [kinds[cell] for cell in found.units.cell] == ["rented", "for rent", "rented", "GQ 101"]
+    assert found.n_occupied == 4 and kinds[found.n_housing] == "GQ 101"
+    assert found.inside.tolist() == [0, 1, 2, 3, 4], "of the persons all but one of the facility"
+
+
+def test_households_are_in_the_order_of_their_tenure(tmp_path: Path) -> None:
+    """Their types come before in the order of cells, but units are in that of their tenure."""
+    homes = [
+        FITTING[1][0],
+        household(A, "no couple; no relatives; own none; children none; no minors; size 1"),
+    ]
+    homes[1] = (*homes[1][:6], "owned with a mortgage", homes[1][7])
+    people = [*FITTING[0][:3], person(A, "householder alone", 40)]
+    found = read_released(sources_of(tmp_path, people, homes))
+    tenure = household_types.TENURE
+    assert found.household_levels[tenure].tolist() == [0, 2]
+
+
+def test_releases_apart_have_the_records_that_were_released(made: tuple) -> None:
+    sources, *_ = made
+    found = released_apart(sources)
+    people, homes = APART
+    blocks = np.array([A, B, C])
+    given = PersonsAndHouseholds(
+        blocks,
+        np.searchsorted(blocks, [row[0] for row in people]),
+        levels(person_levels.universe().schema, [row[1:] for row in people]),
+        np.searchsorted(blocks, [row[0] for row in homes]),
+        levels(household_types.universe().schema, [row[1:] for row in homes]),
+    )
+    assert sorted_rows(found) == sorted_rows(given)
+    assert found.person_unit is None and found.unit is None
+    assert measured(found, 16) == measured(given, 16)
+
+
+def test_true_records_are_those_of_the_input_while_they_are_there(tmp_path: Path) -> None:
+    sources = sources_of(tmp_path, *FITTING, is_true=True)
+    found = true_records(sources)
+    assert found is not None
+    assert (
+        sorted_rows(found)[0]
+        == sorted_rows(released_apart(sources_of(tmp_path / "apart", *FITTING)))[0]
+    )
+    assert not any(
+        measure.number == "M1" and ratio.number for measure, ratio in measured(found, 16).items()
+    )
+    sources.units.histogram(household_types.HOUSEHOLDS).unlink()
+    assert true_records(sources) is None
+
+
+def test_one_population_is_read_from_its_files(made: tuple) -> None:
+    """The second block's householder is alone no more, since somebody lives there, too."""
+    sources, folder, _ = made
+    found = read_population(folder)
+    assert found.blocks.tolist() == [A, B, C]
+    people = pq.read_table(folder / "population_persons.parquet").to_pylist()
+    assert [row["geocode"] for row in people] == [A, A, A, B, B, C]
+    assert found.person_block.tolist() == [0, 0, 0, 1, 1, 2]
+    assert found.person_unit is not None and found.unit is not None
+    assert found.person_unit.tolist() == [1, 1, 1, 3, 3, -1]
+    assert found.unit.tolist() == [1, 3], "vacant units and facilities have nobody"
+    assert found.household_block.tolist() == [0, 1]
+    schema = person_levels.universe().schema
+    for at, name in enumerate(schema.attributes):
+        labels = [schema.labels(name)[level] for level in found.person_levels[at]]
+        assert labels == [row[name] for row in people]
+    homes = pq.read_table(folder / "population_units.parquet").to_pylist()
+    assert [(row["occupied"], row["size"]) for row in homes] == [
+        *((True, 3), (False, 0), (True, 2), (None, None)),
+    ]
+    schema = household_types.universe().schema
+    occupied = [row for row in homes if row["occupied"]]
+    for at, name in enumerate(schema.attributes):
+        labels = [schema.labels(name)[level] for level in found.household_levels[at]]
+        assert labels == [row[name] for row in occupied]
+    whole = measured(found, 16)
+    assert {ratio.percent for one, ratio in whole.items() if one.number in ("M3", "M5", "M8")} == {
+        100
+    }
+
+
+def test_a_summary_counts_what_was_changed(made: tuple) -> None:
+    sources, folder, run = made
+    found = summary(population_of_pieces(run, sources))
+    assert (found["households"], found["persons_in_households"]) == (2, 5)
+    assert sum(found["blocks"].values()) == 2, "blocks with households"
+    # Persons stand in the files in the order in which they were released.
+    before, after = read_released(sources).person_levels, read_population(folder).person_levels
+    for name, at in (("sex", 1), ("age", 2)):
+        assert found["persons_changed"][name] == (before[at] != after[at]).sum()
+    assert 0 < found["persons_changed"]["relationship"] <= 2
+
+
+def test_pieces_are_told_by_name_and_by_what_they_go_on_with(made: tuple) -> None:
+    _, _, run = made
+    assert pieces_before(run) == {"00000": None}
+    piece = read_piece(run, "00000")
+    assert piece.person_starts.tolist() == [0, 3, 5]
+    assert piece.household_starts.tolist() == [0, 1, 2]
+    assert piece.areas == [("35", "35001", A[:11], A[:12]), ("35", "35001", B[:11], B[:12])]
+
+
+def tables(section: Section) -> list[Table]:
+    found = [block for block in section.blocks if isinstance(block, Table)]
+    folded = [block.blocks[0] for block in section.blocks if isinstance(block, Details)]
+    return [*found, *(table for table in folded if isinstance(table, Table))]
+
+
+def test_the_section_tells_apart_and_together_and_the_truth_where_it_may(made: tuple) -> None:
+    sources, folder, _ = made
+    section = agreement_section(sources, folder, with_truth=False)
+    whole, ways, changed, *by_level = tables(section)
+    assert whole.headers == ("all blocks, %", "apart", "one population")
+    numbers = [row[0].split(":")[0] for row in whole.rows]
+    assert numbers == sorted(numbers) and len(set(numbers)) == 9
+    rows = {row[0].split(":")[0]: row[1:] for row in whole.rows}
+    # Two of two blocks have as many households as householders; of one they differ in kind.
+    assert rows["M3"] == (100.0, 100.0) and rows["M5"] == (50.0, 100.0)
+    assert rows["M8"] == ("–", 100.0)
+    assert [table.headers[0] for table in by_level] == [
+        *("block, %", "block group, %", "tract, %", "county, %"),
+    ]
+    assert by_level[0].headers[1:] == ("apart", "one population")
+    assert sum(row[1] for row in ways.rows) == 2
+    assert sum(row[2] for row in ways.rows) == 100
+    assert [row[0] for row in changed.rows] == [
+        *("households", "persons: relationship", "persons: age", "persons: sex"),
+    ]
+    for _, number, percent in changed.rows[1:]:
+        assert percent == pytest.approx(100 * number / 5)
+    write(
+        sources.persons,
+        person_levels.PERSONS,
+        counts([A], cells_of([FITTING[0][0]], person_levels.universe().schema)),
+        is_true=True,
+    )
+    # The truth is shown only if all of it is there.
+    shown = agreement_section(sources, folder, with_truth=True)
+    assert tables(shown)[0].headers == ("all blocks, %", "apart", "one population")
+    write(
+        sources.units,
+        household_types.HOUSEHOLDS,
+        counts([A], cells_of([FITTING[1][0]], household_types.universe().schema)),
+        is_true=True,
+    )
+    shown = agreement_section(sources, folder, with_truth=True)
+    assert tables(shown)[0].headers == ("all blocks, %", "apart", "one population", "truth")
+    hidden = agreement_section(sources, folder, with_truth=False)
+    assert tables(hidden)[0].headers == ("all blocks, %", "apart", "one population")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"),
+    [
+        (None, "–"),
+        (Ratio(0, 0), "–"),
+        (Ratio(1, 3), 33.33),
+        (Ratio(3, 3), 100.0),
+        (Ratio(-3, 3), -100.0),
+        (Ratio(0, 3), 0.0),
+        (Ratio(1, 7), 14.29),
+        (Ratio(99_999, 100_000), 99.999),
+        (Ratio(1, 100_000), 0.001),
+    ],
+)
+def test_what_is_not_all_is_not_shown_as_all(ratio: Ratio | None, shown: float | str) -> None:
+    assert _percent(ratio) == shown

@@ -1,0 +1,555 @@
+"""Finished runs: their counts at every level, their errors, and what the report says of both."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.pages.document import Document, Section, Table
+from spineflow.tasks.products.comparison import read_errors
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.trips.checks.accuracy import ACCURACY, facts_of_run
+from spineflow.tasks.trips.checks.expected import settings_of_release
+from spineflow.tasks.trips.estimation.top_down import ROOT, MeasuredTree, step_down
+from spineflow.tasks.trips.ingest.files import plan_of, read_truth
+from spineflow.tasks.trips.measurement.charge import charge_of, measurement_files
+from spineflow.tasks.trips.measurement.files import read_cuts
+from spineflow.tasks.trips.paths import (
+    cuts_file,
+    estimates_files,
+    leaves_file,
+    measured_file,
+)
+from spineflow.tasks.trips.product import TRIPS
+from spineflow.tasks.trips.release import report as reports
+from spineflow.tasks.trips.release.certificate import (
+    conversion_sentence,
+    delta_warning,
+    noise_section,
+)
+from spineflow.tasks.trips.release.error_bound import BETA
+from spineflow.tasks.trips.release.false_cells import false_cells
+from spineflow.tasks.trips.release.table import released_level
+from spineflow.tasks.trips.workload.truth import NodeCounts
+
+from .conftest import REGIONS, Finished, trips
+
+FULL = "mechanism.name=inftda_full_information"
+MECHANISMS = {
+    "inftda": (),
+    "l2": ("mechanism.name=tda_l2",),
+    "highs": ("mechanism.name=tda_chebyshev",),
+    "all nodes": (FULL,),
+    "selected nodes": (FULL, "mechanism.most_nodes=1", "mechanism.shares=optimised"),
+    "unbounded": ("privacy.neighbors=unbounded", FULL, "mechanism.projection=euclidean"),
+    "leaves": ("mechanism.name=gaussian_leaves",),
+    "stability": ("mechanism.name=stability_histogram",),
+}
+WITHOUT_NOISE = ("inftda", "selected nodes", "leaves")
+
+
+def levels_of(table: pd.DataFrame, count: str) -> list[dict[tuple[str, ...], int]]:
+    """Counts that are not zero at every level of the tree, which split the destination and the
+    origin by turns."""
+    own = table.assign(o=table["origin"].map(REGIONS), d=table["destination"].map(REGIONS))
+    keys = [[], ["d"], ["o", "d"], ["o", "destination"], ["origin", "destination"]]
+    found = []
+    for columns in keys:
+        sums: dict[tuple[str, ...], int] = {}
+        for row in own.to_dict("records"):
+            place = tuple(row[name] for name in columns)
+            sums[place] = sums.get(place, 0) + row[count]
+        found.append({place: n for place, n in sums.items() if n})
+    return found
+
+
+def table_of(run) -> pd.DataFrame:
+    return pq.read_table(run.release / "trips.parquet").to_pandas()
+
+
+@pytest.mark.parametrize("case", MECHANISMS)
+def test_every_level_is_the_sum_of_the_released_trips(case: str, finished: Finished) -> None:
+    run, settings = finished(*MECHANISMS[case])
+    plan = plan_of(run, settings)
+    released = levels_of(table_of(run), "count")
+    assert plan.tree.depth == 4 and [plan.tree.n_nodes(k) for k in range(5)] == [1, 3, 9, 24, 64]
+    for level, own in enumerate(released):
+        nodes = released_level(run.release, plan.tree, level)
+        assert sorted(nodes.counts[nodes.counts != 0].tolist()) == sorted(own.values())
+    if case not in ("leaves", "stability", "unbounded"):
+        assert sum(released[0].values()) == trips()["n"].sum(), "their number is not hidden"
+    assert (table_of(run)["count"] > 0).all() or case == "leaves"
+
+
+@pytest.mark.parametrize("case", WITHOUT_NOISE)
+def test_without_noise_the_input_is_released(case: str, finished: Finished) -> None:
+    run, _ = finished(*MECHANISMS[case], "privacy.infinite=true")
+    given = trips().rename(columns={"n": "count"})
+    pd.testing.assert_frame_equal(
+        table_of(run).sort_values(["origin", "destination"], ignore_index=True),
+        given.sort_values(["origin", "destination"], ignore_index=True),
+        check_dtype=False,
+    )
+
+
+@pytest.mark.parametrize("case", ["inftda", "all nodes", "leaves"])
+def test_errors_are_distances_from_the_input_at_every_level(case: str, finished: Finished) -> None:
+    run, settings = finished(*MECHANISMS[case])
+    errors = read_errors(run, ACCURACY)
+    assert errors is not None and errors["level"].tolist() == [0, 1, 2, 3, 4]
+    pairs = zip(levels_of(trips(), "n"), levels_of(table_of(run), "count"), strict=True)
+    for row, (true, released) in zip(errors.to_dict("records"), pairs, strict=True):
+        places = set(true) | set(released)
+        distances = [abs(true.get(place, 0) - released.get(place, 0)) for place in places]
+        assert row["max_absolute_error"] == max(distances)
+        assert row["mean_absolute_error"] == pytest.approx(sum(distances) / len(places))
+        found = {place for place, n in released.items() if n > 0}
+        assert row["false_discovery_percent"] == pytest.approx(
+            100 * len(found - set(true)) / len(found)
+        )
+        assert row["false_negative_percent"] == pytest.approx(
+            100 * len(set(true) - found) / len(true)
+        )
+    plan = plan_of(run, settings)
+    assert errors["areas"].tolist() == [plan.tree.level_name(level) for level in range(5)]
+    assert errors["theorem_4_bound"].notna().all() == (case == "inftda")
+    assert errors["proposition_1_bound"].notna().all() == (case == "leaves")
+    assert errors["bias"].notna().all() == (case == "all nodes")
+
+
+def test_the_bias_of_combined_estimates_is_their_mean_error(finished: Finished) -> None:
+    """Levels that are all measured have estimates that add up, and an exact root is not off."""
+    for case in ("all nodes", "selected nodes"):
+        run, _ = finished(*MECHANISMS[case])
+        bias = read_errors(run, ACCURACY)["bias"]
+        assert bias[0] == 0
+        assert (abs(bias) < 1e-6).all() == (case == "all nodes")
+
+
+def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> None:
+    run, settings = finished(*MECHANISMS["selected nodes"])
+    plan = plan_of(run, settings)
+    assert plan.is_selected and not plan.measures_all
+    n_measured = []
+    for level in plan.levels:
+        files = [measured_file(run, level, own.name) for own in read_cuts(run, level).shards]
+        n_measured.append(sum(pq.read_metadata(file).num_rows for file in files))
+    assert n_measured[0] == 3 and n_measured[-1] < 64
+    first_pass = [len(pq.read_table(estimates_files(run, k, kind="selection")[0])) for k in (2, 3)]
+    assert first_pass[0] <= 9 and first_pass[1] <= 24
+
+
+def test_measurement_files_are_those_that_are_there(finished: Finished) -> None:
+    run, settings = finished()
+    files = measurement_files(run, settings)
+    levels = plan_of(run, settings).levels
+    assert levels == (1, 2, 3, 4)
+    assert files == [
+        file
+        for level in levels
+        for file in (cuts_file(run, level), measured_file(run, level, "00000"))
+    ]
+    assert all(file.exists() for file in files)
+
+
+def test_a_run_is_charged_for_its_rho(finished: Finished) -> None:
+    """Simple conversion: epsilon = rho + 2 sqrt(rho log(1 / delta)), with epsilon 2, delta 1e-6."""
+    run, settings = finished()
+    charge = charge_of(run, settings)
+    assert charge is not None
+    (draw,) = charge.draws
+    rho = float(draw.guarantee.parameter)
+    assert rho + 2 * math.sqrt(rho * 6 * math.log(10)) == pytest.approx(2, rel=1e-3)
+    assert charge.truth[0].is_relative_to(run.confidential)
+    assert {path.name for path in charge.decided_by} >= {"areas.parquet"} or charge.decided_by
+
+
+def sections(document: Document) -> dict[str, Section]:
+    return {section.title: section for section in document.sections}
+
+
+def tables(section: Section) -> list[Table]:
+    return [block for block in section.blocks if isinstance(block, Table)]
+
+
+def document_of(run, settings, *, is_shown: bool = True) -> Document:
+    accuracy = read_errors(run, ACCURACY) if is_shown else None
+    return reports.report(run, settings, accuracy)
+
+
+def test_the_report_tells_nodes_releases_and_bounds_of_every_level(finished: Finished) -> None:
+    run, settings = finished()
+    plan = plan_of(run, settings)
+    document = document_of(run, settings)
+    (table,) = tables(sections(document)["Levels"])
+    released = [len(own) for own in levels_of(table_of(run), "count")]
+    assert [row[0] for row in table.rows] == [0, 1, 2, 3, 4]
+    assert [row[2] for row in table.rows] == [1, 3, 9, 24, 64]
+    assert [row[3] for row in table.rows] == released
+    # Theorem 4, once more: each level adds twice the largest noise that is likely.
+    noise = [
+        2 * math.sqrt(2 * float(plan.noise[k]) * (math.log(2 * n_events / BETA) + math.log(n)))
+        for n_events in range(1, 5)
+        for k, n in zip((1, 2, 3, 4), (3, 9, 24, 64), strict=True)
+        if k <= n_events
+    ]
+    assert table.rows[1][4] == pytest.approx(noise[0])
+    assert table.rows[2][4] == pytest.approx(sum(noise[1:3]))
+    assert table.rows[4][4] == pytest.approx(sum(noise[6:]))
+    assert any("Theorem 4" in block for block in sections(document)["Levels"].blocks[:2])
+    full, own = finished(*MECHANISMS["all nodes"])
+    (table,) = tables(sections(document_of(full, own))["Levels"])
+    assert {row[4] for row in table.rows} == {"–"}
+
+
+def test_the_report_shows_errors_where_they_may_be_seen(finished: Finished) -> None:
+    run, settings = finished()
+    shown, hidden = (document_of(run, settings, is_shown=is_shown) for is_shown in (True, False))
+    assert "Accuracy" in sections(shown) and "Accuracy" not in sections(hidden)
+    (table,) = tables(sections(shown)["Accuracy"])
+    errors = read_errors(run, ACCURACY)
+    column = table.headers.index("mean error")
+    assert len(table.rows) == 5 and table.headers[:2] == ("level", "areas")
+    assert [float(str(row[column])) for row in table.rows] == pytest.approx(
+        errors["mean_absolute_error"].tolist(), rel=1e-3
+    )
+    # Of the two bounds the one that holds, and no bias where nothing is combined.
+    assert table.headers.count("error bound") == 1
+    assert "bias of the combined estimates" not in table.headers
+    assert shown.front is not None and hidden.front is not None
+    assert "How accurate it is" in [panel.title for panel in shown.front.panels]
+    assert "How accurate it is" not in [panel.title for panel in hidden.front.panels]
+    full, own = finished(*MECHANISMS["all nodes"])
+    (table,) = tables(sections(document_of(full, own))["Accuracy"])
+    assert "bias of the combined estimates" in table.headers
+    assert "error bound" not in table.headers
+
+
+def test_the_report_says_how_it_was_made(finished: Finished) -> None:
+    texts = {}
+    for case in ("inftda", "all nodes", "selected nodes", "stability"):
+        run, settings = finished(*MECHANISMS[case])
+        section = sections(document_of(run, settings))["The release"]
+        texts[case] = " ".join(block for block in section.blocks if isinstance(block, str))
+    assert "Chebyshev projection" in texts["inftda"] and "first pass" not in texts["inftda"]
+    assert "best linear unbiased" in texts["all nodes"]
+    assert "first pass decided by noisy counts" in texts["selected nodes"]
+    assert "below a threshold" in texts["stability"]
+    assert all("released cells about" in text for text in texts.values())
+    assert "The tight conversion allows rho" in texts["inftda"]
+    assert "The tight conversion" not in texts["stability"]
+
+
+def test_margins_against_epsilon_are_those_of_the_noise(
+    finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the run's own epsilon, 2, the margin is 1.96 standard deviations of its noise."""
+    run, settings = finished()
+    plan = plan_of(run, settings)
+    drawn = {}
+    draw = reports.line_chart
+
+    def seen(series, **words):
+        drawn.update(series)
+        return draw(series, **words)
+
+    monkeypatch.setattr(reports, "line_chart", seen)
+    section = reports._by_epsilon(settings, plan)
+    assert section is not None and section.title == "Error against epsilon"
+    assert list(drawn) == ["level 1", "level 3", "level 4"]
+    for level in (1, 3, 4):
+        epsilons, margins = drawn[f"level {level}"]
+        assert epsilons == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
+        sigma = math.sqrt(float(plan.noise[level]))
+        assert margins[epsilons.index(2.0)] == pytest.approx(1.96 * sigma, rel=1e-3)
+        rho = [
+            (math.sqrt(x + 6 * math.log(10)) - math.sqrt(6 * math.log(10))) ** 2 for x in epsilons
+        ]
+        assert margins[0] == pytest.approx(margins[-1] * math.sqrt(rho[-1] / rho[0]), rel=1e-3)
+    stability = finished(*MECHANISMS["stability"])
+    assert reports._by_epsilon(stability[1], plan_of(*stability)) is None
+    assert "Error against epsilon" not in sections(document_of(*stability))
+
+
+def test_the_front_page_shows_the_budget_of_every_level(finished: Finished) -> None:
+    for case, words in (("inftda", "Part of the loss"), ("stability", "All of the loss")):
+        run, settings = finished(*MECHANISMS[case])
+        budget = reports._budget(plan_of(run, settings))
+        said = [block if isinstance(block, str) else block.caption for block in budget.blocks]
+        assert said[0].startswith(words)
+
+
+def test_cells_that_are_expected_to_be_false_are_counted_from_the_measurements(
+    finished: Finished,
+) -> None:
+    run, settings = finished(*MECHANISMS["leaves"])
+    plan = plan_of(run, settings)
+    found = false_cells(run, plan)
+    table = table_of(run)
+    positive = table[table["count"] > 0]
+    assert found.released == len(positive)
+    assert found.sigma == pytest.approx(math.sqrt(float(plan.noise[4])))
+    (shard,) = read_cuts(run, 4).shards
+    measured = pq.read_table(measured_file(run, 4, shard.name))["value"].to_numpy()
+    # Of leaves what was measured is released: cells above 0, by the share of their opposites.
+    width = max(1, round(found.sigma / 4))
+    bins = -(-abs(measured) // width)
+    expected = sum(
+        min(
+            1.0, ((bins == k) & (measured < 0)).sum() / max(1, ((bins == k) & (measured > 0)).sum())
+        )
+        for k in bins[measured > 0]
+    )
+    assert found.expected == pytest.approx(expected)
+    stability = false_cells(
+        *[finished(*MECHANISMS["stability"])[0], plan_of(*finished(*MECHANISMS["stability"]))]
+    )
+    assert (stability.expected, stability.sigma) == (0.0, 0.0)
+    assert stability.released == len(table_of(finished(*MECHANISMS["stability"])[0]))
+
+
+def test_a_summary_has_rows_cost_and_what_is_false(finished: Finished) -> None:
+    run, settings = finished()
+    first, second, *cautions = TRIPS.summary(run, settings)
+    n_rows = len(table_of(run))
+    assert str(first).startswith(f"inftda: {n_rows} rows; epsilon ")
+    assert "at delta 1e-6" in str(first) and f"of {n_rows} released cells" in str(second)
+    assert cautions == []
+    assert TRIPS.facts is not None
+    facts = TRIPS.facts(run, settings)
+    total = trips()["n"].sum()
+    assert [exact.name for exact in facts.exact] == ["areas", "number of trips"]
+    assert f"there are {total:,} in all" in facts.exact[1].meaning
+    assert not facts.statement.warnings
+
+
+def test_a_delta_that_rules_nothing_out_is_told(finished: Finished) -> None:
+    _, settings = finished()
+    assert settings.privacy.delta == Fraction(1, 10**6)
+    assert delta_warning(settings, 10**6 - 1) is None
+    assert "choose a smaller one" in str(delta_warning(settings, 10**6))
+    twice = settings.model_copy(
+        update={"privacy": settings.privacy.model_copy(update={"trips_per_person": 2})}
+    )
+    assert delta_warning(twice, 2 * 10**6 - 2) is None
+    assert delta_warning(twice, 2 * 10**6 - 1) is not None
+    assert delta_warning(settings, None) is None and delta_warning(settings, 0) is None
+
+
+def test_the_noise_of_every_level_is_shown_once_the_plan_is_made(finished: Finished) -> None:
+    run, settings = finished()
+    assert list(TRIPS.shown(run, settings, [])) == []
+    (shown,) = TRIPS.shown(run, settings, ["ingest"])
+    assert (shown.key, shown.description) == ("budget-trips", "inftda")
+    assert [row[1] for row in shown.content.rows] == [3, 9, 24, 64]
+    assert [row[2] for row in shown.content.rows] == ["1/4"] * 4
+
+
+def test_a_comparison_tells_what_a_run_cost(finished: Finished) -> None:
+    run, settings = finished()
+    facts = facts_of_run(run, settings)
+    assert "inftda" in facts.values()
+    other = facts_of_run(*finished(*MECHANISMS["stability"]))
+    assert list(facts) == list(other) and facts != other
+
+
+def test_a_release_is_the_input_of_runs_that_expect_its_errors(
+    finished: Finished, tmp_path: Path
+) -> None:
+    run, settings = finished()
+    again = settings_of_release(run, settings, tmp_path)
+    assert again.input.trips == str(run.release / "trips.parquet")
+    assert (again.input.count, again.input.person, again.input.confidential) == (
+        "count",
+        None,
+        False,
+    )
+    assert (again.input.origin, again.input.areas) == (settings.input.origin, settings.input.areas)
+    assert again.privacy.epsilon == 2
+    without = settings.model_copy(
+        update={"input": settings.input.model_copy(update={"areas": None})}
+    )
+    with pytest.raises(InputRefused, match="its areas are the values in its input"):
+        settings_of_release(run, without, tmp_path)
+
+
+def test_the_truth_of_a_run_is_its_input_at_every_level(finished: Finished) -> None:
+    run, _ = finished()
+    truth = read_truth(run)
+    for nodes, own in zip(truth.levels, levels_of(trips(), "n"), strict=True):
+        assert sorted(nodes.counts.tolist()) == sorted(own.values())
+    assert truth.leaves.total == trips()["n"].sum()
+    assert np.array_equal(truth.levels[-1].keys, truth.leaves.keys)
+
+
+def copied(run: RunDirectory, folder: Path) -> RunDirectory:
+    shutil.copytree(run.root, folder)
+    return RunDirectory(folder)
+
+
+def test_runs_are_compared_by_their_errors_beside_each_other(
+    finished: Finished, tmp_path: Path
+) -> None:
+    runs = []
+    for case in ("inftda", "leaves"):
+        run, settings = finished(*MECHANISMS[case])
+        runs.append((copied(run, tmp_path / case), settings))
+    (first, settings), _ = runs
+    own = TRIPS.compared(first, settings)
+    assert own.run == first and own.facts["dataset"] == "towns"
+    assert own.errors["max_absolute_error"].tolist() == (
+        read_errors(first, ACCURACY)["max_absolute_error"].tolist()
+    )
+    page = TRIPS.write_comparison(runs)
+    assert page.parent == first.report.parent
+    text = page.read_text(encoding="utf-8")
+    assert ">inftda</th>" in text and ">leaves</th>" in text
+    assert "Largest absolute error" in text
+    (first.confidential / ACCURACY).unlink()
+    leaves_file(first).unlink()
+    with pytest.raises(InputRefused, match="has no figures of its accuracy any more"):
+        TRIPS.write_comparison(runs)
+    nothing = replace(TRIPS, figures=None)
+    with pytest.raises(InputRefused, match="There are no figures of trips"):
+        nothing.compared(*runs[1])
+    with pytest.raises(InputRefused, match="Runs of trips cannot be compared"):
+        nothing.write_comparison(runs)
+
+
+def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_path: Path) -> None:
+    run, settings = finished()
+    own = copied(run, tmp_path / "run")
+    assert "<h2>Accuracy</h2>" in TRIPS.report(own, settings).read_text(encoding="utf-8")
+    hidden = settings.model_copy(
+        update={"input": settings.input.model_copy(update={"confidential": True})}
+    )
+    assert "<h2>Accuracy</h2>" not in TRIPS.report(own, hidden).read_text(encoding="utf-8")
+    before = own.report.stat().st_mtime_ns
+    assert replace(TRIPS, document=None).report(own, settings) == own.report
+    assert own.report.stat().st_mtime_ns == before
+
+
+def test_levels_that_repeat_counts_are_taken_from_above(finished: Finished) -> None:
+    """A run in which every town is the only one of its district."""
+    run, settings = finished("input.areas=districts.csv")
+    plan = plan_of(run, settings)
+    sizes = [plan.tree.n_nodes(level) for level in range(plan.tree.depth + 1)]
+    assert sizes == [1, 3, 9, 24, 64, 64, 64] and len(plan.levels) == 4
+    assert len(plan.inferred) == 3 and 0 in plan.inferred
+    counts = [sorted(released_level(run.release, plan.tree, k).counts.tolist()) for k in (4, 5, 6)]
+    assert counts[0] == counts[1] == counts[2]
+    assert sum(counts[0]) == trips()["n"].sum()
+    full, own = finished("input.areas=districts.csv", FULL)
+    plan = plan_of(full, own)
+    counts = [sorted(released_level(full.release, plan.tree, k).counts.tolist()) for k in (4, 5, 6)]
+    assert counts[0] == counts[1] == counts[2]
+    text = " ".join(str(block) for block in sections(document_of(run, settings))["Noise"].blocks)
+    assert "Not measured, since every node is an only child" in text
+
+
+PERSONS = ("input.person=pid", "privacy.total=measured")
+
+
+def test_trips_beyond_those_of_a_person_are_dropped(finished: Finished) -> None:
+    """Of three rows two are one person's; where each makes one trip, two of three rows stay."""
+    n_rows = trips()["n"].sum()
+    n_persons = len({(row // 3, row % 3 // 2) for row in range(n_rows)})
+    one, settings = finished(*PERSONS, "privacy.excess_trips=dropped")
+    assert read_truth(one).leaves.total == n_persons < 0.7 * n_rows
+    assert plan_of(one, settings).levels[0] == 0, "their number is measured"
+    two, _ = finished(*PERSONS, "privacy.trips_per_person=2")
+    assert read_truth(two).leaves.total == n_rows
+    for nodes, own in zip(read_truth(two).levels, levels_of(trips(), "n"), strict=True):
+        assert sorted(nodes.counts.tolist()) == sorted(own.values())
+    released = table_of(two)["count"].sum()
+    assert 0 < abs(released - n_rows) < 200
+
+
+def test_persons_with_too_many_trips_are_refused(finished: Finished) -> None:
+    with pytest.raises(InputRefused, match="no pid may have more than 1 trips"):
+        finished(*PERSONS)
+
+
+def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
+    """The margin of the noise that the run has, asked for, needs no more than the run spends."""
+    run, settings = finished()
+    plan = plan_of(run, settings)
+    assert TRIPS.needed is not None and plan.guarantee is not None
+    sigma = math.sqrt(float(plan.noise[4]))
+    rho = float(plan.guarantee.parameter)
+    for margin, is_less in ((math.ceil(1.96 * sigma) + 1, True), (int(1.96 * sigma) - 1, False)):
+        told = TRIPS.needed(settings, "4", margin)
+        assert f"A count of level 4 ({plan.tree.level_name(4)})" in told
+        needed = float(re.search(r"rho ([0-9.e-]+)", told)[1])
+        assert (needed < rho) == is_less
+        assert told == TRIPS.needed(settings, plan.tree.level_name(4), margin)
+    with pytest.raises(InputRefused, match="--target 9: name a measured level: 1 "):
+        TRIPS.needed(settings, "9", 10)
+
+
+@pytest.mark.usefixtures("judged_once")
+def test_what_is_checked_before_a_run_fits_or_is_cautioned(finished: Finished) -> None:
+    run, settings = finished()
+    assert TRIPS.check_input is not None and TRIPS.fits is not None
+    accepted = TRIPS.check_input(settings).accepted()
+    assert accepted.leaves.total == trips()["n"].sum()
+    assert list(TRIPS.fits(settings, accepted)) == []
+    wide = settings.model_copy(
+        update={"privacy": settings.privacy.model_copy(update={"delta": Fraction(1, 100)})}
+    )
+    (caution,) = TRIPS.fits(wide, accepted)
+    assert "privacy.delta = 1/100 is not below one over the number of persons" in caution
+    cost, *_, noise = TRIPS.costs_in_words(settings)
+    assert isinstance(cost, Table) and isinstance(noise, Table)
+    assert [row[1] for row in noise.rows] == [3, 9, 24, 64]
+    plan = plan_of(run, settings)
+    for row, level in zip(noise.rows, plan.levels, strict=True):
+        assert float(str(row[-1])) == pytest.approx(math.sqrt(float(plan.noise[level])), rel=0.01)
+
+
+def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
+    finished: Finished,
+) -> None:
+    run, settings = finished()
+    assert TRIPS.facts is not None
+    noise, levels = TRIPS.facts(run, settings).sections
+    (table,) = tables(levels)
+    plan = plan_of(run, settings)
+    assert table.rows == tuple((level, plan.tree.level_name(level)) for level in range(5))
+    (table,) = tables(noise)
+    assert [row[2] for row in table.rows] == ["1/4"] * 4
+    rho, other = settings.rho, settings.other_rho
+    assert rho is not None and other is not None and other > rho
+    (sentence,) = conversion_sentence(settings, plan)
+    assert f"with {100 * (1 - math.sqrt(rho / other)):.0f} % less noise" in sentence
+    quiet, own = finished("privacy.infinite=true")
+    (table,) = tables(noise_section(own, plan_of(quiet, own)))
+    assert [row[-1] for row in table.rows] == [0.0] * 4
+
+
+def test_measurements_of_other_nodes_are_not_taken(finished: Finished) -> None:
+    run, settings = finished()
+    plan = plan_of(run, settings)
+    children = plan.tree.children(0, ROOT)[0]
+    measured = MeasuredTree.rooted(plan.tree, 9, 0.0)
+    with pytest.raises(ValueError, match="level 1 are of other nodes"):
+        measured.add_level(ROOT, NodeCounts(children[::-1], np.array([1, 2, 3])), 1.0)
+    measured.add_level(ROOT, NodeCounts(children, np.array([1, 2, 3])), 1.0)
+    assert [own.tolist() for own in measured.combined()] == [[9.0], [2.0, 3.0, 4.0]]
+    with pytest.raises(ValueError, match="level 1 are of other nodes"):
+        step_down(
+            plan.tree,
+            1,
+            NodeCounts(ROOT, np.array([9])),
+            NodeCounts(children[:2], np.array([1, 2])),
+            settings.mechanism,
+        )
