@@ -40,7 +40,7 @@ def test_exact_numbers_are_those_of_the_input_in_the_order_of_the_regions(finish
     plan, hierarchy = read_plan(run), read_regions(run)
     assert plan.exact_level == "county"
     found = exact_groups(run, plan, hierarchy)
-    regions = hierarchy.levels[-1].region.tolist()
+    regions = hierarchy.levels[-1].codes.tolist()
     assert dict(zip(regions, found.tolist(), strict=True)) == true_groups(folder)
     kept = pq.read_table(exact_groups_file(run)).to_pandas()
     assert dict(zip(kept["region"], kept["groups"], strict=True)) == true_groups(folder)
@@ -65,7 +65,7 @@ def test_a_release_is_the_input_of_runs_that_expect_its_errors(
     assert not again.input.confidential
     accepted = check_groups(again).accepted()
     assert accepted.hierarchy.names == ("nation", "state", "county")
-    regions = accepted.hierarchy.levels[-1].region.tolist()
+    regions = accepted.hierarchy.levels[-1].codes.tolist()
     numbers = accepted.counts.sum(axis=1).tolist()
     assert dict(zip(regions, numbers, strict=True)) == true_groups(folder)
 
