@@ -118,7 +118,11 @@ def _problems(
 ) -> list[Problem]:
     """The problems, one for each place: unknown keys, wrong values, and missing keys last."""
     written: Mapping[str, str] = getattr(model, "WRITTEN_AS", {})
-    every = [_problem(one, tree, written) for one in error.errors(include_url=False)]
+    complaints = error.errors(include_url=False)
+    # A list that lacks what is wrong in it has all its entries.
+    below = {one["loc"][:n] for one in complaints for n in range(len(one["loc"]))}
+    told = (one for one in complaints if one["type"] != "too_short" or one["loc"] not in below)
+    every = [_problem(one, tree, written) for one in told]
     # What is shared is told where it stands, not again of the section that takes it over.
     places = {one.location for one in every}
     taking = {(name,) for name in written.values()}
@@ -140,7 +144,7 @@ def _problems(
         elif kept:
             alternatives = " or ".join(dict.fromkeys(one.must_be for one in kept))
             found.append(replace(kept[0], text=f"{kept[0].key} must be {alternatives}"))
-    unknown = [_with_known_keys(one, model) for one in found if one.is_unknown]
+    unknown = [_with_known_keys(one, model, tree) for one in found if one.is_unknown]
     meant = {one.must_be for one in unknown}
     # A section with a misspelt name is also missing under its right one.
     rest = [
@@ -160,11 +164,15 @@ def _problem(
     key = problem.key
     if kind == "extra_forbidden":
         return replace(problem, text=f"unknown setting {key!r}", is_unknown=True)
+    if kind.startswith("union_tag"):
+        problem = replace(problem, location=(*location, facts["discriminator"].strip("'")))
+        if kind == "union_tag_invalid":
+            return replace(problem, must_be=" or ".join(facts["expected_tags"].rsplit(", ", 1)))
+        return _missing(problem)
     if kind == "missing" and location and isinstance(location[-1], int):
         return Problem(location[:-1], text=f"{dotted(location[:-1])} has too few entries")
     if kind == "missing":
-        text = f"the setting {key!r} is missing; add it, or name a preset that has it"
-        return replace(problem, text=text, is_missing=True)
+        return _missing(problem)
     if kind in ("value_error", "assertion_error"):
         said = str(facts["error"])
         return replace(problem, text=f"{key} {said}" if key else said)
@@ -180,6 +188,11 @@ def _problem(
         return replace(problem, must_be=_WORDS[kind].format_map(facts))
     said = complaint["msg"]
     return replace(problem, must_be=said.removeprefix("Input should be ").removeprefix("a valid "))
+
+
+def _missing(problem: Problem) -> Problem:
+    text = f"the setting {problem.key!r} is missing; add it, or name a preset that has it"
+    return replace(problem, text=text, is_missing=True)
 
 
 def _entries(number: int) -> str:
@@ -199,18 +212,20 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
             continue  # A value that stands alone for a list of it.
         elif isinstance(part, str) and (part == _IS_A_KEY or _BRANCH.match(part)):
             continue
+        elif isinstance(node, Mapping) and part in node.values() and part != location[-1]:
+            continue  # What a table says of its kind.
         else:
             node = None
         kept.append(part)
     return tuple(kept), len(location) - len(kept)
 
 
-def _with_known_keys(problem: Problem, model: type[BaseModel]) -> Problem:
+def _with_known_keys(problem: Problem, model: type[BaseModel], tree: Mapping[str, Any]) -> Problem:
     """An unknown key with those that are known beside it; `must_be` is the one that is meant."""
     *above, last = problem.location
     fields = {name: field for field, name in getattr(model, "WRITTEN_AS", {}).items()}
     above = [*(fields.get(str(part), part) for part in above[:1]), *above[1:]]
-    known = sorted(_keys_at(model.model_json_schema(), above))
+    known = sorted(_keys_at(model.model_json_schema(), above, tree))
     hint = did_you_mean(str(last), known)
     meant = next((name for name in known if repr(name) in hint), "")
     text = f"{problem.text}{hint}" + (f"; known here: {', '.join(known)}" if known else "")
@@ -219,8 +234,8 @@ def _with_known_keys(problem: Problem, model: type[BaseModel]) -> Problem:
     )
 
 
-def _keys_at(schema: Mapping[str, Any], location: Sequence[str | int]) -> set[str]:
-    """Names of the settings that are known at a location."""
+def _keys_at(schema: Mapping[str, Any], location: Sequence[str | int], tree: Any) -> set[str]:
+    """Names of the settings that are known at a location, in a table of the kind that it says."""
     definitions = schema.get("$defs", {})
 
     def alternatives(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -243,8 +258,16 @@ def _keys_at(schema: Mapping[str, Any], location: Sequence[str | int]) -> set[st
                 entry = node.get("properties", {}).get(part, node.get("additionalProperties"))
             if isinstance(entry, Mapping):
                 below += alternatives(entry)
-        nodes = below
+        tree = tree[part] if _is_in(tree, (part,)) else None
+        nodes = [node for node in below if _is_of_kind(node, tree)]
     return {name for node in nodes for name in node.get("properties", {})}
+
+
+def _is_of_kind(node: Mapping[str, Any], table: Any) -> bool:
+    """Whether what a table says is what this alternative of its type must say."""
+    said = table if isinstance(table, Mapping) else {}
+    due = {name: own["const"] for name, own in node.get("properties", {}).items() if "const" in own}
+    return all(said.get(name, value) == value for name, value in due.items())
 
 
 def line_of(text: str, location: Location) -> int | None:

@@ -158,3 +158,39 @@ def test_every_kind_of_problem_has_words_of_its_own(tmp_path: Path, lines: str, 
 )
 def test_names_that_are_none_are_told(tmp_path: Path, old: str, new: str, told: str) -> None:
     assert told in refusal(tmp_path, TripsSettings, TRIPS.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("method", "line", "told"),
+    [
+        ('kind = "rounding"\nbases = [1]', 3, "methods.m.bases.0 must be 2 or more."),
+        ('kind = "rounding"\nbases = []', 3, "methods.m.bases needs at least one entry."),
+        (
+            'kind = "rounding"\nbase = [3]',
+            3,
+            "unknown setting 'methods.m.base' (did you mean 'bases'?); known here: bases, how, "
+            "kind.",
+        ),
+        (
+            'kind = "round"',
+            2,
+            "methods.m.kind must be 'nothing', 'rounding', 'coarsening', 'suppression', "
+            "'swapping', 'cell_keys' or 'differential_privacy'.",
+        ),
+        (
+            "bases = [3]",
+            1,
+            "the setting 'methods.m.kind' is missing; add it, or name a preset that has it.",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_table_of_a_kind_is_told_of_that_kind(
+    method: str, line: int, told: str, tmp_path: Path
+) -> None:
+    """Once: neither the kind nor a list's number of right entries is told beside it."""
+    demo = Path(__file__).resolve().parents[3] / "flows" / "demos" / "evidence.toml"
+    file, text = tmp_path / "settings.toml", demo.read_text(encoding="utf-8")
+    file.write_text(f"{text}[methods.m]\n{method}\n", encoding="utf-8")
+    with pytest.raises(InputRefused) as refused:
+        product("evidence").load(file)
+    assert str(refused.value) == f"settings.toml: line {text.count(chr(10)) + line}: {told}"
