@@ -217,6 +217,14 @@ def test_many_wide_gaussians_are_nearly_continuous(sigma_squared: str) -> None:
     assert close == curve.delta_lower(at)
 
 
+@pytest.mark.parametrize(("changed", "epsilon", "delta"), VECTORS)
+def test_the_epsilon_at_a_delta_is_enclosed(changed, epsilon: str, delta: float) -> None:
+    curve, exact = PrivacyCurve(changed), float(Fraction(epsilon))
+    lower, upper = curve.epsilon_lower(Fraction(delta)), curve.epsilon_upper(Fraction(delta))
+    assert lower <= exact * (1 + 1e-13) and exact <= upper * (1 + 1e-13)
+    assert upper == pytest.approx(lower, rel=1e-9)
+
+
 @pytest.mark.parametrize("a", ["1/20", "1/10", "1", "5/2"])
 def test_one_geometric_count_has_its_closed_form(a: str) -> None:
     curve, largest = PrivacyCurve({laplace(a): 1}), float(Fraction(a))
@@ -330,12 +338,14 @@ def test_one_count_that_moves_as_far_is_the_worst(one, first, second, epsilon) -
 
 
 def test_what_takes_too_much_is_not_known() -> None:
+    counts = {gaussian("2"): 1}
+    assert known_curve(counts) == PrivacyCurve(counts)
     assert known_curve({gaussian(Fraction(10**11)): 1}) is None
     many = tuple({gaussian(str(s)): 1} for s in range(2, 110))
     assert known_curve({}, (many, many)) is None
     assert known_epsilon(None, DELTA) is None
     with pytest.raises(ValueError, match="is not between 0 and 1"):
-        known_epsilon(known_curve({gaussian("2"): 1}), Fraction(2))
+        known_epsilon(known_curve(counts), Fraction(2))
 
 
 def test_many_small_losses_beside_few_large_ones_are_bounded_closely() -> None:
