@@ -19,6 +19,7 @@ from ..runs.names import FileName, Label
 from ..tables.formats import TextFormat
 from .agree_declarations import AgreeDeclaration
 from .agreements import compiled_agreements
+from .area_rules import AREA_RULES, AreaRules
 from .attribute_declarations import Part, Where
 from .compiled_schemas import (
     check_summary_levels,
@@ -54,8 +55,6 @@ from .schema import Schema
 from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
 
 PRESETS = Path(__file__).parent / "presets"
-BLOCKS = "blocks"
-"""Rules of areas that are blocks of 2020; see `CensusGeography.rules`."""
 
 Made = TypeVar("Made", bound=Part)
 
@@ -260,14 +259,14 @@ class Census:
         return replace(self, universes=universes)
 
     @property
-    def has_blocks(self) -> bool:
-        """Whether areas are blocks of 2020, known by geocodes; see `CensusGeography.rules`."""
-        return self.geography.rules == BLOCKS
+    def area_rules(self) -> AreaRules:
+        """What holds of its areas by the rules of its geography."""
+        return AREA_RULES[self.geography.rules]
 
     @property
     def code_column(self) -> str | None:
         """The column with codes of areas beside their geocodes, if there is one."""
-        return None if self.has_blocks else self.geolevels[-1]
+        return None if self.area_rules.geocodes_tell_geolevels else self.geolevels[-1]
 
     @property
     def geolevels(self) -> tuple[str, ...]:

@@ -59,8 +59,8 @@ def _answers(census: Census, universes: Sequence[str]) -> Iterator[ExactAnswers]
             yield ExactAnswers(
                 name, invariant.query, invariant.geolevel, name, reason, invariant.name
             )
-    # Spines of blocks need the addresses, whatever is run.
-    for name in census.universes if census.has_blocks else universes:
+    # Spines need the addresses, whatever is run.
+    for name in census.universes if census.area_rules.have_addresses else universes:
         universe = census.universes[name]
         for bound in universe.bounds:
             reason = f"the bound {bound.name!r}"

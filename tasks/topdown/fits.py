@@ -30,7 +30,7 @@ from .workload.idle import unmeasured_attributes
 
 def refuse_estimate(settings: TopdownSettings) -> None:
     """Refuse what cannot be estimated or found, and what a topdown run refuses."""
-    if not settings.compiled_census.has_blocks:
+    if not settings.compiled_census.area_rules.have_published_layout:
         raise InputRefused(
             "The measurements are of a declared census; estimate reads those of the census of 2020 "
             "alone, so continue the run that measured instead."

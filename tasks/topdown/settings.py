@@ -128,16 +128,18 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
 def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
     """Refuse what a census does not have, and declarations that contradict each other."""
     census, universes = settings.compiled_census, settings.run.universes
+    has_further = any(one.declared.further_attributes for one in census.universes.values())
     for universe in universes:
         for invariant in census.universes[universe].invariants:
             is_above = invariant.geolevel != census.geolevels[-1]
-            if settings.blocks_only and is_above and not census.has_blocks:
+            is_held = settings.blocks_only and not census.area_rules.totals_need_topdown
+            if is_held and is_above:
                 refuse(
                     f"run.estimator = {settings.run.estimator!r} estimates every area by itself, "
                     f"and cannot hold the invariant {invariant.name!r} of {universe} at "
                     f"{invariant.geolevel}; choose 'topdown', or take the invariant out"
                 )
-        if settings.workload_of(universe).attributes is not None and not census.has_blocks:
+        if settings.workload_of(universe).attributes is not None and not has_further:
             refuse(
                 f"workload.{universe}.attributes is set; the census has them under "
                 f"census.universes.{universe}.attributes"

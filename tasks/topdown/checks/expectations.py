@@ -67,14 +67,15 @@ def expected_universe(
     settings: TopdownSettings, universe: str, geolevels: tuple[str, ...] | None = None
 ) -> ExpectedUniverse:
     """What the settings promise about a universe's files, on a spine of some geolevels, or else of
-    those with a share. Files of constraints are told where areas are blocks, as is the layout of
-    the microdata.
+    those with a share. Files of constraints, and the layout of the microdata, are told where that
+    needs no areas.
     """
     census, budget = settings.compiled_census, settings.budget_of(universe)
     geolevels, schema = geolevels or tuple(budget.geolevel_shares), settings.schema_of(universe)
-    ending = "_con" if census.has_blocks else ""
+    needs_areas = census.area_rules.promises_need_areas
     zeros = {
-        f"{zero.name}{ending}": schema.positions(zero.where) for zero in settings.zeros_of(universe)
+        zero.name if needs_areas else constraint_name(zero.name): schema.positions(zero.where)
+        for zero in settings.zeros_of(universe)
     }
     expected = ExpectedUniverse(
         cells=cells_of(schema),
@@ -84,17 +85,16 @@ def expected_universe(
         constraints=None,
         structural_zeros=zeros,
         is_pure=budget.is_pure,
-        has_digits=False,
+        has_digits=census.area_rules.geocodes_tell_geolevels,
         on_demand=settings.is_on_demand(universe),
     )
-    if not census.has_blocks:
+    if needs_areas:
         return expected
     constraints = _constraints(settings, universe, geolevels)
     return replace(
         expected,
         constraints=constraints | dict.fromkeys(zeros, geolevels),
         layout=layout_facts(schema, census),
-        has_digits=True,
     )
 
 

@@ -235,7 +235,7 @@ def checked_run(
     run: RunDirectory, settings: TopdownSettings, universes: Sequence[str]
 ) -> CheckedRun:
     """Universes' files, and what is promised of them and of those that they must agree with."""
-    if settings.compiled_census.has_blocks:
+    if not settings.compiled_census.area_rules.promises_need_areas:
         expected = {universe: expected_universe(settings, universe) for universe in universes}
         layouts = [one.layout for one in expected.values() if one.layout is not None]
         areas = _facilities(run) if any(layout.further for layout in layouts) else None

@@ -97,7 +97,7 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     """
     public = [geography_file(dataset), invariants_file(dataset)]
     public += [held_file(dataset)] if settings.is_held else []
-    drops_totals = settings.blocks_only and settings.compiled_census.has_blocks
+    drops_totals = settings.blocks_only and settings.compiled_census.area_rules.totals_need_topdown
     public += [] if drops_totals else [state_totals_file(dataset)]
     names = [path.relative_to(dataset.root).as_posix() for path in public]
     run = linked(dataset, folder, "confidential", *names)

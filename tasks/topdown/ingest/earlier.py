@@ -186,7 +186,7 @@ def _refuse_other_areas(run: RunDirectory, earlier: Census, areas: Areas, where:
     """Raise InputRefused unless an earlier run has exactly these areas."""
     theirs = read_geography(geography_file(run))["block_geocode"].to_numpy(dtype=object)
     ours = areas.frame["block_geocode"].to_numpy(dtype=object)
-    if earlier.has_blocks and areas.codes is not None:
+    if earlier.code_column is None and areas.codes is not None:
         ours = areas.codes
     missing, further = set(ours) - set(theirs), set(theirs) - set(ours)
     if missing or further:

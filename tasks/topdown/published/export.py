@@ -114,7 +114,7 @@ def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Pa
 
 def refuse_export(run: RunDirectory, settings: TopdownSettings, folder: Path) -> None:
     """Raise InputRefused for what `export_measurements` cannot write, or where it cannot."""
-    if not settings.compiled_census.has_blocks:
+    if not settings.compiled_census.area_rules.have_published_layout:
         raise InputRefused(
             f"{run.root} is a run of a declared census; the published layout is that of the census "
             "of 2020."

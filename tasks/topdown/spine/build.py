@@ -194,7 +194,8 @@ class BlockSpines(AreaSpines):
 
 def spines_of(settings: TopdownSettings) -> AreaSpines:
     """How the spines of some settings are made."""
-    return BlockSpines(settings) if settings.compiled_census.has_blocks else AreaSpines(settings)
+    has_addresses = settings.compiled_census.area_rules.have_addresses
+    return BlockSpines(settings) if has_addresses else AreaSpines(settings)
 
 
 def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:

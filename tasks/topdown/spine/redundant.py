@@ -64,7 +64,7 @@ def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...
     Every block is taken to have housing units and no facility. There are none where the bypass
     runs, where areas are no blocks, or where the table is not there yet.
     """
-    if settings.geography.bypass or not settings.compiled_census.has_blocks:
+    if settings.geography.bypass or not settings.compiled_census.area_rules.have_addresses:
         return ()
     files = input_files("geography", settings.input.paths()["geography"])
     try:

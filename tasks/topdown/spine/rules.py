@@ -46,7 +46,8 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
                 validated_shares(shares, kind)
             else:
                 checked_geolevels(shares, kind, census.geolevels)
-    for universe, geolevel in _state_totals(settings) if census.has_blocks else ():
+    totals = _state_totals(settings) if census.area_rules.totals_need_topdown else ()
+    for universe, geolevel in totals:
         if geolevel not in settings.budget[universe].geolevels:
             raise InputRefused(
                 f"budget.{universe}.geolevels has no {geolevel}, where the population of every "

@@ -229,7 +229,8 @@ class TopdownSections(ProductSettings):
     @property
     def has_block_rules(self) -> bool:
         """Whether spines follow the rules of the blocks of 2020, as that of DHC does anywhere."""
-        return self.compiled_census.has_blocks or self.geography.spine == DHC
+        follow = self.compiled_census.area_rules.follow_block_rules
+        return follow or self.geography.spine == DHC
 
     @property
     def area_word(self) -> str:

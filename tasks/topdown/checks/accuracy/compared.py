@@ -48,8 +48,9 @@ def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity
 
 
 def n_compared(settings: TopdownSettings, spine: Spine) -> int:
-    """In how many subspines a spine is compared: those of declared censuses in one."""
-    return n_subspines(spine) if settings.compiled_census.has_blocks else 1
+    """In how many subspines a spine is compared: in one where not all entities that are compared
+    are known to lie within states, as those of summary levels do."""
+    return n_subspines(spine) if settings.compiled_census.summary_levels else 1
 
 
 def tallies_of_subspines(

@@ -33,7 +33,7 @@ class SummaryLevel:
         return f"{self.code}_{self.name.replace(' ', '_').lower()}"
 
     @property
-    def has_blocks(self) -> bool:
+    def is_of_blocks(self) -> bool:
         """Whether its entities are single blocks."""
         return "BLOCK" in self.parts
 
@@ -92,7 +92,7 @@ def entities_of(
     `needs_block_groups`.
     """
     names = list(level.parts)
-    if level.has_blocks:
+    if level.is_of_blocks:
         if tells_block_group is None:
             tells_block_group = needs_block_groups(texts_of(geography["block_geocode"]))
         if tells_block_group:

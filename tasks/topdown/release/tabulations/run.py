@@ -160,7 +160,7 @@ def _levels(piece: str) -> tuple[SummaryLevel, ...]:
     levels = () if piece.startswith(LEGACY) else tuple(SUMMARY_LEVELS.values())
     if piece not in (BLOCK_TABLES, AREA_TABLES):
         return levels
-    return tuple(level for level in levels if level.has_blocks == (piece == BLOCK_TABLES))
+    return tuple(level for level in levels if level.is_of_blocks == (piece == BLOCK_TABLES))
 
 
 def _stems(piece: str) -> list[str]:

@@ -1,0 +1,58 @@
+"""What the rules of a geography settle of its areas, beside what a census declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+BLOCKS = "blocks"
+"""Rules of areas that are blocks of 2020; see `CensusGeography.rules`."""
+
+
+@dataclass(frozen=True)
+class AreaRules:
+    """What holds of the areas of a geography.
+
+    geocodes_tell_geolevels : geocodes are digits that tell every geolevel, so that areas have no
+        code beside them.
+    have_addresses : areas without an address are in no spine, so that addresses are public and
+        read whatever universes are run.
+    have_published_layout : measurements of the areas have a layout in which they are published.
+    follow_block_rules : spines have the AIAN branch and are made by the rules of blocks.
+    totals_need_topdown : where every area is estimated by itself, exact totals above the areas are
+        not declared; elsewhere such a run is refused.
+    may_have_linear_rows : cells may be tied by relations and answers to other universes.
+    promises_need_areas : what is promised of a release follows from the settings and the areas,
+        not from the settings alone.
+    """
+
+    geocodes_tell_geolevels: bool
+    have_addresses: bool
+    have_published_layout: bool
+    follow_block_rules: bool
+    totals_need_topdown: bool
+    may_have_linear_rows: bool
+    promises_need_areas: bool
+
+
+AREA_RULES: Mapping[str | None, AreaRules] = {
+    BLOCKS: AreaRules(
+        geocodes_tell_geolevels=True,
+        have_addresses=True,
+        have_published_layout=True,
+        follow_block_rules=True,
+        totals_need_topdown=True,
+        may_have_linear_rows=False,
+        promises_need_areas=False,
+    ),
+    None: AreaRules(
+        geocodes_tell_geolevels=False,
+        have_addresses=False,
+        have_published_layout=False,
+        follow_block_rules=False,
+        totals_need_topdown=False,
+        may_have_linear_rows=True,
+        promises_need_areas=True,
+    ),
+}
+"""By `CensusGeography.rules`."""
