@@ -78,13 +78,18 @@ SMALL = st.dictionaries(
 )
 
 
+LEFT_OUT = Decimal("1e-40")
+"""More than the probability of all draws that the sum over outcomes leaves out."""
+
+
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(SMALL, st.fractions(0, 6, max_denominator=5))
+@example({gaussian("27/5"): 1}, Fraction(6))
 def test_bounds_enclose_the_sum_over_all_outcomes(changed, epsilon: Fraction) -> None:
     curve, exact = PrivacyCurve(changed), by_enumeration(changed, epsilon)
     upper, lower = curve.delta_upper(float(epsilon)), curve.delta_lower(float(epsilon))
-    assert Decimal(lower) <= exact <= Decimal(upper)
+    assert Decimal(lower) <= exact + LEFT_OUT and exact <= Decimal(upper)
     if math.lcm(*(count.stride.denominator for count in changed)) < 1000:
         assert Decimal(upper) - exact < Decimal("1e-12")
         assert exact - Decimal(lower) < Decimal("1e-12")
