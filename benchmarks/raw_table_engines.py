@@ -365,11 +365,9 @@ def arrays_rows(tables: Tables) -> Found:
     from spineflow.tasks.topdown.product import TOPDOWN
 
     settings = TOPDOWN.load(tables.paths["areas"].with_name("settings.toml"))
-    paths, schemas = tables.paths, {"people": settings.schema_of("people")}
-    reading = DeclaredTables.of(
-        settings.compiled_census, schemas, {name: str(path) for name, path in paths.items()}
-    )
-    evidence = EvidenceTally()
+    evidence, paths = EvidenceTally(), {name: str(path) for name, path in tables.paths.items()}
+    schemas = {"people": settings.schema_of("people")}
+    reading = DeclaredTables.of(settings.compiled_census, schemas, paths)
     before = reading.read_before(evidence, tables.scratch)
     assert not isinstance(before, Unreadable), before
     counter, files = reading.counter(before, "people", tables.scratch, evidence)

@@ -115,10 +115,12 @@ class DeclaredInput:
 
 @dataclass(frozen=True, eq=False)
 class ReferredTables:
-    """What records refer to: the areas, and by universe the ways of its records to them."""
+    """What records refer to: the areas, and the ways of a universe's records to them, which are
+    read where they are asked for.
+    """
 
     areas: Areas
-    ways: Mapping[str, Ways]
+    ways: Callable[[str], Ways]
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,21 +199,21 @@ class DeclaredTables:
                 tally_contributions(self.files, universe, evidence, scratch)
         except UnreadableInput as error:
             return Unreadable(subject, error.finding)
-        return ReferredTables(areas, ways)
+        return ReferredTables(areas, ways.__getitem__)
 
     def keep(self, before: ReferredTables, folder: Path) -> None:
         """Keep the areas, and what records refer to, in a folder."""
         keep_areas(folder / "areas", before.areas)
-        for name, ways in before.ways.items():
-            keep_ways(folder / "ways" / name, ways)
+        for name in self.records:
+            keep_ways(folder / "ways" / name, before.ways(name))
 
     def kept(self, folder: Path) -> ReferredTables:
         """What `keep` kept."""
         areas = kept_areas(folder / "areas", self.census.geography)
-        ways = {
-            name: kept_ways(folder / "ways" / name, self.census.universes[name], areas)
-            for name in self.records
-        }
+
+        def ways(name: str) -> Ways:
+            return kept_ways(folder / "ways" / name, self.census.universes[name], areas)
+
         return ReferredTables(areas, ways)
 
     def counter(
@@ -222,7 +224,7 @@ class DeclaredTables:
         counter = UniverseCounter(
             compiled,
             self._schema(universe),
-            before.ways[universe],
+            before.ways(universe),
             len(before.areas),
             scratch,
             is_recognised=universe in self.schemas,
@@ -259,7 +261,7 @@ class DeclaredTables:
         """
         for name, of_universe in counted.items():
             universe = self.census.universes[name]
-            tally_counted(universe, before.ways[name], of_universe, evidence, scratch)
+            tally_counted(universe, before.ways(name), of_universe, evidence, scratch)
         areas = before.areas
         census, schemas = self.census, self.schemas
         read = [readable(census.geography.table, True)]

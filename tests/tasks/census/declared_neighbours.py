@@ -113,7 +113,7 @@ class Reader:
         ways = read_ways(files, universe, areas, evidence)
         tally_contributions(files, universe, evidence)
         reading = DeclaredTables(self.census, {"u": universe.schema}, files)
-        referred = ReferredTables(areas, {"u": ways})
+        referred = ReferredTables(areas, {"u": ways}.__getitem__)
         counter, own = reading.counter(referred, "u", None, evidence)
         count_files(counter, own, range(len(own)), evidence)
         found = counter.counted()
