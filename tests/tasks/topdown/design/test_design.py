@@ -35,16 +35,8 @@ from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon, exact_rho
 
-HEAD = """\
-preset = "pl94_2020_us"
-[input]
-persons = "persons.parquet"
-units = "units.parquet"
-geography = "grfc.txt"
-confidential = false
-[privacy]
-dataset = "county"
-"""
+from tests.tasks.topdown.design.county_settings import HEAD
+
 TARGETS = """\
 [design.persons.targets]
 tracts = { query = "total", level = "tract" }

@@ -10,16 +10,8 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.design.settings import DesignSettings
 
-HEAD = """\
-preset = "pl94_2020_us"
-[input]
-persons = "persons.parquet"
-units = "units.parquet"
-geography = "grfc.txt"
-confidential = false
-[privacy]
-dataset = "county"
-"""
+from tests.tasks.topdown.design.county_settings import HEAD
+
 TARGET = '[design.persons.targets]\ntracts = { query = "total", level = "tract" }\n'
 
 
