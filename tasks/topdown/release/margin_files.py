@@ -30,7 +30,7 @@ from ..intervals.run_posterior import RunPosterior
 from ..settings import TopdownSettings
 from .declared_files import LABELLED, TABLES, TableAnswers
 from .tabulations.levels import SummaryLevel, entities_of
-from .tabulations.tables import UNQUOTED, entity_columns
+from .tabulations.tables import entity_columns, text_form
 from .tabulations.variables import variable_matrix, variables_of
 
 MARGIN_LEVEL = 0.9
@@ -65,7 +65,7 @@ def write_table_margins(
     files = list[Path]()
     for level in levels:
         of_level = entities_of(geography, level)
-        columns = entity_columns(of_level)
+        columns = entity_columns(of_level, geography)
         kinds = {name: column.type for name, column in columns.items()}
         kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
         answers = []
@@ -74,7 +74,9 @@ def write_table_margins(
             answers.append(own.of_areas(areas))
         batches = _joined(_table_batches(columns, variables, answers))
         stem = directory / TABLES / f"{level.stem}{SUFFIX}"
-        written = write_rows(stem, pa.schema(kinds), batches, settings.is_private, UNQUOTED)
+        written = write_rows(
+            stem, pa.schema(kinds), batches, settings.is_private, text_form(columns)
+        )
         files += [written.parquet, written.csv]
     return files
 

@@ -10,7 +10,7 @@ then that of a state's block histograms and a batch of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +27,6 @@ from .levels import SUMMARY_LEVELS, Entities, SummaryLevel, entities_of
 from .names import NAME, named_columns
 
 ENDINGS = ("parquet", "csv")
-UNQUOTED = RowsForm(is_quoted=False)
-"""The form of tables of summary levels, where no text needs quotes."""
-
 ROWS_PER_BATCH = 1 << 14
 
 
@@ -105,9 +102,7 @@ def write_tables(
         for tabulation in tabulations:
             for level, writer in zip(levels, writers, strict=True):
                 table = tabulation.level(level)
-                codes = entity_columns(table.entities)
-                codes |= named_columns(table.entities, tabulation.geography)
-                writer.add(table, codes)
+                writer.add(table, entity_columns(table.entities, tabulation.geography))
         for writer in writers:
             writer.finish()
     return files
@@ -122,14 +117,24 @@ def geoid(level: SummaryLevel, geocode: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(f"{level.code}0000US", geocode, "")
 
 
-def entity_columns(entities: Entities) -> dict[str, pa.Array]:
-    """The columns that say which entity a row is."""
+def entity_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+    """The columns of a table, and of its margins, that identify the entity of a row.
+
+    SUMLEV, GEOID, GEOCODE, the parts of the geocode, and NAME, INTPTLAT and INTPTLON where the
+    geography has them, in this order, each `(n_entities,)` strings.
+    """
     return {
         "SUMLEV": pa.repeat(pa.scalar(entities.level.code), len(entities)),
         "GEOID": geoid(entities.level, entities.geocode),
         "GEOCODE": entities.geocode,
         **entities.parts,
+        **named_columns(entities, geography),
     }
+
+
+def text_form(columns: Collection[str]) -> RowsForm:
+    """The form of a table's text: codes need no quotes, and names may have commas."""
+    return RowsForm(is_quoted=NAME in columns)
 
 
 class _LevelWriter:
@@ -148,9 +153,8 @@ class _LevelWriter:
         """Write the rows of a table, but for the last ones, which wait for those of the next."""
         if self._write is None:
             kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
-            # Codes need no quotes, and names may have commas.
-            form = RowsForm() if NAME in codes else UNQUOTED
-            written = rows_written(self._stem, pa.schema(kinds), self._is_private, form)
+            schema = pa.schema(kinds)
+            written = rows_written(self._stem, schema, self._is_private, text_form(codes))
             self._write = self._stack.enter_context(written)
             self._held = pa.schema(kinds).empty_table()
         for start, rows in table.batches():
