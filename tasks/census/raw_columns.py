@@ -1,8 +1,8 @@
-"""The raw columns of a declared universe by area, from which the ledger recognises its records."""
+"""The raw columns that a run reads, by area: what the ledger recognises its records by."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,8 @@ from .census import Universe
 from .histograms import HistogramSum
 from .schema import Schema
 
+_ROWS_AT_ONCE = 1 << 20
+
 
 def identity_columns(universe: Universe, schema: Schema) -> tuple[str, ...]:
     """The columns by which the ledger recognises records: those of the attributes of `identity`,
@@ -23,6 +25,19 @@ def identity_columns(universe: Universe, schema: Schema) -> tuple[str, ...]:
     attributes = identity or schema.attributes
     columns = [column for name in attributes for column in universe.recodes[name].columns]
     return tuple(dict.fromkeys([*columns, *(() if identity else universe.rows)]))
+
+
+def in_areas(columns: Iterable[RecordColumn], area: np.ndarray, n_areas: int) -> list[RecordColumn]:
+    """Columns of records by row of a table, brought to the areas `(n_rows,)` of these rows; -1 is
+    no area.
+    """
+    rows = np.flatnonzero(area >= 0)
+    entries = np.ones(len(rows), dtype=np.int64), (area[rows], rows)
+    group = sparse.csr_array(sparse.coo_array(entries, shape=(n_areas, len(area))))
+    return [
+        RecordColumn(sparse.csr_array(group @ own.counts), own.values, own.value_of_cell)
+        for own in columns
+    ]
 
 
 class RawColumns:
@@ -84,6 +99,18 @@ class RawColumns:
     def counts(self, name: str) -> sparse.csr_array:
         """Records by area and number of the raw value of a column."""
         return self._sums[name].total()
+
+    def add_rows(
+        self, columns: Mapping[str, CodedColumn], area: np.ndarray, is_in: np.ndarray | None = None
+    ) -> None:
+        """Add the rows of a table in areas `(n_rows,)`, a record each, or those that are in a part
+        of it `(n_rows,)`.
+        """
+        for start in range(0, len(area), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            count = np.ones(len(area[rows]), np.int8) if is_in is None else is_in[rows]
+            own = {name: columns[name].at(rows) for name in self._positions}
+            self.add(own, area[rows], count.astype(np.int8))
 
     def columns(self) -> list[RecordColumn]:
         """What was added."""

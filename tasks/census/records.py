@@ -136,7 +136,6 @@ class UniverseCounter(RecordCounter):
             if declared.largest_count is not None:
                 is_large = count > declared.largest_count
                 read.add_mask(name, "large_count", is_large)
-        self.raw.add(columns, placed.area, np.where(is_member, count, 0))
         return Weights(count, is_member)
 
     def tally_levels(

@@ -1,0 +1,198 @@
+"""Every raw column that a product reads recognises its people where another run reads it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from spineflow.tasks.census.households import UNIT_COLUMNS
+from spineflow.tasks.detailed_groups.ingest.generate import (
+    generate_specification,
+    give_detailed_codes,
+)
+from spineflow.tasks.detailed_groups.ingest.ingest import input_digests as digests_of_groups
+from spineflow.tasks.detailed_groups.ingest.inputs import check_groups_input
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
+from spineflow.tasks.group_sizes.ingest.read import check_groups
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
+from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+from tests.recognised import recognises
+from tests.tasks.topdown.offices import budget
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("judged_once")]
+
+KEY = b"k" * 32
+Digests = Mapping[str, InputDigest]
+LEVELS = ("nation", "tract", "block")
+
+MEMBERS = ("RELSHIP", "QAGE", "QSEX", "CENHISP", "CENRACE")
+CODES = tuple(f"QRACE{n}" for n in range(1, 9))
+ADDRESSES = ("RTYPE", "QGQTYP", "VACS")
+PERSONS = {"persons": ("QGQTYP", "QAGE", "CENRACE"), "units": ADDRESSES}
+HOUSEHOLDS = {"households": ("TEN", *UNIT_COLUMNS)}
+DETAILED = {"persons": ("QAGE", "QSEX", "CENRACE", *CODES, "QSPAN"), "units": ADDRESSES}
+
+
+@pytest.fixture(scope="module")
+def folder(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    """Census tables with detailed codes; `bare.parquet` are units without what members tell."""
+
+    def make(folder: Path) -> None:
+        generate_county(folder / "raw", persons=4000, seed=1, state="44")
+        rehouse(folder / "raw", folder, seed=1)
+        generate_specification(
+            folder / "params", regional=2, detailed=3, ethnicities=1, households=True
+        )
+        codes = list(read_specification(str(folder / "params")).names)
+        give_detailed_codes(folder / "persons.parquet", codes)
+        units = pd.read_parquet(folder / "units.parquet")
+        units.drop(columns=list(UNIT_COLUMNS)).to_parquet(folder / "bare.parquet")
+
+    return made_once("recognised-columns", make)
+
+
+def _tables(folder: Path) -> dict[str, str]:
+    files = {"persons": "persons.parquet", "units": "bare.parquet", "geography": "grfc.txt"}
+    return {name: str(folder / file) for name, file in files.items()}
+
+
+def _topdown(preset: str, *universes: str, **further: object) -> Callable[[Path], Digests]:
+    def digests(folder: Path) -> Digests:
+        tree = {
+            "preset": preset,
+            "input": _tables(folder),
+            "privacy": {"dataset": "d"},
+            "run": {"universes": list(universes)},
+            **further,
+        }
+        settings = load_settings(TopdownSettings, tree, presets=PRESETS)
+        return check_input_of(settings, folder / "scratch").accepted().digests(KEY)
+
+    return digests
+
+
+def _supplemental(folder: Path) -> Digests:
+    tree = {
+        "preset": "supplemental_dhc_2020_us",
+        "input": _tables(folder),
+        "privacy": {"dataset": "d"},
+    }
+    settings = load_settings(SupplementalDhcSettings, tree, presets=PRESETS)
+    return check_households(settings).accepted().census.digests(KEY)
+
+
+def _detailed(folder: Path, *, of_households: bool = False) -> Digests:
+    parameters = str(folder / "params")
+    check = check_groups_input(
+        _tables(folder),
+        read_specification(parameters),
+        read_parameters(parameters, {}),
+        of_households=of_households,
+    )
+    return digests_of_groups(check.accepted(), KEY)
+
+
+def _group_sizes(folder: Path) -> Digests:
+    tree = {
+        "input": _tables(folder),
+        "privacy": {"dataset": "d", "epsilon": "1"},
+        "mechanism": {"largest_size": 100, "top_coded": True},
+    }
+    settings = load_settings(GroupSizesSettings, tree, presets=PRESETS)
+    return check_groups(settings).accepted().digests(KEY)
+
+
+READ: Mapping[str, tuple[Callable[[Path], Digests], Mapping[str, tuple[str, ...]]]] = {
+    "redistricting persons": (
+        _topdown("pl94_2020_us", "persons"),
+        {"persons": (*PERSONS["persons"], "CENHISP"), "units": ADDRESSES},
+    ),
+    "redistricting units": (_topdown("pl94_2020_us", "units"), PERSONS),
+    "supplemental": (
+        _supplemental,
+        {**PERSONS, **HOUSEHOLDS, "persons": (*PERSONS["persons"], *MEMBERS)},
+    ),
+    "detailed groups": (_detailed, DETAILED),
+    "detailed households": (
+        partial(_detailed, of_households=True),
+        {**DETAILED, **HOUSEHOLDS, "persons": (*DETAILED["persons"], *MEMBERS)},
+    ),
+    "group sizes": (_group_sizes, PERSONS),
+}
+
+
+def _declared_text(folder: Path, table: str, column: str) -> str:
+    file = "persons" if table == "persons" else "units"
+    codes = pd.read_parquet(folder / f"{file}.parquet", columns=[column])[column].unique()
+    texts = sorted({str(code).strip() for code in codes})
+    levels = ", ".join(f'"l{n}" = ["{code}"]' for n, code in enumerate(texts))
+    way = (
+        'area = "OIDTB"\nthrough = { column = "MAFID", table = "homes", key = "MAFID" }'
+        if table == "persons"
+        else 'area = "OIDTB"'
+    )
+    people = f'people = "{folder}/persons.parquet"' if table == "persons" else ""
+    rows = 'where = { RTYPE = ["2"], VACS = ["0"] }' if table == "households" else ""
+    return f"""
+[input]
+blocks = "{folder}/grfc.txt"
+homes = "{folder}/units.parquet"
+{people}
+[privacy]
+dataset = "other"
+[census.geography]
+table = "blocks"
+geolevels = {list(LEVELS)}
+columns = {{ tract = "TABTRACTCE", block = "OIDTABBLK" }}
+[census.attributes.own]
+column = "{column}"
+levels = {{ {levels} }}
+[census.universes.others]
+table = "{"people" if table == "persons" else "homes"}"
+{way}
+attributes = ["own"]
+{rows}
+[geography]
+spine = "conventional"
+[run]
+universes = ["others"]
+""" + budget("others", LEVELS)
+
+
+@cache
+def _declared(folder: Path, table: str, column: str) -> Digests:
+    file = folder / f"{table} {column}.toml"
+    file.write_text(_declared_text(folder, table, column))
+    settings = load_settings(TopdownSettings, file, presets=PRESETS)
+    return check_input_of(settings).accepted().digests(KEY)
+
+
+@cache
+def _known(product: str, folder: Path) -> Digests:
+    return READ[product][0](folder)
+
+
+CELLS = [
+    (product, table, column)
+    for product, (_, read) in READ.items()
+    for table, columns in read.items()
+    for column in dict.fromkeys(columns)
+]
+
+
+@pytest.mark.parametrize(("product", "table", "column"), CELLS)
+def test_a_column_alone_is_recognised(product: str, table: str, column: str, folder: Path) -> None:
+    known, asked = _known(product, folder), _declared(folder, table, column)
+    assert any(recognises(one, other) for one in known.values() for other in asked.values())
