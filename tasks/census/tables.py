@@ -211,14 +211,16 @@ def recognised_columns(
     scratch: Path | None = None,
     n_persons: np.ndarray | None = None,
 ) -> list[RecordColumn]:
-    """The raw columns of units by block, also those of housing units alone, and how many persons
+    """The raw columns of units by block, vacancy of housing units alone too, and how many persons
     `(n_units,)` each unit has, where it is known.
     """
-    columns, own = {**units.columns}, tuple(units.columns)
+    columns = {**units.columns}
     if n_persons is not None:
         sizes = tuple(str(n) for n in range(int(n_persons.max(initial=0)) + 1))
         columns[_SIZE] = CodedColumn(n_persons, sizes)
-    all_units, homes = (RawColumns(names, n_blocks, scratch) for names in (tuple(columns), own))
+    all_units, homes = (
+        RawColumns(names, n_blocks, scratch) for names in (tuple(columns), (f"{_PREFIX}VACS",))
+    )
     all_units.add_rows(columns, units.area)
     homes.add_rows(columns, units.area, unit_codes(units, slice(None)).is_housing_unit)
     return [*all_units.columns(), *homes.columns()]
