@@ -10,8 +10,10 @@ from scipy import sparse
 
 from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
 from ..tables.columns import CodedColumn
+from ..tables.sources import InputFile
 from .census import Universe
 from .histograms import HistogramSum
+from .joins import ByTable, read_coded
 from .schema import Schema
 
 _ROWS_AT_ONCE = 1 << 20
@@ -25,6 +27,23 @@ def identity_columns(universe: Universe, schema: Schema) -> tuple[str, ...]:
     attributes = identity or schema.attributes
     columns = [column for name in attributes for column in universe.recodes[name].columns]
     return tuple(dict.fromkeys([*columns, *(() if identity else universe.rows)]))
+
+
+def read_columns(
+    files: Sequence[InputFile],
+    names: Sequence[str],
+    place: ByTable,
+    n_areas: int,
+    scratch: Path | None = None,
+) -> list[RecordColumn]:
+    """The raw columns of a table by the areas of the rows that it refers to.
+
+    Raises UnreadableInput.
+    """
+    raw = RawColumns(names, n_areas, scratch)
+    for _, batch, columns in read_coded(files, names, place.keys):
+        raw.add_rows(columns, place.of(batch, {}).area)
+    return raw.columns()
 
 
 def in_areas(columns: Iterable[RecordColumn], area: np.ndarray, n_areas: int) -> list[RecordColumn]:
@@ -51,11 +70,11 @@ class RawColumns:
         self._positions: dict[str, dict[str, int]] = {name: {} for name in names}
 
     def add(self, columns: Mapping[str, CodedColumn], area: np.ndarray, count: np.ndarray) -> None:
-        """Add a batch: the areas and numbers `(n_rows,)` of its records; those of neither count
-        nothing.
+        """Add some of the columns of a batch, by the areas and numbers `(n_rows,)` of its records;
+        those of neither count nothing.
         """
         rows = np.flatnonzero((area >= 0) & (count > 0))
-        for name in list(self._positions):
+        for name in [own for own in self._positions if own in columns]:
             column = columns[name]
             of_value = self.numbers(name, [raw_value(value) for value in column.values])
             if of_value is not None:
@@ -103,13 +122,13 @@ class RawColumns:
     def add_rows(
         self, columns: Mapping[str, CodedColumn], area: np.ndarray, is_in: np.ndarray | None = None
     ) -> None:
-        """Add the rows of a table in areas `(n_rows,)`, a record each, or those that are in a part
+        """Add rows of a table in areas `(n_rows,)`, a record each, or those that are in a part
         of it `(n_rows,)`.
         """
         for start in range(0, len(area), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
             count = np.ones(len(area[rows]), np.int8) if is_in is None else is_in[rows]
-            own = {name: columns[name].at(rows) for name in self._positions}
+            own = {name: column.at(rows) for name, column in columns.items()}
             self.add(own, area[rows], count.astype(np.int8))
 
     def columns(self) -> list[RecordColumn]:

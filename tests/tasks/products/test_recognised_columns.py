@@ -130,6 +130,14 @@ READ: Mapping[str, tuple[Callable[[Path], Digests], Mapping[str, tuple[str, ...]
         {**DETAILED, **HOUSEHOLDS, "persons": (*DETAILED["persons"], *MEMBERS)},
     ),
     "group sizes": (_group_sizes, PERSONS),
+    "dhc persons": (
+        _topdown("dhc_persons_2020_us", "persons"),
+        {"persons": ("QGQTYP", *MEMBERS), "units": ADDRESSES},
+    ),
+    "dhc units": (
+        _topdown("dhc_units_2020_us", "units", "households"),
+        {"persons": MEMBERS, "units": ADDRESSES, **HOUSEHOLDS},
+    ),
 }
 
 
