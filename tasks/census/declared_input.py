@@ -43,6 +43,7 @@ from .records import (
     read_ways,
     tally_contributions,
     tally_counted,
+    way_columns,
 )
 from .schema import Schema
 
@@ -211,7 +212,9 @@ class DeclaredTables:
             areas = load_areas(self.files[declared.table], declared, evidence, further)
             for subject in self.records:
                 universe = self.census.universes[subject]
-                ways[subject] = read_ways(self.files, universe, areas, evidence, scratch)
+                ways[subject] = read_ways(
+                    self.files, universe, areas, evidence, scratch, self._on_the_way(subject)
+                )
                 tally_contributions(self.files, universe, evidence, scratch)
         except UnreadableInput as error:
             return Unreadable(subject, error.finding)
@@ -228,7 +231,8 @@ class DeclaredTables:
         areas = kept_areas(folder / "areas", self.census.geography)
 
         def ways(name: str) -> Ways:
-            return kept_ways(folder / "ways" / name, self.census.universes[name], areas)
+            universe, recognised = self.census.universes[name], self._on_the_way(name)
+            return kept_ways(folder / "ways" / name, universe, areas, recognised)
 
         return ReferredTables(areas, ways)
 
@@ -269,6 +273,14 @@ class DeclaredTables:
         members = self.census.members.get(declared.table)
         is_told = members is not None and members.table in self.files and not declared.identity
         return tuple(dict.fromkeys((*columns, *(UNIT_COLUMNS if is_told else ()))))
+
+    def _on_the_way(self, universe: str) -> tuple[str, ...]:
+        """The columns of tables on the way by which their rows are recognised."""
+        compiled = self.census.universes[universe]
+        if compiled.declared.identity or not self.is_recognised:
+            return ()
+        tables = {one.declared.table for one in self.census.universes.values()}
+        return way_columns(compiled, tables - {self.census.geography.table})
 
     def _beside(
         self, before: ReferredTables, universe: str, scratch: Path | None

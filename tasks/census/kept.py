@@ -31,7 +31,7 @@ from .evidence import EvidenceTally
 from .joins import ByTable, JoinedTable, OwnAreas, Placing
 from .occupants import Occupants
 from .raw_columns import RawColumns
-from .records import Ways, way_columns
+from .records import Ways
 
 HistogramPart = tuple[int, np.ndarray, np.ndarray, np.ndarray]
 """First row of a part of a histogram, offsets into its cells and counts, and these."""
@@ -121,8 +121,10 @@ def keep_ways(place: Path, ways: Ways) -> None:
     keep_raw(place, ways.raw)
 
 
-def kept_ways(place: Path, universe: Universe, areas: Areas) -> Ways:
-    """What `keep_ways` kept of a universe."""
+def kept_ways(
+    place: Path, universe: Universe, areas: Areas, recognised: Sequence[str] = ()
+) -> Ways:
+    """What `keep_ways` kept of a universe, of which these columns were recognised."""
     columns = universe.area_columns
     found: Placing
     if universe.steps:
@@ -131,7 +133,7 @@ def kept_ways(place: Path, universe: Universe, areas: Areas) -> Ways:
         found = OwnAreas(columns, AreaIndex(areas, len(columns)))
     declared = universe.declared.occupants
     occupants = {name: kept_occupants(place / "occupants" / name) for name in declared}
-    raw = RawColumns(way_columns(universe), len(areas))
+    raw = RawColumns(recognised, len(areas))
     add_kept_raw(raw, place)
     return Ways(found, occupants, raw)
 

@@ -6,7 +6,7 @@ areas and referred columns. Every condition on a record is worked out once for e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ Files = Mapping[str, Sequence[InputFile]]
 @dataclass(frozen=True, eq=False)
 class Ways:
     """What is read before the records of a universe: how they find their areas, who belongs to
-    them, by name, and the raw columns of the protected tables on the way.
+    them, by name, and the recognised columns of the tables on the way.
     """
 
     place: Placing
@@ -56,18 +56,20 @@ def read_ways(
     areas: Areas,
     evidence: EvidenceTally,
     scratch: Path | None = None,
+    recognised: Sequence[str] = (),
 ) -> Ways:
     """Read the tables on the way to the area of a universe's records, and those of its occupants.
 
-    Raises UnreadableInput.
+    `recognised` are columns of these tables by which the ledger recognises their rows. Raises
+    UnreadableInput.
     """
-    columns, raw = universe.area_columns, RawColumns(way_columns(universe), len(areas), scratch)
+    columns, raw = universe.area_columns, RawColumns(recognised, len(areas), scratch)
     place: Placing = OwnAreas(columns, AreaIndex(areas, len(columns)))
     for depth in reversed(range(len(universe.steps))):
         joined = _joined(files, universe, depth, place, evidence, scratch)
-        raw.add_rows(
-            {name: joined.columns[name] for name in _of_step(universe, depth)}, joined.area
-        )
+        prefix = f"{universe.steps[depth].table}."
+        told = {name: column for name, column in joined.columns.items() if name.startswith(prefix)}
+        raw.add_rows(told, joined.area)
         place = ByTable(universe.steps[depth].column, joined)
     occupants = {}
     for name, declared in universe.declared.occupants.items():
@@ -85,18 +87,19 @@ def occupant_columns(universe: Universe, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column for column in columns if column != NUMBER))
 
 
-def way_columns(universe: Universe) -> tuple[str, ...]:
+def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]:
     """The columns that a universe reads of the tables on the way to its areas, of which a row is
-    protected: others, as that of the areas, are what different people have in common.
+    protected, or a record of a universe.
+
+    `records` are the tables of universes. Others, as that of the areas, are what different people
+    have in common.
     """
-    depths = range(len(universe.steps))
-    return tuple(name for depth in depths for name in _of_step(universe, depth))
-
-
-def _of_step(universe: Universe, depth: int) -> tuple[str, ...]:
-    step = universe.steps[depth]
-    columns = () if step.records_per_row is None else _columns_of(universe, step.table)
-    return tuple(f"{step.table}.{column}" for column in columns)
+    return tuple(
+        f"{step.table}.{column}"
+        for step in universe.steps
+        if step.records_per_row is not None or step.table in records
+        for column in _columns_of(universe, step.table)
+    )
 
 
 class UniverseCounter(RecordCounter):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
+from spineflow.tasks.tables import readers
+from spineflow.tasks.tables.readers import Selection, read_partitions
+from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
@@ -68,17 +72,17 @@ def _tables(folder: Path) -> dict[str, str]:
     return {name: str(folder / file) for name, file in files.items()}
 
 
-def _topdown(preset: str, *universes: str, **further: object) -> Callable[[Path], Digests]:
+def _topdown(preset: str, *universes: str, **files: str) -> Callable[[Path], Digests]:
     def digests(folder: Path) -> Digests:
         tree = {
             "preset": preset,
-            "input": _tables(folder),
+            "input": _tables(folder) | {name: str(folder / path) for name, path in files.items()},
             "privacy": {"dataset": "d"},
             "run": {"universes": list(universes)},
-            **further,
         }
         settings = load_settings(TopdownSettings, tree, presets=PRESETS)
-        return check_input_of(settings, folder / "scratch").accepted().digests(KEY)
+        check = check_input_of(settings, folder / "scratch")
+        return check.accepted().digests(KEY)
 
     return digests
 
@@ -131,11 +135,11 @@ READ: Mapping[str, tuple[Callable[[Path], Digests], Mapping[str, tuple[str, ...]
     ),
     "group sizes": (_group_sizes, PERSONS),
     "dhc persons": (
-        _topdown("dhc_persons_2020_us", "persons"),
-        {"persons": ("QGQTYP", *MEMBERS), "units": ADDRESSES},
+        _topdown("dhc_persons_2020_us", "persons", units="units.parquet", redistricting="earlier"),
+        {"persons": ("QGQTYP", *MEMBERS), "units": ("RTYPE", "QGQTYP", "FINAL_POP")},
     ),
     "dhc units": (
-        _topdown("dhc_units_2020_us", "units", "households"),
+        _topdown("dhc_units_2020_us", "units", "households", redistricting="earlier"),
         {"persons": MEMBERS, "units": ADDRESSES, **HOUSEHOLDS},
     ),
 }
@@ -198,6 +202,40 @@ CELLS = [
     for table, columns in read.items()
     for column in dict.fromkeys(columns)
 ]
+
+
+IDENTIFIERS = {"MAFID", "OIDTB", "OIDTABBLK"}
+"""Columns that tell units and blocks, which are no facts of anybody."""
+
+
+@pytest.mark.parametrize("product", READ)
+def test_every_column_that_is_read_is_recognised(
+    product: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the selections of all readers of persons and units: those of `READ`, and no others."""
+    seen: set[tuple[str, str]] = set()
+
+    def read(files: Sequence[InputFile], wanted: Selection, **further: bool) -> object:
+        table = Path(files[0].path).stem
+        seen.update((table, name) for name in wanted.required)
+        return read_partitions(files, wanted, **further)
+
+    for name, module in list(sys.modules.items()):
+        is_reader = getattr(module, "read_partitions", None) is read_partitions
+        if is_reader and name.startswith("spineflow.") and module is not readers:
+            monkeypatch.setattr(module, "read_partitions", read)
+    READ[product][0](folder)
+    asked = READ[product][1]
+    own = {("persons", name) for name in asked["persons"]}
+    own |= {("units", name) for table in ("units", "households") for name in asked.get(table, ())}
+    read_columns = {
+        ("persons" if table == "persons" else "units", name)
+        for table, name in seen
+        if table != "grfc" and name not in IDENTIFIERS
+    }
+    assert read_columns
+    # A table of units that is completed is copied with all that it has.
+    assert read_columns <= own | {("units", "BCUSTATEFP")}, sorted(read_columns - own)
 
 
 @pytest.mark.parametrize(("product", "table", "column"), CELLS)
