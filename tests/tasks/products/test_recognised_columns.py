@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -61,10 +63,14 @@ def folder(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
         )
         codes = list(read_specification(str(folder / "params")).names)
         give_detailed_codes(folder / "persons.parquet", codes)
-        units = pd.read_parquet(folder / "units.parquet")
-        units.drop(columns=list(UNIT_COLUMNS)).to_parquet(folder / "bare.parquet")
+        _leave_out_members(folder)
 
     return made_once("recognised-columns", make)
+
+
+def _leave_out_members(folder: Path) -> None:
+    units = pd.read_parquet(folder / "units.parquet")
+    units.drop(columns=list(UNIT_COLUMNS)).to_parquet(folder / "bare.parquet")
 
 
 def _tables(folder: Path) -> dict[str, str]:
@@ -242,3 +248,24 @@ def test_every_column_that_is_read_is_recognised(
 def test_a_column_alone_is_recognised(product: str, table: str, column: str, folder: Path) -> None:
     known, asked = _known(product, folder), _declared(folder, table, column)
     assert any(recognises(one, other) for one in known.values() for other in asked.values())
+
+
+def test_people_of_another_county_are_recognised_by_no_column(folder: Path, tmp_path: Path) -> None:
+    """The same areas with other people drawn alike, in whose tables everything else agrees."""
+    for seed in (2, 3):
+        other = tmp_path / str(seed)
+        shutil.copytree(folder, other)
+        _drawn_again(other, seed)
+        for product in READ:
+            known, asked = _known(product, folder), READ[product][0](other)
+            assert not any(recognises(one, two) for one in known.values() for two in asked.values())
+
+
+def _drawn_again(other: Path, seed: int) -> None:
+    """Persons and units of the same layout and areas from another seed."""
+    with tempfile.TemporaryDirectory(dir=other) as raw:
+        generate_county(raw, persons=4000, seed=seed, state="44")
+        rehouse(raw, other, seed=seed)
+    codes = list(read_specification(str(other / "params")).names)
+    give_detailed_codes(other / "persons.parquet", codes)
+    _leave_out_members(other)
