@@ -1,4 +1,4 @@
-"""The raw columns that a run reads, by area: what the ledger recognises its records by."""
+"""The raw columns that a run reads, by area: by them the ledger recognises its records."""
 
 from __future__ import annotations
 

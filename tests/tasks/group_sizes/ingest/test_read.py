@@ -348,7 +348,7 @@ def test_what_a_record_counts_for_is_recognised_alone(tmp_path: Path) -> None:
     """As a declared census of the quantities has them by region."""
     rng = np.random.default_rng(1)
     records = pd.DataFrame(
-        {"unit": rng.integers(0, 3000, 9000), "quantity": rng.integers(0, 5, 9000)}
+        {"unit": rng.integers(0, 3000, 9000), "quantity": rng.integers(1, 5, 9000)}
     )
     records["region"] = [f"r{unit % 50:02d}" for unit in records["unit"]]
     records["person"] = np.arange(len(records))
