@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import blake2b, shake_256
 
 import numpy as np
 from scipy import sparse
@@ -115,9 +115,15 @@ def people_digests(
     weak = {digest for one in lists for digest in one.digests(hashing, is_strong=False)} - strong
     n_filling = max(0, sum(one.length for one in lists) - len(strong) - len(weak))
     of_these = "".join(sorted(strong | weak)).encode()
-    seed = hashing.digest(b"filling", of_these).encode()
-    filling = tuple(hashing.digest(b"filling", b"%d|" % n + seed) for n in range(n_filling))
+    filling = _stretched(hashing.digest(b"filling", of_these), n_filling)
     return PeopleDigests(tuple(sorted(strong)), tuple(sorted(weak)), filling)
+
+
+def _stretched(seed: str, n: int) -> tuple[str, ...]:
+    """As many texts as digests, which follow from a seed."""
+    size = 2 * _DIGEST_BYTES
+    text = shake_256(seed.encode()).hexdigest(_DIGEST_BYTES * n)
+    return tuple(text[start : start + size] for start in range(0, len(text), size))
 
 
 class _Hashing:

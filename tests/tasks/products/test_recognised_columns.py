@@ -9,9 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from spineflow.tasks.census.households import UNIT_COLUMNS
+from spineflow.tasks.census.identity import block_levels
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_specification,
     give_detailed_codes,
@@ -22,6 +25,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_parameters,
 from spineflow.tasks.group_sizes.ingest.read import check_groups
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.recognition import RecordColumn, people_digests
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
@@ -269,3 +273,35 @@ def _drawn_again(other: Path, seed: int) -> None:
     codes = list(read_specification(str(other / "params")).names)
     give_detailed_codes(other / "persons.parquet", codes)
     _leave_out_members(other)
+
+
+def test_what_older_versions_recorded_is_recorded(folder: Path) -> None:
+    """Version 0.2 knew persons by age and race, units by vacancy and size."""
+    blocks = pd.read_csv(folder / "grfc.txt", sep="|", dtype=str)
+    blocks["geocode"] = blocks["TABBLKST"] + blocks["TABBLKCOU"] + blocks["TABTRACTCE"]
+    blocks["geocode"] += blocks["TABBLKGRPCE"] + blocks["TABBLK"]
+    blocks = blocks.sort_values("geocode", ignore_index=True)
+    position = pd.Series(blocks.index, index=blocks["OIDTABBLK"])
+    units = pd.read_parquet(folder / "units.parquet")
+    units["block"] = position[units["OIDTB"].astype(str)].to_numpy()
+    persons = pd.read_parquet(folder / "persons.parquet").merge(units[["MAFID", "block"]])
+    size = persons["MAFID"].value_counts().reindex(units["MAFID"], fill_value=0).to_numpy()
+    homes = units[units["RTYPE"].astype(str) == "2"]
+    columns = [
+        _by_block(persons["block"], persons["QAGE"], len(blocks)),
+        _by_block(persons["block"], persons["CENRACE"], len(blocks)),
+        _by_block(homes["block"], homes["VACS"], len(blocks)),
+        _by_block(units["block"], pd.Series(size, index=units.index), len(blocks)),
+    ]
+    levels = block_levels(blocks["geocode"].to_numpy().astype(np.int64))
+    recorded = people_digests(columns, levels, KEY)
+    found = _known("redistricting units", folder)["persons"]
+    assert recorded.strong and recorded.weak
+    assert {*recorded.strong} <= {*found.parts} and {*recorded.weak} <= {*found.weak}
+
+
+def _by_block(block: pd.Series, values: pd.Series, n_blocks: int) -> RecordColumn:
+    codes, found = pd.factorize(values.astype(int), sort=True)
+    ones = np.ones(len(codes), dtype=np.int64)
+    counts = sparse.coo_array((ones, (block.to_numpy(), codes)), shape=(n_blocks, len(found)))
+    return RecordColumn(sparse.csr_array(counts), [str(value) for value in found])
