@@ -15,6 +15,13 @@ import pytest
 from scipy import sparse
 from spineflow.tasks.census.households import UNIT_COLUMNS
 from spineflow.tasks.census.identity import block_levels
+from spineflow.tasks.census.partitions import (
+    check_parts,
+    check_whole,
+    count_part,
+    keep_before,
+    parts_of,
+)
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_specification,
     give_detailed_codes,
@@ -36,6 +43,7 @@ from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
+from spineflow.tasks.topdown.ingest.reading import reading_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.recognised import recognises
@@ -305,3 +313,74 @@ def _by_block(block: pd.Series, values: pd.Series, n_blocks: int) -> RecordColum
     ones = np.ones(len(codes), dtype=np.int64)
     counts = sparse.coo_array((ones, (block.to_numpy(), codes)), shape=(n_blocks, len(found)))
     return RecordColumn(sparse.csr_array(counts), [str(value) for value in found])
+
+
+REFERRED = """
+[input]
+blocks = "{folder}/grfc.txt"
+homes = "{folder}/units.parquet"
+people = "{people}"
+[privacy]
+dataset = "d"
+[census.geography]
+table = "blocks"
+geolevels = ["nation", "tract", "block"]
+columns = {{ tract = "TABTRACTCE", block = "OIDTABBLK" }}
+[census.attributes.tenure]
+column = "homes.TEN"
+levels = {{ none = ["", "0"], some = [{{ from = 1, to = 4 }}] }}
+[census.attributes.head]
+column = "heads.QSEX"
+levels = {{ none = [""], male = ["1"], female = ["2"] }}
+[census.universes.residents]
+table = "people"
+area = "OIDTB"
+through = {{ column = "MAFID", table = "homes", key = "MAFID", records_per_row = 5000 }}
+attributes = ["tenure"]
+[census.universes.dwellings]
+table = "homes"
+area = "OIDTB"
+attributes = ["head"]
+[census.universes.dwellings.occupants.heads]
+table = "people"
+column = "MAFID"
+key = "MAFID"
+where = {{ RELSHIP = ["20"] }}
+[geography]
+spine = "conventional"
+[run]
+universes = ["{universe}"]
+"""
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize(
+    ("universe", "table", "column"),
+    [
+        ("residents", "units", "TEN"),
+        ("dwellings", "persons", "QSEX"),
+        ("dwellings", "persons", "RELSHIP"),
+    ],
+)
+def test_columns_of_referred_and_referring_tables_are_recognised(
+    universe: str, table: str, column: str, in_parts: bool, folder: Path, tmp_path: Path
+) -> None:
+    """Tables on the way by their own rows, and occupants by all of theirs."""
+    people = folder / "persons.parquet"
+    if in_parts:
+        rows, people = pd.read_parquet(people), tmp_path / "people"
+        people.mkdir()
+        for number in range(3):
+            rows[number::3].to_parquet(people / f"{number}.parquet")
+    file = tmp_path / "settings.toml"
+    text = REFERRED.format(folder=folder, people=people, universe=universe)
+    file.write_text(text + budget(universe, LEVELS))
+    reading = reading_of(load_settings(TopdownSettings, file, presets=PRESETS))
+    if in_parts:
+        keep_before(tmp_path, reading)
+        for number in range(len(parts_of(reading))):
+            count_part(tmp_path, reading, number)
+    check = check_parts(tmp_path, reading) if in_parts else check_whole(reading)
+    assert check is not None
+    known, asked = check.accepted().digests(KEY), _declared(folder, table, column)
+    assert any(recognises(one, other) for one in known.values() for other in asked.values())
