@@ -115,6 +115,7 @@ class RecordCounter:
         self.n_rows += n_rows
         read = PlacedBatch(batch, columns, placed, file, evidence)
         weights = self.tally(read)
+        self.raw.add(columns, placed.area, np.where(weights.is_member, weights.count, 0))
         refers = placed.row >= 0
         np.add.at(self.references, placed.row[refers], np.maximum(weights.count, 1)[refers])
         is_known = (placed.area >= 0) & weights.is_member & (weights.count > 0)

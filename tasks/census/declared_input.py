@@ -29,15 +29,21 @@ from .counting import Counted
 from .declared_rules import declared_rules
 from .entities import needed_columns
 from .evidence import EvidenceTally
+from .households import UNIT_COLUMNS
+from .joins import ByTable, read_joined
 from .kept import keep_areas, keep_ways, kept_areas, kept_ways
+from .members import OF_MEMBERS
 from .partitions import Unreadable, check_whole
 from .queries import counted_rows, marginal_query
+from .raw_columns import identity_columns, read_columns
 from .records import (
     UniverseCounter,
     Ways,
+    occupant_columns,
     read_ways,
     tally_contributions,
     tally_counted,
+    way_columns,
 )
 from .schema import Schema
 
@@ -50,7 +56,8 @@ class DeclaredInput:
     multiples : by universe and number of the bound, `(n_areas, n_rows)` records per row of the
         bounded query; public by declaration.
     totals : by universe and invariant, the answers `(n_rows,)` of every geounit by its path.
-    raw : by universe of the run, the columns by which the ledger recognises it; confidential.
+    raw : by universe that was counted, the columns by which the ledger recognises it and what it
+        refers to, or what refers to it; confidential.
     """
 
     areas: Areas
@@ -105,10 +112,15 @@ class DeclaredInput:
         levels = [units.number for units in self.areas.units.values()]
         paths = self.areas.frame["block_geocode"].to_numpy(dtype=object).astype(str)
         digests = {}
+        # Universes that are counted beside those of the run are recognised with the first of these.
+        beside = [own for name, own in self.raw.items() if name not in self.histograms]
+        raw = {name: [*self.raw[name]] for name in self.histograms}
+        for own in beside:
+            next(iter(raw.values())).extend(own)
         for universe, histogram in self.histograms.items():
             rows = np.repeat(np.arange(len(paths)), np.diff(histogram.indptr))
             columns = {"area": paths[rows], "cell": histogram.indices, "records": histogram.data}
-            people = people_digests(self.raw[universe], levels, key)
+            people = people_digests(raw[universe], levels, key)
             digests[universe] = input_digest(universe, columns, key).recognised_by(people)
         return digests
 
@@ -127,13 +139,15 @@ class ReferredTables:
 class DeclaredTables:
     """The tables of a declared census; see `tasks.census.partitions.CensusReading`.
 
-    `ahead` is called with the result of a check while that is judged.
+    `ahead` is called with the result of a check while that is judged. What is not recognised has no
+    raw columns.
     """
 
     census: Census
     schemas: Mapping[str, Schema]
     files: Mapping[str, tuple[InputFile, ...]]
     ahead: Callable[[DeclaredInput], object] | None = None
+    is_recognised: bool = True
 
     @classmethod
     def of(
@@ -172,7 +186,8 @@ class DeclaredTables:
             for name, universe in universes.items()
         }
         per = {bound.per: universes[bound.per].schema for bound in bounds}
-        tables = replace(self, census=replace(self.census, universes=alone), schemas=per)
+        census = replace(self.census, universes=alone)
+        tables = replace(self, census=census, schemas=per, is_recognised=False)
         found = check_whole(tables).accepted(with_counts=with_counts)
         multiples = _multiples(self.census, self.schemas, per, found.histograms)
         return found.areas.frame, replace(found, multiples=multiples).public
@@ -182,7 +197,9 @@ class DeclaredTables:
 
         Raises InputRefused for areas that break a rule, with counts only if asked for.
         """
-        found = check_whole(replace(self, schemas={})).accepted(with_counts=with_counts)
+        found = check_whole(replace(self, schemas={}, is_recognised=False)).accepted(
+            with_counts=with_counts
+        )
         return found.areas.frame, pd.DataFrame()
 
     def read_before(
@@ -195,7 +212,9 @@ class DeclaredTables:
             areas = load_areas(self.files[declared.table], declared, evidence, further)
             for subject in self.records:
                 universe = self.census.universes[subject]
-                ways[subject] = read_ways(self.files, universe, areas, evidence, scratch)
+                ways[subject] = read_ways(
+                    self.files, universe, areas, evidence, scratch, self._on_the_way(subject)
+                )
                 tally_contributions(self.files, universe, evidence, scratch)
         except UnreadableInput as error:
             return Unreadable(subject, error.finding)
@@ -212,7 +231,8 @@ class DeclaredTables:
         areas = kept_areas(folder / "areas", self.census.geography)
 
         def ways(name: str) -> Ways:
-            return kept_ways(folder / "ways" / name, self.census.universes[name], areas)
+            universe, recognised = self.census.universes[name], self._on_the_way(name)
+            return kept_ways(folder / "ways" / name, universe, areas, recognised)
 
         return ReferredTables(areas, ways)
 
@@ -227,7 +247,7 @@ class DeclaredTables:
             before.ways(universe),
             len(before.areas),
             scratch,
-            is_recognised=universe in self.schemas,
+            recognised=self._recognised(universe),
         )
         own = self.files[compiled.declared.table]
         return counter, shaped(own, counter.texts, counter.keys, evidence)
@@ -243,6 +263,54 @@ class DeclaredTables:
             for name, passed in is_read.items()
         ]
         return InputCheck(tuple(read), (finding,), None)
+
+    def _recognised(self, universe: str) -> tuple[str, ...]:
+        """The raw columns of a universe's records, those that members tell of units included."""
+        if not self.is_recognised:
+            return ()
+        compiled = self.census.universes[universe]
+        columns, declared = identity_columns(compiled, self._schema(universe)), compiled.declared
+        members = self.census.members.get(declared.table)
+        is_told = members is not None and members.table in self.files and not declared.identity
+        return tuple(dict.fromkeys((*columns, *(UNIT_COLUMNS if is_told else ()))))
+
+    def _on_the_way(self, universe: str) -> tuple[str, ...]:
+        """The columns of tables on the way by which their rows are recognised."""
+        compiled = self.census.universes[universe]
+        if compiled.declared.identity or not self.is_recognised:
+            return ()
+        tables = {one.declared.table for one in self.census.universes.values()}
+        return way_columns(compiled, tables - {self.census.geography.table})
+
+    def _beside(
+        self, before: ReferredTables, universe: str, scratch: Path | None
+    ) -> list[RecordColumn]:
+        """The raw columns of the tables that a universe's records refer to, and of the rows that
+        refer to them, which are read once more: occupants, and members of units.
+        """
+        compiled, ways = self.census.universes[universe], before.ways(universe)
+        declared = compiled.declared
+        if declared.identity or not self.is_recognised:
+            return []
+        found = ways.raw.columns()
+        referring = [
+            (one.table, one.key, one.column, occupant_columns(compiled, name))
+            for name, one in declared.occupants.items()
+        ]
+        if members := self.census.members.get(declared.table):
+            referring.append((members.table, members.key, members.key, OF_MEMBERS))
+        for table, key, column, names in referring:
+            if not names or table not in self.files:
+                continue
+            place, unread = ways.place, EvidenceTally()
+            if isinstance(place, ByTable):
+                place = replace(place, joined=replace(place.joined, columns={}))
+            own = shaped(self.files[declared.table], place.texts, (key, *place.keys), unread)
+            records = read_joined(own, key, {}, place, lambda *_: None, scratch)
+            files = shaped(self.files[table], names, (column,), unread)
+            of_area = ByTable(column, records)
+            found += read_columns(files, names, of_area, len(before.areas), scratch)
+        return found
 
     def _schema(self, universe: str) -> Schema:
         return self.schemas.get(universe, self.census.universes[universe].schema)
@@ -282,7 +350,10 @@ class DeclaredTables:
                 )
                 for name in schemas
             }
-            columns = {name: counted[name].raw for name in schemas}
+            columns = {
+                name: [*of_universe.raw, *self._beside(before, name, scratch)]
+                for name, of_universe in counted.items()
+            }
             return DeclaredInput(areas, histograms, multiples, totals, columns)
 
         return evidence.checked(rules, self.files, read, build, self.ahead)

@@ -14,7 +14,7 @@ from scipy import sparse
 from ...validation.census.input_rules import applicable_rules
 from ...validation.expectations import readable
 from ..ledger.digests import InputDigest, block_counts_digest
-from ..ledger.recognition import people_digests
+from ..ledger.recognition import RecordColumn, people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.mapped import zeros
 from ..tables.sources import InputFile, input_files
@@ -23,7 +23,7 @@ from .census import Census
 from .counting import Counted
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
-from .identity import block_levels, counties_of, numbers_of, person_columns_of, unit_columns_of
+from .identity import block_levels, counties_of, numbers_of
 from .invariants import block_invariants, state_totals
 from .joins import JoinedTable
 from .kept import keep_facts, keep_frame, keep_table, kept_facts, kept_frame, kept_table
@@ -34,6 +34,7 @@ from .tables import (
     PersonCounter,
     load_geography,
     load_units,
+    recognised_columns,
     tally_empty_facilities,
     unit_codes,
 )
@@ -61,8 +62,8 @@ class IngestResult:
     """Position of the block of every unit, shape `(n_units,)`."""
     unit_population: np.ndarray
     """Persons of every unit, shape `(n_units,)`."""
-    unit_vacancy: np.ndarray
-    """Code of the vacancy of every housing unit, shape `(n_units,)`; -1 for facilities."""
+    raw: Sequence[RecordColumn]
+    """The raw columns of persons and units that were read, by block."""
 
     @property
     def public(self) -> pd.DataFrame:
@@ -87,23 +88,18 @@ class IngestResult:
     def digests(self, key: bytes) -> dict[str, InputDigest]:
         """Keyed digests by which the ledger recognises these people and housing units again."""
         geocode = numbers_of(self.geography["block_geocode"])
-        units = unit_columns_of(
-            self.unit_block, self.unit_vacancy, self.unit_population, len(geocode)
-        )
-        people = {
-            "persons": people_digests(person_columns_of(self.identity), block_levels(geocode), key),
-            "units": people_digests(units, block_levels(geocode), key),
-        }
         tables = {"persons": (IDENTITY_COLUMNS, self.identity, IDENTITY.shape[1:])}
         if "units" in self.histograms:
             names = ("block_geocode", "cell", "units")
             tables["units"] = (names, self.histograms["units"], ())
-        return {
+        digests = {
             kind: block_counts_digest(
                 kind, names, counties_of(geocode, table, shape), table.nnz, key
-            ).recognised_by(people[kind])
+            )
             for kind, (names, table, shape) in tables.items()
         }
+        people = people_digests(self.raw, block_levels(geocode), key)
+        return digests | {"persons": digests["persons"].recognised_by(people)}
 
 
 def check_inputs(
@@ -213,7 +209,7 @@ class CefTables:
         if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
             raise refusal(findings, with_counts=with_counts)
         geography, units = before.geography(), before.units
-        kind, _, _ = unit_counts(geography, units, None, None)
+        kind, _ = unit_counts(geography, units, None, None)
         return geography, block_invariants(geography["block_geocode"], units.area, kind)
 
     def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -237,7 +233,7 @@ class CefTables:
 
         def build() -> IngestResult:
             geography = before.geography()
-            kind, vacancy, occupied = unit_counts(geography, units, self.unit_schema, scratch)
+            kind, occupied = unit_counts(geography, units, self.unit_schema, scratch)
             histograms: dict[str, sparse.csr_array] = {}
             if self.person_schema:
                 histograms["persons"] = persons.totals["histogram"]
@@ -252,7 +248,10 @@ class CefTables:
                 identity=identity,
                 unit_block=units.area,
                 unit_population=persons.references,
-                unit_vacancy=vacancy,
+                raw=[
+                    *persons.raw,
+                    *recognised_columns(units, len(geography), scratch, persons.references),
+                ],
             )
 
         return evidence.checked(rules, self.files, read, build, self.ahead)
@@ -260,21 +259,21 @@ class CefTables:
 
 def unit_counts(
     geography: pd.DataFrame, units: JoinedTable, schema: Schema | None, scratch: Path | None
-) -> tuple[np.ndarray, np.ndarray, sparse.csr_array | None]:
-    """Of units: their kinds and vacancies `(n_units,)` as `UnitCodes` has them, and the housing
-    units by block and cell of a schema, if any.
+) -> tuple[np.ndarray, sparse.csr_array | None]:
+    """Of units: their kinds `(n_units,)` as `UnitCodes` has them, and the housing units by block
+    and cell of a schema, if any.
     """
-    kind, vacancy = (zeros(len(units), np.int8, scratch) for _ in range(2))
+    kind = zeros(len(units), np.int8, scratch)
     summed = None if schema is None else HistogramSum(len(geography), schema.n_cells, scratch)
     for start in range(0, len(units), _UNITS_AT_ONCE):
         rows = slice(start, start + _UNITS_AT_ONCE)
         codes = unit_codes(units, rows)
-        kind[rows], vacancy[rows] = codes.kind, codes.vacancy
+        kind[rows] = codes.kind
         if summed is not None and schema is not None:
             is_housing_unit = ~codes.is_facility
             cells = schema.cells({"occupancy": codes.occupancy[is_housing_unit]})
             summed.add(units.area[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
-    return kind, vacancy, None if summed is None else summed.total()
+    return kind, None if summed is None else summed.total()
 
 
 def table_files(

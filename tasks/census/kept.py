@@ -30,6 +30,7 @@ from .declarations import CensusGeography
 from .evidence import EvidenceTally
 from .joins import ByTable, JoinedTable, OwnAreas, Placing
 from .occupants import Occupants
+from .raw_columns import RawColumns
 from .records import Ways
 
 HistogramPart = tuple[int, np.ndarray, np.ndarray, np.ndarray]
@@ -62,6 +63,25 @@ def kept_histogram(place: Path) -> HistogramPart:
     """What `keep_histogram` kept."""
     rows, cells, counts = kept_arrays(place, "rows", "cells", "counts")
     return int(rows[0]), np.asarray(rows[1:]), cells, counts
+
+
+def keep_raw(place: Path, raw: RawColumns) -> None:
+    """Keep raw columns by area."""
+    for i, (name, values) in enumerate(raw.values.items()):
+        keep_histogram(place / "raw" / str(i), raw.counts(name))
+        keep_facts(place / "raw" / str(i) / "values.json", values)
+    keep_facts(place / "raw.json", list(raw.values))
+
+
+def add_kept_raw(raw: RawColumns, place: Path) -> None:
+    """Add what `keep_raw` kept; columns that it left out are left out."""
+    numbers = {name: number for number, name in enumerate(kept_facts(place / "raw.json"))}
+    for name in list(raw.values):
+        if name not in numbers:
+            raw.leave_out(name)
+            continue
+        own = place / "raw" / str(numbers[name])
+        raw.add_counts(name, kept_facts(own / "values.json"), kept_histogram(own))
 
 
 def keep_table(place: Path, table: JoinedTable) -> None:
@@ -98,10 +118,13 @@ def keep_ways(place: Path, ways: Ways) -> None:
         keep_table(place / "table", ways.place.joined)
     for name, occupants in ways.occupants.items():
         keep_occupants(place / "occupants" / name, occupants)
+    keep_raw(place, ways.raw)
 
 
-def kept_ways(place: Path, universe: Universe, areas: Areas) -> Ways:
-    """What `keep_ways` kept of a universe."""
+def kept_ways(
+    place: Path, universe: Universe, areas: Areas, recognised: Sequence[str] = ()
+) -> Ways:
+    """What `keep_ways` kept of a universe, of which these columns were recognised."""
     columns = universe.area_columns
     found: Placing
     if universe.steps:
@@ -109,7 +132,10 @@ def kept_ways(place: Path, universe: Universe, areas: Areas) -> Ways:
     else:
         found = OwnAreas(columns, AreaIndex(areas, len(columns)))
     declared = universe.declared.occupants
-    return Ways(found, {name: kept_occupants(place / "occupants" / name) for name in declared})
+    occupants = {name: kept_occupants(place / "occupants" / name) for name in declared}
+    raw = RawColumns(recognised, len(areas))
+    add_kept_raw(raw, place)
+    return Ways(found, occupants, raw)
 
 
 def keep_areas(place: Path, areas: Areas) -> None:

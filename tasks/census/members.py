@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..ledger.recognition import RecordColumn
 from ..tables.cef_layout import RACE_COLUMN
 from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
 from ..tables.findings import Finding
@@ -23,32 +25,44 @@ from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
 from .households import UNIT_COLUMNS, Members, disagreements, incoherent, unit_columns
 from .joins import read_coded
+from .raw_columns import RawColumns
 from .recodes import whole_number
 
-HOUSING_UNIT, KIND = "2", "RTYPE"
+HOUSING_UNIT, KIND, SIZE = "2", "RTYPE", "FINAL_POP"
 OF_MEMBERS = ("RELSHIP", "QAGE", "QSEX", "CENHISP", RACE_COLUMN)
 """What of persons tells the columns of their household, in the order of `Members`."""
 UNKNOWN = -1
 
 
+class MembersCheck(NamedTuple):
+    """What is wrong with households, with the number of households or of rows; the persons in
+    housing units; and the raw columns of all persons by row of their unit, as if it were an area.
+    """
+
+    findings: tuple[Finding, ...]
+    members: Members
+    raw: RawColumns
+
+
 def completed_units(
     units: Sequence[InputFile], persons: Sequence[InputFile], key: str, target: Path
-) -> tuple[Finding, ...]:
+) -> MembersCheck:
     """Compare the columns of housing units with what their members tell, and make the columns
     that are missing.
 
     `key` is the column of both tables that tells a unit. A table that lacks columns is written to
-    `target`, as Parquet, with its own columns and the new ones. Returns what is wrong,
-    with the number of households or of rows; nothing is then written. Raises UnreadableInput.
+    `target`, as Parquet, with its own columns and the new ones; nothing is written where something
+    is wrong. Raises UnreadableInput.
     """
     present = _columns(units[0])
     own = tuple(name for name in UNIT_COLUMNS if name in present)
     keys, home, there = read_units(units, own, key)
     index = KeyIndex(keys)
-    members, n_apart = read_members(persons, key, index, home)
+    raw = RawColumns(OF_MEMBERS, len(home), target.parent)
+    members, n_apart = read_members(persons, key, index, home, raw)
     findings = list(_findings(units[0], persons[0], index, members, n_apart, len(home)))
     if findings:
-        return tuple(findings)
+        return MembersCheck(tuple(findings), members, raw)
     made = unit_columns(members, len(home))
     for name, count in disagreements(there, made).items():
         rule = f"{name} of a housing unit must be what its members in {persons[0].name} tell"
@@ -57,7 +71,7 @@ def completed_units(
     lacking = {name: values for name, values in made.items() if name not in own}
     if lacking and not findings:
         _write(units, present, lacking, target)
-    return tuple(findings)
+    return MembersCheck(tuple(findings), members, raw)
 
 
 def completed_files(units: Sequence[InputFile], target: Path) -> tuple[InputFile, ...]:
@@ -101,19 +115,47 @@ def read_units(
 
 
 def read_members(
-    persons: Sequence[InputFile], key: str, index: KeyIndex, home: np.ndarray
+    persons: Sequence[InputFile], key: str, index: KeyIndex, home: np.ndarray, raw: RawColumns
 ) -> tuple[Members, int]:
-    """The persons in housing units, and how many persons have no unit at all."""
+    """The persons in housing units, and how many persons have no unit at all; `raw` gets the
+    columns of all who have one, by its row.
+    """
     parts: list[list[np.ndarray]] = [[] for _ in range(1 + len(OF_MEMBERS))]
     n_apart = 0
     for _, batch, columns in read_coded(persons, OF_MEMBERS, (key,)):
         row = index.positions(batch[key])
+        raw.add_rows(columns, row)
         n_apart += int((row < 0).sum())
         inside = (row >= 0) & home[row]
         values = [row, *(whole_numbers(columns[name]) for name in OF_MEMBERS)]
         for part, value in zip(parts, values, strict=True):
             part.append(value[inside])
     return Members(*(np.concatenate(part) for part in parts)), n_apart
+
+
+def household_columns(
+    units: Sequence[InputFile],
+    further: Sequence[str],
+    area: np.ndarray,
+    n_areas: int,
+    scratch: Path | None = None,
+) -> list[RecordColumn]:
+    """What members tell of their units, and further raw columns of these, by area: of all units,
+    and of those alone in which somebody lives.
+
+    `units` are completed files, and `area` has that of each row, -1 for none. Raises
+    UnreadableInput.
+    """
+    names = (*UNIT_COLUMNS, *further)
+    all_units, households = (RawColumns(names, n_areas, scratch) for _ in range(2))
+    first = 0
+    for _, _, columns in read_coded(units, names, ()):
+        is_household = whole_numbers(columns[SIZE]) > 0
+        own = area[first : first + len(is_household)]
+        first += len(own)
+        all_units.add_rows(columns, own)
+        households.add_rows(columns, own, is_household)
+    return [*all_units.columns(), *households.columns()]
 
 
 def _findings(

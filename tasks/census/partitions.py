@@ -24,18 +24,17 @@ from .counting import Counted, RecordCounter, count_files
 from .evidence import EvidenceTally
 from .histograms import joined
 from .kept import (
+    add_kept_raw,
     keep_arrays,
-    keep_facts,
     keep_histogram,
     keep_keys,
     keep_mark,
+    keep_raw,
     kept_arrays,
-    kept_facts,
     kept_histogram,
     kept_keys,
     kept_mark,
 )
-from .raw_columns import RawColumns
 
 MOST_PARTS = 64
 """Parts of a table; more files than that share them."""
@@ -207,10 +206,7 @@ def _keep_counts(place: Path, counter: RecordCounter) -> None:
     keep_arrays(place / "references", at=at, number=counter.references[at])
     for name, histogram in counter.totals().items():
         keep_histogram(place / "sums" / name, histogram)
-    for i, (name, values) in enumerate(counter.raw.values.items()):
-        keep_histogram(place / "raw" / str(i), counter.raw.counts(name))
-        keep_facts(place / "raw" / str(i) / "values.json", values)
-    keep_facts(place / "raw.json", list(counter.raw.values))
+    keep_raw(place, counter.raw)
     for i, keys in enumerate(counter.keys_of_occupants.values()):
         keep_keys(place / f"told by {i}.arrow", keys)
 
@@ -226,7 +222,7 @@ def _counted(places: Sequence[Path], counter: RecordCounter, scratch: Path | Non
         for name, size in counter.sizes.items()
     }
     for place in places:
-        _add_raw(counter.raw, place)
+        add_kept_raw(counter.raw, place)
     keys_of_occupants: dict[str, KeyColumn] = {}
     for i, name in enumerate(counter.keys_of_occupants):
         keys_of_occupants[name] = KeyColumn(scratch)
@@ -234,17 +230,6 @@ def _counted(places: Sequence[Path], counter: RecordCounter, scratch: Path | Non
             for part in kept_keys(place / f"told by {i}.arrow"):
                 keys_of_occupants[name].add(part)
     return Counted(totals, counter.references, counter.raw.columns(), keys_of_occupants)
-
-
-def _add_raw(raw: RawColumns, place: Path) -> None:
-    """Add the raw columns of a part."""
-    numbers = {name: number for number, name in enumerate(kept_facts(place / "raw.json"))}
-    for name in list(raw.values):
-        if name not in numbers:
-            raw.leave_out(name)
-            continue
-        own = place / "raw" / str(numbers[name])
-        raw.add_counts(name, kept_facts(own / "values.json"), kept_histogram(own))
 
 
 def _mark(folder: Path, part: int | None) -> Path:

@@ -1,8 +1,8 @@
-"""The raw columns of a declared universe by area, from which the ledger recognises its records."""
+"""The raw columns that a run reads, by area: by them the ledger recognises its records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +10,13 @@ from scipy import sparse
 
 from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
 from ..tables.columns import CodedColumn
+from ..tables.sources import InputFile
 from .census import Universe
 from .histograms import HistogramSum
+from .joins import ByTable, read_coded
 from .schema import Schema
+
+_ROWS_AT_ONCE = 1 << 20
 
 
 def identity_columns(universe: Universe, schema: Schema) -> tuple[str, ...]:
@@ -23,6 +27,36 @@ def identity_columns(universe: Universe, schema: Schema) -> tuple[str, ...]:
     attributes = identity or schema.attributes
     columns = [column for name in attributes for column in universe.recodes[name].columns]
     return tuple(dict.fromkeys([*columns, *(() if identity else universe.rows)]))
+
+
+def read_columns(
+    files: Sequence[InputFile],
+    names: Sequence[str],
+    place: ByTable,
+    n_areas: int,
+    scratch: Path | None = None,
+) -> list[RecordColumn]:
+    """The raw columns of a table by the areas of the rows that it refers to.
+
+    Raises UnreadableInput.
+    """
+    raw = RawColumns(names, n_areas, scratch)
+    for _, batch, columns in read_coded(files, names, place.keys):
+        raw.add_rows(columns, place.of(batch, {}).area)
+    return raw.columns()
+
+
+def in_areas(columns: Iterable[RecordColumn], area: np.ndarray, n_areas: int) -> list[RecordColumn]:
+    """Columns of records by row of a table, brought to the areas `(n_rows,)` of these rows; -1 is
+    no area.
+    """
+    rows = np.flatnonzero(area >= 0)
+    entries = np.ones(len(rows), dtype=np.int64), (area[rows], rows)
+    group = sparse.csr_array(sparse.coo_array(entries, shape=(n_areas, len(area))))
+    return [
+        RecordColumn(sparse.csr_array(group @ own.counts), own.values, own.value_of_cell)
+        for own in columns
+    ]
 
 
 class RawColumns:
@@ -36,11 +70,11 @@ class RawColumns:
         self._positions: dict[str, dict[str, int]] = {name: {} for name in names}
 
     def add(self, columns: Mapping[str, CodedColumn], area: np.ndarray, count: np.ndarray) -> None:
-        """Add a batch: the areas and numbers `(n_rows,)` of its records; those of neither count
-        nothing.
+        """Add some of the columns of a batch, by the areas and numbers `(n_rows,)` of its records;
+        those of neither count nothing.
         """
         rows = np.flatnonzero((area >= 0) & (count > 0))
-        for name in list(self._positions):
+        for name in [own for own in self._positions if own in columns]:
             column = columns[name]
             of_value = self.numbers(name, [raw_value(value) for value in column.values])
             if of_value is not None:
@@ -84,6 +118,18 @@ class RawColumns:
     def counts(self, name: str) -> sparse.csr_array:
         """Records by area and number of the raw value of a column."""
         return self._sums[name].total()
+
+    def add_rows(
+        self, columns: Mapping[str, CodedColumn], area: np.ndarray, is_in: np.ndarray | None = None
+    ) -> None:
+        """Add rows of a table in areas `(n_rows,)`, a record each, or those that are in a part
+        of it `(n_rows,)`.
+        """
+        for start in range(0, len(area), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            count = np.ones(len(area[rows]), np.int8) if is_in is None else is_in[rows]
+            own = {name: column.at(rows) for name, column in columns.items()}
+            self.add(own, area[rows], count.astype(np.int8))
 
     def columns(self) -> list[RecordColumn]:
         """What was added."""

@@ -6,7 +6,7 @@ areas and referred columns. Every condition on a record is worked out once for e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +30,8 @@ from .joins import (
     read_coded,
     read_joined,
 )
-from .occupants import Occupants, load_occupants
-from .raw_columns import RawColumns, identity_columns
+from .occupants import NUMBER, Occupants, load_occupants
+from .raw_columns import RawColumns
 from .recodes import FIRST_REFUSED, UNKNOWN, Recode, whole_number
 from .schema import Schema
 
@@ -41,12 +41,13 @@ Files = Mapping[str, Sequence[InputFile]]
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """What is read before the records of a universe: how they find their areas, and who belongs to
-    them, by name.
+    """What is read before the records of a universe: how they find their areas, who belongs to
+    them, by name, and the recognised columns of the tables on the way.
     """
 
     place: Placing
     occupants: Mapping[str, Occupants]
+    raw: RawColumns
 
 
 def read_ways(
@@ -55,25 +56,50 @@ def read_ways(
     areas: Areas,
     evidence: EvidenceTally,
     scratch: Path | None = None,
+    recognised: Sequence[str] = (),
 ) -> Ways:
     """Read the tables on the way to the area of a universe's records, and those of its occupants.
 
-    Raises UnreadableInput.
+    `recognised` are columns of these tables by which the ledger recognises their rows. Raises
+    UnreadableInput.
     """
-    columns = universe.area_columns
+    columns, raw = universe.area_columns, RawColumns(recognised, len(areas), scratch)
     place: Placing = OwnAreas(columns, AreaIndex(areas, len(columns)))
     for depth in reversed(range(len(universe.steps))):
         joined = _joined(files, universe, depth, place, evidence, scratch)
+        prefix = f"{universe.steps[depth].table}."
+        told = {name: column for name, column in joined.columns.items() if name.startswith(prefix)}
+        raw.add_rows(told, joined.area)
         place = ByTable(universe.steps[depth].column, joined)
     occupants = {}
     for name, declared in universe.declared.occupants.items():
-        columns = _columns_of(universe, name)
-        conditions = tuple(dict.fromkeys((*columns, *declared.where)))
-        own = shaped(files[declared.table], conditions, (declared.column,), evidence)
+        columns, read = _columns_of(universe, name), occupant_columns(universe, name)
+        own = shaped(files[declared.table], read, (declared.column,), evidence)
         occupants[name] = load_occupants(
             own, declared, name, columns, universe.name, evidence, scratch
         )
-    return Ways(place, occupants)
+    return Ways(place, occupants, raw)
+
+
+def occupant_columns(universe: Universe, name: str) -> tuple[str, ...]:
+    """The columns that a universe reads of the table of its occupants of a name."""
+    columns = (*_columns_of(universe, name), *universe.declared.occupants[name].where)
+    return tuple(dict.fromkeys(column for column in columns if column != NUMBER))
+
+
+def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]:
+    """The columns that a universe reads of the tables on the way to its areas, of which a row is
+    protected, or a record of a universe.
+
+    `records` are the tables of universes. Others, as that of the areas, are what different people
+    have in common.
+    """
+    return tuple(
+        f"{step.table}.{column}"
+        for step in universe.steps
+        if step.records_per_row is not None or step.table in records
+        for column in _columns_of(universe, step.table)
+    )
 
 
 class UniverseCounter(RecordCounter):
@@ -91,23 +117,21 @@ class UniverseCounter(RecordCounter):
         n_areas: int,
         scratch: Path | None = None,
         *,
-        is_recognised: bool = True,
+        recognised: Sequence[str] = (),
     ) -> None:
         schemas, recode_of = {universe.name: schema}, universe.recodes.__getitem__
         super().__init__(ways.place, schemas, recode_of, n_areas, scratch)
         self._universe, self._occupants = universe, tuple(ways.occupants.values())
         self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
         asked = [column for recode in self.recodes for column in recode.columns]
-        asked += [*universe.rows, *identity_columns(universe, schema)]
+        asked += [*universe.rows, *recognised]
         others = (*universe.declared.occupants, *(step.table for step in universe.steps))
         prefixes = tuple(f"{name}." for name in others)
         own = [column for column in asked if not column.startswith(prefixes)]
         counted = (universe.declared.count,) if universe.declared.count else ()
         self.texts = tuple(dict.fromkeys((*own, *ways.place.texts, *counted)))
         self.keys = tuple(dict.fromkeys((*ways.place.keys, *(one.key for one in self._occupants))))
-        self.raw = RawColumns(
-            identity_columns(universe, schema) if is_recognised else (), n_areas, scratch
-        )
+        self.raw = RawColumns(recognised, n_areas, scratch)
         self.keys_of_occupants = {one.key: KeyColumn(scratch) for one in self._occupants}
 
     def tally(self, read: PlacedBatch) -> Weights:
@@ -136,7 +160,6 @@ class UniverseCounter(RecordCounter):
             if declared.largest_count is not None:
                 is_large = count > declared.largest_count
                 read.add_mask(name, "large_count", is_large)
-        self.raw.add(columns, placed.area, np.where(is_member, count, 0))
         return Weights(count, is_member)
 
     def tally_levels(

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...validation.census.input_rules import NURSING_FACILITY
+from ..ledger.recognition import RecordColumn
 from ..tables.cef_layout import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key
 from ..tables.readers import Batch, Selection, read_partitions
@@ -35,7 +36,8 @@ from .cef_2020 import (
 from .counting import PlacedBatch, RecordCounter, Weights
 from .evidence import EvidenceTally
 from .joins import ByTable, JoinedTable, Placed, read_joined
-from .recodes import UNKNOWN, whole_number
+from .raw_columns import RawColumns
+from .recodes import UNKNOWN
 from .schema import Schema
 
 HOUSING_UNIT = "2"
@@ -85,11 +87,6 @@ class UnitCodes:
         return np.where(self.is_housing_unit, self.vacs.lookup(level_of, np.int8), UNKNOWN)
 
     @property
-    def vacancy(self) -> np.ndarray:
-        """The code of VACS; -1 where unknown, and for facilities."""
-        return np.where(self.is_housing_unit, self.vacs.lookup(_vacancy, np.int8), UNKNOWN)
-
-    @property
     def kind(self) -> np.ndarray:
         """0 for a housing unit, 1 to 7 by type of group quarters; -1 where unknown."""
         return self.qgqtyp.lookup(_type_of, np.int8)
@@ -100,7 +97,7 @@ class UnitCodes:
         return self.qgqtyp.lookup(_code_position, np.int8)
 
 
-_PREFIX = "units."
+_PREFIX, _SIZE = "units.", "size"
 
 
 def unit_codes(units: JoinedTable, rows: slice | np.ndarray) -> UnitCodes:
@@ -208,6 +205,27 @@ def load_units(
     return units
 
 
+def recognised_columns(
+    units: JoinedTable,
+    n_blocks: int,
+    scratch: Path | None = None,
+    n_persons: np.ndarray | None = None,
+) -> list[RecordColumn]:
+    """The raw columns of units by block, vacancy of housing units alone too, and how many persons
+    `(n_units,)` each unit has, where it is known.
+    """
+    columns = {**units.columns}
+    if n_persons is not None:
+        sizes = tuple(str(n) for n in range(int(n_persons.max(initial=0)) + 1))
+        columns[_SIZE] = CodedColumn(n_persons, sizes)
+    all_units, homes = (
+        RawColumns(names, n_blocks, scratch) for names in (tuple(columns), (f"{_PREFIX}VACS",))
+    )
+    all_units.add_rows(columns, units.area)
+    homes.add_rows(columns, units.area, unit_codes(units, slice(None)).is_housing_unit)
+    return [*all_units.columns(), *homes.columns()]
+
+
 def tally_empty_facilities(
     evidence: EvidenceTally, units: JoinedTable, n_persons: np.ndarray
 ) -> None:
@@ -237,6 +255,7 @@ class PersonCounter(RecordCounter):
         )
         attributes = tuple(recode.attribute for recode in self.recodes)
         self.keys, self.texts = (UNIT_KEY,), person_columns(attributes)
+        self.raw = RawColumns(self.texts, n_blocks, scratch)
 
     def tally(self, read: PlacedBatch) -> Weights:
         """Add what the rules on persons ask for."""
@@ -268,11 +287,6 @@ _CODE_POSITION = {code: position for position, code in enumerate(TYPE_OF_CODE)}
 
 def _code_position(qgqtyp: str | None) -> int:
     return _CODE_POSITION.get(qgqtyp, UNKNOWN)
-
-
-def _vacancy(vacs: str | None) -> int:
-    code = whole_number(vacs)
-    return UNKNOWN if code is None or code > np.iinfo(np.int8).max else code
 
 
 def _type_of(qgqtyp: str | None) -> int:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import blake2b, shake_256
 
 import numpy as np
 from scipy import sparse
@@ -103,16 +103,27 @@ def people_digests(
     `levels` are the geolevels above the areas from the root on, each the number `(n_areas,)` of
     every area's geounit; a geounit lies in one of the level above.
     """
-    hashing = _Hashing(key)
+    hashing, nested = _Hashing(key), dict[int, _Geolevels]()
     # Column by column: each holds its counts at every geolevel until its lists are made.
-    lists = [one for own in columns for one in _ColumnDigests(hashing, own, levels).lists()]
+    lists: list[_List] = []
+    for own in columns:
+        n_areas = own.counts.shape[0]
+        if n_areas not in nested:
+            nested[n_areas] = _Geolevels(levels, n_areas)
+        lists += _ColumnDigests(hashing, own, nested[n_areas]).lists()
     strong = {digest for one in lists for digest in one.digests(hashing, is_strong=True)}
     weak = {digest for one in lists for digest in one.digests(hashing, is_strong=False)} - strong
     n_filling = max(0, sum(one.length for one in lists) - len(strong) - len(weak))
     of_these = "".join(sorted(strong | weak)).encode()
-    seed = hashing.digest(b"filling", of_these).encode()
-    filling = tuple(hashing.digest(b"filling", b"%d|" % n + seed) for n in range(n_filling))
+    filling = _stretched(hashing.digest(b"filling", of_these), n_filling)
     return PeopleDigests(tuple(sorted(strong)), tuple(sorted(weak)), filling)
+
+
+def _stretched(seed: str, n: int) -> tuple[str, ...]:
+    """As many texts as digests, which follow from a seed."""
+    size = 2 * _DIGEST_BYTES
+    text = shake_256(seed.encode()).hexdigest(_DIGEST_BYTES * n)
+    return tuple(text[start : start + size] for start in range(0, len(text), size))
 
 
 class _Hashing:
@@ -183,24 +194,31 @@ class _Level:
     counts: sparse.csr_array | None = None
 
 
+class _Geolevels:
+    """The geolevels from the root to the areas, without those that repeat the one above them, which
+    would repeat its digests: the number `(n_areas,)` of every area's geounit, and how many there
+    are.
+    """
+
+    def __init__(self, levels: Sequence[np.ndarray], n_areas: int) -> None:
+        # The root is there whether it is a geolevel or not.
+        self.numbers, self.n_units = [np.zeros(n_areas, dtype=np.int64)], [min(1, n_areas)]
+        for number in levels:
+            numbered = np.unique(number, return_inverse=True)[1].reshape(-1)
+            n_units = int(numbered.max(initial=-1)) + 1
+            if self.n_units[-1] < n_units < n_areas:
+                self.numbers.append(numbered)
+                self.n_units.append(n_units)
+        if self.n_units[-1] < n_areas:
+            self.numbers.append(np.arange(n_areas))
+            self.n_units.append(n_areas)
+
+
 class _ColumnDigests:
     """The lists of digests of one column."""
 
-    def __init__(
-        self, hashing: _Hashing, column: RecordColumn, levels: Sequence[np.ndarray]
-    ) -> None:
-        self._hashing = hashing
-        n_areas = column.counts.shape[0]
-        areas = np.arange(n_areas)
-        # The root is there whether it is a geolevel or not; a level that repeats the one above it
-        # would repeat its digests.
-        self._numbers = [np.zeros(n_areas, dtype=np.int64)]
-        for number in levels:
-            numbered = np.unique(number, return_inverse=True)[1].reshape(-1)
-            if self._n_units(-1) < numbered.max(initial=-1) + 1 < n_areas:
-                self._numbers.append(numbered)
-        if self._n_units(-1) < n_areas:
-            self._numbers.append(areas)
+    def __init__(self, hashing: _Hashing, column: RecordColumn, nested: _Geolevels) -> None:
+        self._hashing, self._numbers, self._n_units = hashing, nested.numbers, nested.n_units
         self._levels = self._summed(column)
 
     def _summed(self, column: RecordColumn) -> list[_Level]:
@@ -225,16 +243,13 @@ class _ColumnDigests:
         found, counts = [finest], sums_above
         for depth in range(len(self._numbers) - 2, -1, -1):
             if depth < len(self._numbers) - 2:
-                counts = _regrouped(counts, self._parents(depth, depth + 1), self._n_units(depth))
+                counts = _regrouped(counts, self._parents(depth, depth + 1), self._n_units[depth])
             found.insert(0, _level(counts, hashes))
         return found
 
-    def _n_units(self, depth: int) -> int:
-        return int(self._numbers[depth].max(initial=-1)) + 1
-
     def _parents(self, upper: int, lower: int) -> np.ndarray:
         """The geounit of the upper level of each one of the lower level."""
-        parents = np.zeros(self._n_units(lower), dtype=np.int64)
+        parents = np.zeros(self._n_units[lower], dtype=np.int64)
         parents[self._numbers[lower]] = self._numbers[upper]
         return parents
 
@@ -249,7 +264,7 @@ class _ColumnDigests:
 
     def _of_areas(self, upper: int, lower: int) -> _List:
         """The multisets of what the geounits of a lower level hold, by geounit of an upper one."""
-        below, n_units = self._levels[lower], self._n_units(upper)
+        below, n_units = self._levels[lower], self._n_units[upper]
         rows = np.flatnonzero(below.bits > 0)  # Of those that have records.
         parents, hashes = self._parents(upper, lower)[rows], self._hashing.of_sums(below.sums[rows])
         sums = np.zeros((n_units, 2), dtype=np.uint64)
@@ -274,7 +289,7 @@ class _ColumnDigests:
             unit, value = (axis.astype(np.int64) for axis in entries.coords)
             hashes, n_values = self._hashing.of_counts(entries.data), counts.shape[1]
             for upper in range(lower):
-                n_units = self._n_units(upper)
+                n_units = self._n_units[upper]
                 if n_units > _FEW_UNITS:
                     continue
                 group = self._parents(upper, lower)[unit] * n_values + value

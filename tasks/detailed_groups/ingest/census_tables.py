@@ -14,7 +14,8 @@ from ...census.evidence import EvidenceTally
 from ...census.households import HOUSEHOLDER
 from ...census.invariants import block_invariants
 from ...census.joins import JoinedTable, coded
-from ...census.tables import load_geography, load_units, unit_codes
+from ...census.raw_columns import RawColumns
+from ...census.tables import UNIT_KEY, load_geography, load_units, unit_codes
 from ...tables.cef_layout import PERSONS_LAYOUT
 from ...tables.columns import CodedColumn, is_blank_key
 from ...tables.readers import Selection, read_partitions
@@ -23,7 +24,7 @@ from ..workload.mapping import NONE
 from .persons import ATTRIBUTE_COLUMNS, PersonBatch, coded_persons, person_evidence
 
 _RELATIONSHIP = "RELSHIP"
-_PERSON_COLUMNS = ("MAFID", *ATTRIBUTE_COLUMNS, *RACE_COLUMNS, ETHNICITY_COLUMN)
+PERSON_COLUMNS = (*ATTRIBUTE_COLUMNS, *RACE_COLUMNS, ETHNICITY_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,20 @@ def read_persons(
     geography: CensusGeography,
     codes: Mapping[str, int],
     evidence: EvidenceTally,
+    raw: RawColumns,
     household_of_unit: np.ndarray | None = None,
 ) -> Iterator[PersonBatch]:
     """The persons whose units lie in the blocks, batch by batch.
 
-    Persons that a rule refuses are left out; the evidence then holds the rule. With the cells of
-    households, shape (n_units,), `NONE` for none, the batches tell those of householders.
+    Persons that a rule refuses are left out; the evidence then holds the rule. `raw` gets the
+    `PERSON_COLUMNS` of all by block. With the cells of households, shape (n_units,), `NONE` for
+    none, the batches tell those of householders.
     """
     units = geography.units
-    wanted = _PERSON_COLUMNS if household_of_unit is None else (*_PERSON_COLUMNS, _RELATIONSHIP)
-    for file, batch in read_partitions(files, Selection(wanted)):
-        unit = units.index.positions(batch["MAFID"])
-        is_blank = is_blank_key(batch["MAFID"])
+    wanted = PERSON_COLUMNS if household_of_unit is None else (*PERSON_COLUMNS, _RELATIONSHIP)
+    for file, batch in read_partitions(files, Selection((UNIT_KEY, *wanted))):
+        unit = units.index.positions(batch[UNIT_KEY])
+        is_blank = is_blank_key(batch[UNIT_KEY])
         for suite, column, mask in (
             ("persons", "blank_mafid", is_blank),
             ("cross_table", "person_in_unknown_unit", (unit < 0) & ~is_blank),
@@ -114,7 +117,8 @@ def read_persons(
             relationship = CodedColumn.from_arrow(batch[_RELATIONSHIP], layout)
             is_head = relationship.lookup(lambda value: value == str(HOUSEHOLDER), bool)
             household = np.where(is_head & (unit >= 0), household_of_unit[unit], NONE)
-        columns = coded(batch, _PERSON_COLUMNS[1:], PERSONS_LAYOUT)
+        columns = coded(batch, PERSON_COLUMNS, PERSONS_LAYOUT)
+        raw.add_rows(columns, block)
         rows = block >= 0
         if not rows.all():
             columns = {name: column.at(rows) for name, column in columns.items()}

@@ -16,8 +16,10 @@ import numpy as np
 from ....validation.detailed_groups.input_rules import HOUSEHOLD_TENURE
 from ...census.evidence import EvidenceTally
 from ...census.joins import read_coded
-from ...census.members import completed_files, completed_units
+from ...census.members import completed_files, completed_units, household_columns
+from ...census.raw_columns import in_areas
 from ...census.tables import UNIT_KEY
+from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding
 from ...tables.sources import InputFile
 from ..workload.mapping import NONE
@@ -34,17 +36,20 @@ def household_cells(
     units: Sequence[InputFile],
     persons: Sequence[InputFile],
     evidence: EvidenceTally,
+    block: np.ndarray,
+    n_blocks: int,
     scratch: Path | None = None,
-) -> tuple[np.ndarray, tuple[Finding, ...]]:
+) -> tuple[np.ndarray, tuple[Finding, ...], list[RecordColumn]]:
     """Type by tenure of the household of every unit, shape (n_units,), `NONE` for none, and what
-    members contradict; then no unit has a household.
+    members contradict; then no unit has a household. Third come the raw columns of units and
+    members by block, of which `block` has that of every unit, -1 for none.
 
     The evidence gets the tenures of households. A completed table is kept in the confidential
     folder `scratch` while it is read. Raises UnreadableInput.
     """
     with TemporaryDirectory(dir=scratch) as folder:
         target = Path(folder) / "units_with_members.parquet"
-        findings = completed_units(units, persons, UNIT_KEY, target)
+        findings, _, members = completed_units(units, persons, UNIT_KEY, target)
         files = completed_files(units, target)
         cells = []
         for file, _, columns in read_coded(files, (TYPE, TENURE), ()) if not findings else ():
@@ -56,7 +61,10 @@ def household_cells(
             evidence.add("units", HOUSEHOLD_TENURE, counts, file=file)
             is_known = (kind != NONE) & (tenure != NONE)
             cells.append(np.where(is_known, kind * len(TENURES) + tenure, NONE))
+        raw = in_areas(members.columns(), block, n_blocks)
+        if not findings:
+            raw += household_columns(files, (TENURE,), block, n_blocks, scratch)
     if findings:
         n_units = sum(len(batch[UNIT_KEY]) for _, batch, _ in read_coded(units, (), (UNIT_KEY,)))
-        return np.full(n_units, NONE, dtype=np.int8), findings
-    return np.concatenate(cells), ()
+        return np.full(n_units, NONE, dtype=np.int8), findings, []
+    return np.concatenate(cells), (), raw

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from ...census.cef_2020 import IDENTITY_COLUMNS
-from ...census.identity import block_levels, person_columns_of
+from ...census.identity import block_levels
 from ...census.invariants import read_geography, write_invariants
-from ...census.tables import IDENTITY
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.identity import store_identity, whole_digests
 from ...ledger.recognition import people_digests
@@ -182,12 +180,7 @@ def input_digests(result: AcceptedGroups, key: bytes) -> dict[str, InputDigest]:
     geocode = result.blocks["block_geocode"].to_numpy().astype(np.int64)
     columns = (geocode[identity.block], identity.age, identity.cenrace, identity.count)
     digest = input_digest("persons", dict(zip(IDENTITY_COLUMNS, columns, strict=True)), key)
-    cell = np.ravel_multi_index((identity.age, identity.cenrace), IDENTITY.shape)
-    entries = (identity.count, (identity.block, cell))
-    counts = sparse.csr_array(
-        sparse.coo_array(entries, shape=(len(geocode), IDENTITY.n_cells), dtype=np.int64)
-    )
-    people = people_digests(person_columns_of(counts), block_levels(geocode), key)
+    people = people_digests(result.raw, block_levels(geocode), key)
     return {"persons": digest.recognised_by(people)}
 
 

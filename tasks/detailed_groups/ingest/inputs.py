@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ....validation.census.input_rules import RULES
@@ -14,6 +15,9 @@ from ....validation.expectations import readable, run_suites
 from ....validation.outcome import Outcome
 from ....validation.rules import Rule
 from ...census.evidence import EvidenceTally
+from ...census.raw_columns import RawColumns
+from ...census.tables import recognised_columns
+from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.sources import InputFile, input_files
 from ..workload.mapping import code_positions
@@ -31,13 +35,15 @@ class AcceptedGroups:
 
     `blocks` has block_geocode, TABBLKST, TABBLKCOU, TABTRACTCE, PLACEFP and AIANNHCE of the blocks
     of the states that are tabulated; `invariants`, row by row, their housing units and facilities
-    where the layout has them. `persons` and `identity` are confidential.
+    where the layout has them. `persons`, `identity` and `raw`, the raw columns that were read by
+    block, are confidential.
     """
 
     blocks: pd.DataFrame
     invariants: pd.DataFrame | None
     persons: CountedPersons
     identity: Identity
+    raw: Sequence[RecordColumn]
 
 
 def check_groups_input(
@@ -81,7 +87,7 @@ def check_groups_input(
     outcomes = (readable("files", True), *outcomes)
     if findings:
         return InputCheck(outcomes, findings, None)
-    return InputCheck(outcomes, (), AcceptedGroups(blocks, invariants, *tally.finish()))
+    return InputCheck(outcomes, (), AcceptedGroups(blocks, invariants, *tally.finish(), read.raw()))
 
 
 def read_blocks(
@@ -109,6 +115,15 @@ class _Reader:
     scratch: Path | None = None
     findings: tuple[Finding, ...] = ()
 
+    def begin_raw(self, names: Sequence[str], n_blocks: int) -> RawColumns:
+        """The raw columns of persons, which are read next."""
+        self._raw = RawColumns(names, n_blocks, self.scratch)
+        return self._raw
+
+    def raw(self) -> list[RecordColumn]:
+        """The raw columns that were read, by block."""
+        return self._raw.columns()
+
 
 @dataclass
 class _ProductionReader(_Reader):
@@ -130,8 +145,9 @@ class _ProductionReader(_Reader):
         return self._blocks, None
 
     def persons(self) -> Iterator[PersonBatch]:
+        raw = self.begin_raw(production_files.PERSON_COLUMNS, len(self._blocks))
         return production_files.read_persons(
-            self._persons, self._blocks, self.states, self.codes, self.evidence
+            self._persons, self._blocks, self.states, self.codes, self.evidence, raw
         )
 
 
@@ -153,9 +169,18 @@ class _CensusReader(_Reader):
         return self._geography.blocks, self._geography.invariants
 
     def persons(self) -> Iterator[PersonBatch]:
+        return self._persons()
+
+    def _persons(self, households: np.ndarray | None = None) -> Iterator[PersonBatch]:
+        raw = self.begin_raw(census_tables.PERSON_COLUMNS, len(self._geography.blocks))
         return census_tables.read_persons(
-            self.files["persons"], self._geography, self.codes, self.evidence
+            self.files["persons"], self._geography, self.codes, self.evidence, raw, households
         )
+
+    def raw(self) -> list[RecordColumn]:
+        read = self._geography
+        units = replace(read.units, area=read.block_of_unit)
+        return super().raw() + recognised_columns(units, len(read.blocks), self.scratch)
 
 
 class _HouseholdReader(_CensusReader):
@@ -165,12 +190,19 @@ class _HouseholdReader(_CensusReader):
         return (*super().rules(), *household_rules())
 
     def persons(self) -> Iterator[PersonBatch]:
-        cells, self.findings = household_cells(
-            self.files["units"], self.files["persons"], self.evidence, self.scratch
+        read = self._geography
+        cells, self.findings, self._of_households = household_cells(
+            self.files["units"],
+            self.files["persons"],
+            self.evidence,
+            read.block_of_unit,
+            len(read.blocks),
+            self.scratch,
         )
-        return census_tables.read_persons(
-            self.files["persons"], self._geography, self.codes, self.evidence, cells
-        )
+        return self._persons(cells)
+
+    def raw(self) -> list[RecordColumn]:
+        return super().raw() + self._of_households
 
 
 def _reader_of(tables: Mapping[str, str]) -> type[_ProductionReader | _CensusReader]:

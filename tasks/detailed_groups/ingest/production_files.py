@@ -21,6 +21,7 @@ from ....validation.detailed_groups.input_rules import (
 from ....validation.rules import Value
 from ...census.evidence import EvidenceTally
 from ...census.joins import coded
+from ...census.raw_columns import RawColumns
 from ...tables.columns import CodedColumn
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches
@@ -48,6 +49,7 @@ GEOGRAPHY_LAYOUT = TableLayout(
 )
 
 BLOCK_PARTS = tuple(PERSON_WIDTHS)
+PERSON_COLUMNS = tuple(name for name in PERSONS_LAYOUT.names if name not in BLOCK_PARTS)
 
 
 def data_file(directory: str, layout: TableLayout) -> InputFile:
@@ -97,8 +99,9 @@ def read_persons(
     states: Collection[str],
     codes: Mapping[str, int],
     evidence: EvidenceTally,
+    raw: RawColumns,
 ) -> Iterator[PersonBatch]:
-    """The persons of some states, batch by batch.
+    """The persons of some states, batch by batch; `raw` gets their `PERSON_COLUMNS` by block.
 
     `blocks` is what `read_geography` gave, `codes` the number of every race or ethnicity code.
     Persons that a rule refuses are left out; the evidence then holds the rule.
@@ -125,6 +128,7 @@ def read_persons(
         # A block that is no number is refused as such, not as unknown.
         evidence.add_mask("cross_table", "person_in_unknown_block", (number >= 0) & (block < 0))
         person_evidence(columns, codes, evidence)
+        raw.add_rows(columns, block)
         yield coded_persons(columns, block, codes)
 
 

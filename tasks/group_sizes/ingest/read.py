@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
@@ -18,6 +18,7 @@ from ...census.cef_2020 import UNITS
 from ...census.evidence import EvidenceTally
 from ...census.histograms import block_histogram
 from ...census.inputs import IngestResult, check_inputs
+from ...census.raw_columns import RawColumns
 from ...census.tables import load_geography
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest
 from ...ledger.recognition import RecordColumn, people_digests
@@ -41,13 +42,14 @@ class GroupInput:
     """What a run needs of its input: the hierarchy, and counts (n_leaves, n_sizes) of its groups.
 
     The columns of `counts` are sizes from `smallest_size` on. `census` is what was read from census
-    tables, None for other inputs.
+    tables, None for other inputs, of which `raw` are the columns as they stand there, by leaf.
     """
 
     hierarchy: RegionHierarchy
     counts: sparse.csr_array
     census: IngestResult | None = None
     smallest_size: int = 0
+    raw: Sequence[RecordColumn] = ()
 
     def digests(self, key: bytes) -> Mapping[str, InputDigest]:
         """Keyed digests by which the ledger recognises these people in another file.
@@ -84,7 +86,7 @@ class GroupInput:
             np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
             for offsets in self.hierarchy.leaves[:-1]
         ]
-        return people_digests([RecordColumn(counts, sizes)], levels, key)
+        return people_digests([RecordColumn(counts, sizes), *self.raw], levels, key)
 
 
 def check_groups(
@@ -108,7 +110,9 @@ def check_groups(
         if hierarchy is None:
             return InputCheck((*read, *tally.outcomes()), tally.findings(), None)
         table = kind
-        counts = _counts(settings, paths[table], names[table], hierarchy, tally)
+        read_column = "size" if kind == "sizes" else "quantity"
+        raw = RawColumns((read_column,), hierarchy.n_leaves, scratch)
+        counts = _counts(settings, paths[table], names[table], hierarchy, tally, raw)
         read.append(readable(table, True))
     except UnreadableInput as error:
         read.append(readable(table, False))
@@ -119,7 +123,8 @@ def check_groups(
     _hold_to_numbers(settings, hierarchy, counts, kind, tally, read)
     outcomes = (*read, *tally.outcomes())
     findings = tally.findings(outcomes)
-    accepted = GroupInput(hierarchy, counts, smallest_size=settings.smallest_size)
+    smallest, columns = settings.smallest_size, raw.columns()
+    accepted = GroupInput(hierarchy, counts, smallest_size=smallest, raw=columns)
     return InputCheck(outcomes, findings, None if findings else accepted)
 
 
@@ -242,15 +247,22 @@ def _refuse_level_shares(
 
 
 def _counts(
-    settings: GroupSizesSettings, path: str, name: str, hierarchy: RegionHierarchy, tally: RuleTally
+    settings: GroupSizesSettings,
+    path: str,
+    name: str,
+    hierarchy: RegionHierarchy,
+    tally: RuleTally,
+    raw: RawColumns,
 ) -> sparse.csr_array:
     regions = hierarchy.levels[-1].codes
     sizes = (settings.smallest_size, settings.mechanism.largest_size)
     is_top_coded = settings.mechanism.top_coded
     if settings.input.kind == "sizes":
-        return count_sizes(path, name, regions, sizes, tally, is_top_coded=is_top_coded)
+        return count_sizes(path, name, regions, sizes, tally, is_top_coded=is_top_coded, raw=raw)
     quantity = settings.mechanism.largest_quantity
-    return count_records(path, name, regions, sizes, quantity, tally, is_top_coded=is_top_coded)
+    return count_records(
+        path, name, regions, sizes, quantity, tally, is_top_coded=is_top_coded, raw=raw
+    )
 
 
 def _hold_to_numbers(

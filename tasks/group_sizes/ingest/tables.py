@@ -12,6 +12,7 @@ from scipy import sparse
 
 from ....validation.group_sizes.input_rules import RULES, record_rules, size_rules
 from ...census.histograms import block_histogram
+from ...census.raw_columns import RawColumns
 from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts
 from ...tables.layouts import TableLayout
 from ...tables.readers import Batch, Selection, read_batches
@@ -36,13 +37,14 @@ def count_sizes(
     tally: RuleTally,
     *,
     is_top_coded: bool = False,
+    raw: RawColumns | None = None,
 ) -> sparse.csr_array:
     """Counts (n_regions, n_sizes) of a table with columns region, size, count.
 
     A second row of a region and a size is tallied, though counted: a table that was put together
     twice would tell of twice the groups. Rows that break another rule are tallied and left out.
-    With a top code the largest size counts all above it too. Raises UnreadableInput for a file
-    that cannot be read.
+    With a top code the largest size counts all above it too. `raw` gets the sizes as they are, if
+    given. Raises UnreadableInput for a file that cannot be read.
     """
     known, valid_size, valid_count, once = size_rules(*sizes, is_top_coded=is_top_coded)
     index = KeyIndex(pa.array(regions, pa.string()))
@@ -53,6 +55,8 @@ def count_sizes(
     for batch in read_batches(file, Selection(SIZES_LAYOUT.names)):
         region = index.positions_by_value(batch["region"])
         size, count = _numbers(batch, "size", SIZES_LAYOUT), _numbers(batch, "count", SIZES_LAYOUT)
+        if raw is not None:
+            raw.add({"size": _coded(batch, "size", SIZES_LAYOUT)}, region, count)
         is_pair = (region >= 0) & (size != NOT_A_NUMBER)
         pairs.append(pd.DataFrame({"region": region[is_pair], "size": size[is_pair]}))
         if is_top_coded:
@@ -80,11 +84,13 @@ def count_records(
     tally: RuleTally,
     *,
     is_top_coded: bool = False,
+    raw: RawColumns | None = None,
 ) -> sparse.csr_array:
     """Counts (n_regions, n_sizes) of the units of a table with a row for every person.
 
     Columns person, unit, region and, if it is there, quantity, which adds up to a unit's size and
-    is 1 where it is missing or empty. Breaches, errors and the top code are as for `count_sizes`.
+    is 1 where it is missing or empty. Breaches, errors and the top code are as for `count_sizes`;
+    `raw` gets the quantities.
     """
     once, named, known, one_region, valid_quantity, valid_size = record_rules(
         *sizes, quantity, is_top_coded=is_top_coded
@@ -99,6 +105,9 @@ def count_records(
         if "quantity" in batch:
             blank = pc.is_null(trimmed_texts(batch["quantity"])).to_numpy(zero_copy_only=False)
             amounts.append(np.where(blank, 1, _numbers(batch, "quantity", RECORDS_LAYOUT)))
+            if raw is not None:
+                column = _coded(batch, "quantity", RECORDS_LAYOUT)
+                raw.add_rows({"quantity": column}, places[-1])
         else:
             amounts.append(np.ones(len(places[-1]), dtype=np.int64))
     person, unit = pa.chunked_array(persons), pa.chunked_array(units)
@@ -159,8 +168,11 @@ def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) ->
 
 def _numbers(batch: Batch, name: str, layout: TableLayout) -> np.ndarray:
     """Whole numbers of a column, int64; `NOT_A_NUMBER` where there is none, or a negative one."""
-    column = CodedColumn.from_arrow(batch[name], layout.field(name))
-    return column.lookup(_whole, np.int64)
+    return _coded(batch, name, layout).lookup(_whole, np.int64)
+
+
+def _coded(batch: Batch, name: str, layout: TableLayout) -> CodedColumn:
+    return CodedColumn.from_arrow(batch[name], layout.field(name))
 
 
 def _distinct(numbers: np.ndarray) -> list[int | None]:

@@ -14,9 +14,9 @@ import pandas as pd
 
 from ....geography.hierarchy import ranks_within
 from ...census.households import ADULT, HOUSEHOLDER, OWN_CHILDREN, RELATIVES, Members
-from ...census.members import read_members, read_units
+from ...census.members import read_units
 from ...census.tables import UNIT_KEY
-from ...tables.columns import KeyIndex, canonical_keys
+from ...tables.columns import canonical_keys
 from ...tables.sources import InputFile
 from ..workload.measures import EVERYBODY, ITERATIONS, MEASURES, ORIGINS, PERSONS, RACES
 
@@ -37,7 +37,8 @@ HISPANIC, WHITE, TWO_OR_MORE = 2, 1, 7
 """CENHISP and HHSPAN of Hispanics; the first race, and the first combination of several races."""
 TENURES = 4
 
-UNIT_COLUMNS = ("TEN", "HHT", "HHT2", "CPLT", "HHRACE", "HHSPAN")
+TENURE = "TEN"
+UNIT_COLUMNS = (TENURE, "HHT", "HHT2", "CPLT", "HHRACE", "HHSPAN")
 """Of units, in the order of `Households`."""
 
 
@@ -65,19 +66,16 @@ class Households:
         return int(((self.kind > 0) & ~is_known).sum())
 
 
-def read_households(
-    units: Sequence[InputFile], persons: Sequence[InputFile]
-) -> tuple[Households, Members]:
-    """The units in the order of their files, and the persons who live in housing units.
+def read_households(units: Sequence[InputFile]) -> Households:
+    """The units in the order of their files.
 
     Tables must have passed the rules on census tables, and units must have the columns that their
     members tell (`tasks.census.members`). Raises UnreadableInput.
     """
-    keys, home, values_of = read_units(units, UNIT_COLUMNS, UNIT_KEY)
+    keys, _, values_of = read_units(units, UNIT_COLUMNS, UNIT_KEY)
     hashes = [key_hashes(canonical_keys(part).to_pylist()) for part in keys.chunks()]
     columns = [*values_of.values(), np.concatenate(hashes)]
-    members, _ = read_members(persons, UNIT_KEY, KeyIndex(keys), home)
-    return Households(*columns), members
+    return Households(*columns)
 
 
 def key_hashes(keys: Sequence[object]) -> np.ndarray:

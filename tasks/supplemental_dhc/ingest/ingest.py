@@ -4,7 +4,7 @@ area in the run directory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +17,8 @@ from ...census.cef_2020 import UNITS
 from ...census.evidence import EvidenceTally
 from ...census.histograms import write_histogram
 from ...census.inputs import IngestResult, check_inputs, table_files
-from ...census.members import completed_files, completed_units
+from ...census.members import completed_files, completed_units, household_columns
+from ...census.raw_columns import in_areas
 from ...census.tables import UNIT_KEY, load_geography
 from ...ledger.identity import store_identity
 from ...products.privacy_curves import with_exact
@@ -33,7 +34,7 @@ from ..workload.costs import budget_report, exact_curve
 from ..workload.plan import Plan, make_plan
 from .areas import Areas, areas_of, write_areas
 from .counts import count_people
-from .households import read_households
+from .households import TENURE, read_households
 
 MEMBERS_AGREE = "households_and_members_agree"
 COMPLETED = "units_with_members.parquet"
@@ -69,12 +70,15 @@ def check_households(
     with TemporaryDirectory(dir=scratch) as folder:
         target = Path(folder) / COMPLETED
         try:
-            findings = completed_units(files["units"], files["persons"], UNIT_KEY, target)
-            outcomes = (*check.outcomes, Outcome(MEMBERS_AGREE, "units", not findings))
-            if findings:
-                return InputCheck(outcomes, findings, None)
+            found = completed_units(files["units"], files["persons"], UNIT_KEY, target)
+            outcomes = (*check.outcomes, Outcome(MEMBERS_AGREE, "units", not found.findings))
+            if found.findings:
+                return InputCheck(outcomes, found.findings, None)
             units = completed_files(files["units"], target)
-            households, members = read_households(units, files["persons"])
+            households = read_households(units)
+            block, n_blocks = result.unit_block, len(result.geography)
+            raw = household_columns(units, (TENURE,), block, n_blocks, scratch)
+            raw += [*result.raw, *in_areas(found.raw.columns(), block, n_blocks)]
         except UnreadableInput as error:
             return InputCheck(check.outcomes, (error.finding,), None)
     tally = RuleTally(names)
@@ -83,8 +87,9 @@ def check_households(
     if findings := tally.findings(outcomes):
         return InputCheck(outcomes, findings, None)
     counts = count_people(
-        households, members, area_of_block[result.unit_block], settings.mechanism.taus, len(areas)
+        households, found.members, area_of_block[block], settings.mechanism.taus, len(areas)
     )
+    result = replace(result, raw=raw)
     return InputCheck(outcomes, (), SupplementalInput(areas, counts, result))
 
 

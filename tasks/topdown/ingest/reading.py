@@ -66,7 +66,8 @@ def completed(
             continue
         units, persons = reading.files[table], reading.files[members.table]
         try:
-            findings += completed_units(units, persons, members.key, folder / _completed(table))
+            target = folder / _completed(table)
+            findings += completed_units(units, persons, members.key, target).findings
         except UnreadableInput as error:
             findings.append(error.finding)
     return as_completed(reading, folder), tuple(findings)

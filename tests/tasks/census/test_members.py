@@ -31,7 +31,8 @@ def of(folder: Path, units: pd.DataFrame | None = None, persons: pd.DataFrame | 
     target = folder / "completed.parquet"
     target.unlink(missing_ok=True)
     files = {name: input_files(name, str(path)) for name, path in paths.items()}
-    return completed_units(files["units"], files["persons"], "MAFID", target), target
+    found = completed_units(files["units"], files["persons"], "MAFID", target)
+    return found.findings, target
 
 
 def test_columns_that_are_there_agree_and_nothing_is_written(county) -> None:
@@ -58,7 +59,7 @@ def test_text_files_in_any_order_of_rows_are_completed_alike(county) -> None:
     target = county / "of_text.parquet"
     files = input_files("units", str(county / "units.txt"))
     persons = input_files("persons", str(county / "persons.parquet"))
-    assert completed_units(files, persons, "MAFID", target) == ()
+    assert completed_units(files, persons, "MAFID", target).findings == ()
     found = pd.read_parquet(target)
     assert found["HHT"].tolist() == due["HHT"].tolist()
     assert found["PAC"].tolist() == due["PAC"].tolist()

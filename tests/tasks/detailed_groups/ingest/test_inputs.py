@@ -325,7 +325,10 @@ def state_of(tables: dict[str, str]) -> str:
 def test_census_tables_are_read_as_the_production_layout(
     census, generated, specification, parameters, tmp_path
 ) -> None:
-    """The same people in both layouts give the same counts and the same digests."""
+    """The same people in both layouts give the same counts, and are recognised.
+
+    A layout tells blanks in its own way, and one of them has units.
+    """
     own = replace(parameters, states=(state_of(census),))
     result = check_groups_input(census, specification, own).accepted()
     persons = pd.read_parquet(census["persons"])
@@ -352,7 +355,9 @@ def test_census_tables_are_read_as_the_production_layout(
     for name in ("area", "cell", "count"):
         assert np.array_equal(getattr(result.persons, name), getattr(other.persons, name))
     assert result.blocks.equals(other.blocks)
-    assert input_digests(result, b"k") == input_digests(other, b"k")
+    known, asked = (input_digests(found, b"k")["persons"] for found in (result, other))
+    assert known.whole == asked.whole
+    assert len({*known.parts} & {*asked.parts}) > 1
     assert result.invariants is not None
     assert len(result.invariants) == len(result.blocks)
 
@@ -364,10 +369,10 @@ def test_the_ledger_recognises_the_people_of_the_topdown_flow(
 
     own = replace(parameters, states=(state_of(census),))
     result = check_groups_input(census, specification, own).accepted()
-    assert (
-        input_digests(result, b"k")["persons"]
-        == check_inputs(**census).accepted().digests(b"k")["persons"]
-    )
+    groups = input_digests(result, b"k")["persons"]
+    topdown = check_inputs(**census).accepted().digests(b"k")["persons"]
+    assert groups.whole == topdown.whole
+    assert len({*groups.parts} & {*topdown.parts}) > 1
 
 
 def test_census_persons_without_unit_or_in_vacant_ones_are_refused(
