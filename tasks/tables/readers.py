@@ -37,6 +37,24 @@ _NAMED = "pipes, commas, tabs or semicolons"
 _BATCH_ROWS = 1 << 20
 _BLOCK_BYTES = 1 << 24
 _CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive or a workbook of Excel or LibreOffice",
+    b"\xd0\xcf\x11\xe0": "a workbook of an old version of Excel",
+    b"ARROW1\x00\x00": "an Arrow or Feather file",
+    b"FEA1\x00": "a Feather file",
+    b"SQLite format 3\x00": "an SQLite database",
+    b"$FL2@": "an SPSS file",
+    b"$FL3@": "an SPSS file",
+    b"<stata_dta>": "a Stata file",
+    b"HEADER RECORD*": "a SAS transport file",
+    b"\x00" * 12 + b"\xc2\xea\x81\x60": "a SAS data set",
+    b"X\n\x00\x00": "an R data file",
+    b"RDX2\n": "an R data file",
+    b"RDX3\n": "an R data file",
+    b'{"': "a JSON file",
+    b"[{": "a JSON file",
+}
+"""First bytes of files that are no table of ours, plain or gzipped, and their names in messages."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +123,18 @@ def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
         stream.seek(0)
         if not head:
             raise file.unreadable("the file is empty", "give a file that holds the table")
+        unpacked = gunzipped(file, stream, max(map(len, _FOREIGN)))
+        start = unpacked or stream.read(max(map(len, _FOREIGN)))
+        stream.seek(0)
+        for magic, kind in _FOREIGN.items():
+            if start.startswith(magic):
+                remedy = "save the table as Parquet or as CSV in UTF-8"
+                raise file.unreadable(f"the file is {kind}, which is not read", remedy)
         if head == PARQUET_MAGIC:
             # A local file is read by Arrow's own threads, which a Python file would hold up.
             source = stream if is_url(file.path) else file.path
             batches = _read_parquet(file, source, selection)
-        elif gunzipped(file, stream, len(PARQUET_MAGIC)) == PARQUET_MAGIC:
+        elif unpacked.startswith(PARQUET_MAGIC):
             # Parquet is read from its end, so that it cannot be unpacked on the way.
             batches = _read_parquet(file, io.BytesIO(gunzipped(file, stream)), selection)
         elif file.path.lower().endswith(".parquet"):
