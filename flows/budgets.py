@@ -81,8 +81,8 @@ def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[s
     points = {name: curve_points(curve) for name, curve in curves.known.items()}
     drawings = [delta_chart(curves.rhos, points, curves.together).svg]
     meaning: list[str] = []
-    if points:
-        *meaning, tests = trade_offs(curves.known, curves.others, curves.question)
+    if curves.tested:
+        *meaning, tests = trade_offs(curves.tested, curves.others, curves.question)
         drawings.append(tests.svg)
     file.write_text(stacked("What the budget guarantees", drawings), encoding="utf-8")
     return tuple(meaning)

@@ -92,10 +92,14 @@ def trade_off(product: str, settings: Source) -> pd.DataFrame:
 
     Whoever knows all other records tests whether this one is as suspected. Columns: `universe`,
     `false_positives`, and the share of `false_negatives` that no test at that many false alarms
-    gets below. It follows from upper bounds of the exact curve, without bypassed geounits.
+    gets below. It follows from upper bounds of the exact curve, without bypassed geounits. Where a
+    change of one record changes several records, or those of several universes, it is of all of
+    them together, and `universe` names the table and the universes.
     Arguments and errors as for `privacy_curve`.
     """
-    curves = _curves(product, settings)
+    asked = known(product)
+    found = asked.curves(asked.load(settings))
+    curves = _refused_if_none(asked.name, {} if found is None else found.tested)
     frames = [
         pd.DataFrame(
             {
@@ -113,12 +117,16 @@ def _curves(product: str, settings: Source) -> dict[str, PrivacyCurve]:
     """The exact curves that are known, by universe; raises InputRefused where there is none."""
     asked = known(product)
     curves = asked.curves(asked.load(settings))
-    if curves is None or not curves.known:
+    return _refused_if_none(asked.name, {} if curves is None else curves.known)
+
+
+def _refused_if_none(name: str, curves: dict[str, PrivacyCurve]) -> dict[str, PrivacyCurve]:
+    if not curves:
         raise InputRefused(
-            f"No universe of these settings of {asked.name} has an exact curve: there is none "
+            f"No universe of these settings of {name} has an exact curve: there is none "
             "without noise, and where it is not known which change of one person is the worst."
         )
-    return curves.known
+    return curves
 
 
 def queries_of(costs: Mapping[str, Any]) -> pd.DataFrame:

@@ -83,7 +83,7 @@ class ByTable:
         row = self.joined.index.positions(batch[self.column])
         for name, column in self.joined.columns.items():
             columns[name] = taken(column, row)
-        return Placed(np.where(row >= 0, self.joined.area[row], -1), row)
+        return Placed(at_rows(self.joined.area, row, -1), row)
 
     def __len__(self) -> int:
         """Rows of the table that is referred to."""
@@ -146,7 +146,15 @@ def taken(column: CodedColumn, rows: np.ndarray) -> CodedColumn:
     """The column at some rows; blank where there is no row."""
     values = column.values if None in column.values else (*column.values, None)
     blank = values.index(None)
-    return CodedColumn(np.where(rows >= 0, column.codes[rows], blank), values)
+    return CodedColumn(at_rows(column.codes, rows, blank), values)
+
+
+def at_rows(values: np.ndarray, rows: np.ndarray, missing: int) -> np.ndarray:
+    """Values `(n,)` at some rows, which may be none of them; `missing` where a row is negative."""
+    found = np.full(len(rows), missing, dtype=np.result_type(values, np.min_scalar_type(missing)))
+    is_known = rows >= 0
+    found[is_known] = values[rows[is_known]]
+    return found
 
 
 def first_rows(index: KeyIndex, keys: KeyColumn, scratch: Path | None = None) -> np.ndarray:

@@ -14,7 +14,7 @@ from ..tables.mapped import zeros
 from ..tables.sources import InputFile
 from .declarations import OccupantDeclaration
 from .evidence import EvidenceTally
-from .joins import first_rows, read_coded, taken
+from .joins import at_rows, first_rows, read_coded, taken
 from .recodes import CodeSet
 
 NUMBER = "number"
@@ -39,7 +39,7 @@ class Occupants:
         """The columns of records with these keys."""
         row = self.index.positions(canonical_keys(keys))
         found = {name: taken(column, row) for name, column in self.columns.items()}
-        number = np.where(row >= 0, self.number[row], 0) if len(self.number) else np.zeros_like(row)
+        number = at_rows(self.number, row, 0)
         texts = tuple(str(n) for n in range(int(number.max(initial=0)) + 1))
         return found | {self.number_name: CodedColumn(number, texts)}
 

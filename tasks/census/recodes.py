@@ -137,12 +137,13 @@ class Recode:
         return UNKNOWN
 
     def evaluate(self, columns: Mapping[str, CodedColumn], n_rows: int) -> np.ndarray:
-        """Level of every row, shape `(n_rows,)`, int16; -1 where no level fits, and less where the
-        codes are refused."""
+        """Level of every row, shape `(n_rows,)`, int16 or, of more levels, int32; -1 where no level
+        fits, and less where the codes are refused."""
         names = self.columns
+        dtype = np.int16 if len(self.levels) <= np.iinfo(np.int16).max else np.int32
         if len(names) == 1 and all(where for _, where in self.rules):
-            return columns[names[0]].lookup(self.level_of, np.int16)
-        level = np.full(n_rows, UNKNOWN, dtype=np.int16)
+            return columns[names[0]].lookup(self.level_of, dtype)
+        level = np.full(n_rows, UNKNOWN, dtype=dtype)
         is_open = np.ones(n_rows, dtype=bool)
         asked, numbered = self._conditions
         holds = [columns[name].lookup(codes.holds, bool) for name, codes in asked]

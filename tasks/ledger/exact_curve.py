@@ -133,10 +133,12 @@ class PrivacyCurve:
 
     @cached_property
     def _alternatives(self) -> Counter[tuple[Items, ...]]:
-        """The alternatives of every choice, and how many choices have the same."""
-        return Counter(
-            tuple(dict.fromkeys(map(_items, choice))) for choice in self.choices if any(choice)
+        """The alternatives of every choice, and how many choices have the same; in one order,
+        whatever that of the choices is, so that no bound depends on it."""
+        choices = (
+            tuple(sorted(set(map(_items, choice)), key=_in_order)) for choice in self.choices
         )
+        return Counter(sorted(filter(any, choices), key=lambda one: [*map(_in_order, one)]))
 
     @cached_property
     def _combinations(self) -> tuple[tuple[Items, ...], ...]:
@@ -179,7 +181,7 @@ class PrivacyCurve:
     def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
         """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        It is that of the first alternative of each choice, and about `error` of epsilon away; a
+        It is that of one combination, about the worst, and about `error` of epsilon away; a
         larger error takes less time.
         """
         if self.rho == 0:
@@ -197,7 +199,7 @@ class PrivacyCurve:
     def epsilon_lower(self, delta: Fraction | float) -> float:
         """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        It is that of the first alternative of each choice. Raises ValueError unless 0 < delta < 1.
+        It is that of one combination, about the worst. Raises ValueError unless 0 < delta < 1.
         """
         return self._epsilon(math.nextafter(_checked(delta), 1.0), is_upper=False)[0]
 
@@ -217,7 +219,7 @@ class PrivacyCurve:
             grid = self._sought_on(guess, is_upper)
             found = self._epsilon_on(grid, delta, guess, is_upper)
             best = max(best[0], found[0]), min(best[1], found[1])
-            if abs(found[0] - guess) <= mu / 8:
+            if abs(found[0] - guess) <= mu / 8 or math.isinf(found[0]):
                 break
             guess = found[0]
         if math.isinf(best[1]):
@@ -236,7 +238,7 @@ class PrivacyCurve:
             less *= NEAR
             if is_upper and self._is_surely_above(less, delta, guess):
                 break
-            law = self._sought_on(less, is_upper).law(self._combinations[0])
+            law = self._sought_on(less, is_upper).worst_law
             if (law.delta_upper if is_upper else law.delta_lower)(less) <= delta:
                 guess = less
             elif not is_upper:
@@ -251,24 +253,24 @@ class PrivacyCurve:
         it is above delta further out, by twice the error, so is the truth here, and every upper
         bound.
         """
-        law = self._sought_on(guess, is_upper=True).law(self._combinations[0])
+        law = self._sought_on(guess, is_upper=True).worst_law
         if law.delta_lower(epsilon + 2 * UPPER_ERROR * guess) > delta:
             return True
         error = ROUGH * math.sqrt(2 * self.rho)
         grid = self._grid(epsilon, is_upper=True, error=error)
         if grid.points >= UPPER_POINTS:  # It is no cheaper, and its error may be larger.
             return False
-        return grid.law(self._combinations[0]).delta_upper(epsilon + 2 * error) > delta
+        return grid.worst_law.delta_upper(epsilon + 2 * error) > delta
 
     def _epsilon_on(
         self, grid: Grid, delta: float, guess: float, is_upper: bool
     ) -> tuple[float, float]:
         """Neighbours as of `_epsilon`, on one grid."""
-        first, *others = self._combinations
-        law = grid.law(first)
+        law = grid.worst_law
         if not is_upper:
             return self._epsilon_by(law.delta_lower, delta, guess)
         worst = self._epsilon_by(law.delta_upper, delta, guess)
+        others = [one for one in self._combinations if one is not grid.worst]
         while others:
             # Most combinations differ by little, and one look shows that they are no worse.
             bounds = deltas_at_most(grid, others, worst[1])
@@ -337,7 +339,7 @@ def _upper_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
 def _lower_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
     """`PrivacyCurve.delta_lower`, which is kept as well: pages of several runs show one curve."""
     grid = curve._grid_near(epsilon, error, is_upper=False)
-    return grid.law(curve._combinations[0]).delta_lower(epsilon)
+    return grid.worst_law.delta_lower(epsilon)
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
@@ -413,7 +415,13 @@ def rounded_up(value: Fraction) -> float:
 
 
 def _items(counts: Counts) -> Items:
-    return tuple(counts.items())
+    """Counts in one order, whatever that of a mapping is."""
+    return tuple(sorted(counts.items(), key=lambda item: _in_order((item,))))
+
+
+def _in_order(items: Items) -> list[tuple[int, Fraction, int, int]]:
+    """What items are sorted by."""
+    return [(kind.noise.power, kind.noise.c, kind.shift, number) for kind, number in items]
 
 
 def _checked(delta: Fraction | float) -> float:

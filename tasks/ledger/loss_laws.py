@@ -317,6 +317,7 @@ class Grid:
     stride : the lattice on which losses lie as they are; None where they are moved to the grid.
     outside : bound on the tilted probability of losses that the grid has no room for.
     kinds : the losses of every kind of count.
+    worst : the combination of parts with the largest delta, about, near the epsilon that is meant.
     """
 
     tilt: float
@@ -327,6 +328,7 @@ class Grid:
     outside: float
     is_upper: bool
     kinds: Mapping[ChangedCount, _Kind]
+    worst: tuple[Items, ...]
     parts: dict[Items, Part] = field(default_factory=dict)
     ones: dict[ChangedCount, Part] = field(default_factory=dict)
 
@@ -360,6 +362,11 @@ class Grid:
             shortfall=shortfall,
             unlucky=UNLUCKY if is_rounded else 0.0,
         )
+
+    @property
+    def worst_law(self) -> Law:
+        """That of the worst combination."""
+        return self.law(self.worst)
 
     def first(self, n_counts: int, base: float = 0.0) -> int:
         """The multiple of the step at which the masses of so many counts begin, less their base."""
@@ -447,14 +454,14 @@ def grid_about(
     is_upper: bool,
     error: float,
 ) -> Grid:
-    """A grid for every combination of parts, on which the mean of the first is about epsilon.
+    """A grid for every combination of parts, on which the mean of the worst is about epsilon.
 
     error : about how far from the truth a bound of epsilon may be; of an upper one, 0 is as little
         as there is.
     """
     kinds = _kinds_of(combinations)
     own = {kind.count: kind for kind in kinds.kinds}
-    tilt = _tilt(kinds, kinds.numbers[0], epsilon)
+    tilt, worst = _tilt(kinds, epsilon)
     outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
     low, high = _ends(kinds, tilt, outside)
     stride = kinds.lattice
@@ -466,10 +473,11 @@ def grid_about(
     is_rough = is_near if is_upper else error > LOWER_ERROR
     if high - low < float(stride) * (points if is_rough else LATTICE_POINTS):
         points = _power_of_two((high - low) / float(stride) + 4)
-        return Grid(tilt, low, float(stride), points, stride, outside, is_upper, own)
+        step = float(stride)
+        return Grid(tilt, low, step, points, stride, outside, is_upper, own, combinations[worst])
     # Every count may be off by a step, upwards or downwards.
     step = (high - low) / (points - 2 * n_counts - 4)
-    return Grid(tilt, low, step, points, None, outside, is_upper, own)
+    return Grid(tilt, low, step, points, None, outside, is_upper, own, combinations[worst])
 
 
 def _dominating(
@@ -515,14 +523,21 @@ def _power_of_two(number: float) -> int:
     return 1 << max(0, math.ceil(math.log2(number)))
 
 
-def _tilt(kinds: _Kinds, numbers: np.ndarray, epsilon: float) -> float:
-    """The tilt, 0 or more, under which the mean loss of so many counts of each kind is epsilon,
-    roughly; any would be valid.
+def _tilt(kinds: _Kinds, epsilon: float) -> tuple[float, int]:
+    """The tilt, 0 or more, with the least of Chernoff's bounds for all combinations, roughly, and
+    the place of the combination with the largest bound there; any tilt would be valid.
 
-    The mean grows with the tilt by the variance, hardly bent where noise is wide: Newton's method.
+    The bound is exp(K(t) - t epsilon) with the log moment K of the worst combination, whose mean
+    loss is epsilon at the least. The mean grows with the tilt by the variance, hardly bent where
+    noise is wide: Newton's method, and halving where the worst combination changes.
     """
-    low, high, tilt = 0.0, 2.0**20, 0.0
+    low, high, tilt, worst = 0.0, 2.0**20, 0.0, 0
     for _ in range(NEWTON_STEPS):
+        if len(kinds.numbers) > 1:
+            # At 0 all log moments are 0, and the means tell the worst.
+            growth = kinds.log_moments(tilt) if tilt else kinds.moments(tilt)[0]
+            worst = int((kinds.numbers @ growth).argmax())
+        numbers = kinds.numbers[worst]
         mean, variance = (float(numbers @ of_kinds) for of_kinds in kinds.moments(tilt))
         low, high = (tilt, high) if mean < epsilon else (low, tilt)
         before, tilt = tilt, tilt + (epsilon - mean) / max(variance, LEAST_VARIANCE)
@@ -530,7 +545,7 @@ def _tilt(kinds: _Kinds, numbers: np.ndarray, epsilon: float) -> float:
             tilt = (low + high) / 2 if high < 2.0**20 else 2 * low + 1
         if high == 0 or abs(tilt - before) <= NEAR_TILT * tilt:
             break
-    return min(tilt, high)
+    return min(tilt, high), worst
 
 
 def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:

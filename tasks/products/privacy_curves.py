@@ -55,6 +55,8 @@ class Curves:
     together : the rho of all parts, where they are one record's; None where they are not.
     others, question : whom an adversary knows, and what is asked of the one left, as of
         `trade_offs`.
+    whole : curves of all that one record's or person's change changes in every part, by the name of
+        the change, None where they are not known; by default these are the parts' own.
     """
 
     rhos: Mapping[str, Fraction]
@@ -62,6 +64,13 @@ class Curves:
     question: str
     others: str = "all persons but one"
     together: Fraction | None = None
+    whole: Mapping[str, PrivacyCurve | None] | None = None
+
+    @property
+    def tested(self) -> dict[str, PrivacyCurve]:
+        """The curves that say what a test of everything that is released can tell."""
+        whole = self.exact if self.whole is None else self.whole
+        return {name: curve for name, curve in whole.items() if curve is not None}
 
     @property
     def known(self) -> dict[str, PrivacyCurve]:

@@ -21,7 +21,7 @@ from .published.settings import EstimateSettings
 from .settings import TopdownSettings
 from .workload.costs import costs, guarantee_of
 from .workload.margins import total_for_margin
-from .workload.privacy_curve import curves_of
+from .workload.privacy_curve import curves_of_run, scope_of_figures
 from .workload.protected_tables import protected_tables
 
 
@@ -97,6 +97,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
                 first,
                 *([_charged(settings, universe, cost["rho"])] if is_more_charged else []),
                 Table((*headers, "margin, 95 %"), queries),
+                *scope_of_figures(settings),
                 Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),
                 *size_in_words(universe, largest_solve(settings, universe)),
             ),
@@ -136,9 +137,7 @@ TOPDOWN: Product = Product(
     check_input=later("tasks.topdown.ingest.ingest:check_input_of"),
     fits=later("tasks.topdown.fits:fits"),
     needed=needed,
-    curves=lambda settings: curves_of(
-        [settings.budget_of(universe) for universe in settings.run.universes]
-    ),
+    curves=curves_of_run,
     order=later("tasks.topdown.order:order"),
     sizes=later("tasks.topdown.checks.pieces:sizes_of_pieces"),
     charge=later("tasks.topdown.fits:charge_within_memory"),

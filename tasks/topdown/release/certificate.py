@@ -12,15 +12,24 @@ from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Block, Section, Table
 from ...pages.numbers import shown_bound, shown_delta, shown_epsilon
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.privacy_curves import told_trade_offs
+from ...products.privacy_curves import TradeOff, told_trade_offs, trade_off
 from ...products.statement import Statement
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
+from ..spine.files import spine_of
 from ..workload.costs import guarantee_of, noise_plan, report_of, reported_delta
-from ..workload.privacy_curve import OTHERS, QUESTION, privacy_curve
+from ..workload.exact_loss import paths_of
+from ..workload.privacy_curve import (
+    OTHERS,
+    QUESTION,
+    privacy_curve,
+    reaches_of_run,
+    scope_of_figures,
+    whole_curves,
+)
 from ..workload.protected_tables import per_person, protected_tables
 from .declared_statements import declared_statements
-from .exact_losses import loss_of
+from .exact_losses import ExactLoss, loss_of
 from .margins import universes_without_margins
 
 _METHODS = {
@@ -114,15 +123,22 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
         if section.guarantee is not None and universe in settings.run.universes
     ]
     exact = {name: own.points for name, own in known.items() if own.points is not None}
-    tests = {name: own.tests for name, own in known.items() if own.tests is not None}
+    told = told_tests(run, settings, known)
+    tests = {name: test for name, test in told.items() if test is not None}
     curve = privacy_curve(list(budgets.values()), exact)
     return (
         "The epsilon above follows from rho alone. The noise itself gives less, exactly: the "
         "largest loss over all changes of one record, from every kind of path through the spine to "
         "every other, as an upper bound whose numerical errors are all on the safe side.",
         Table(headers, rows, "exact epsilon"),
+        *scope_of_figures(settings),
         *declared,
         *(told_trade_offs(tests, OTHERS, QUESTION) if tests else ()),
+        *(
+            f"No such figure is worked out for {name}: its guarantee is that by rho."
+            for name, test in told.items()
+            if test is None
+        ),
         *_parts_of_a_record(
             {name: own.parts.attributes for name, own in known.items()},
             {name: own.parts.block_within for name, own in known.items()},
@@ -136,6 +152,22 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
         ),
         *([] if curve is None else [curve]),
     )
+
+
+def told_tests(
+    run: RunDirectory, settings: TopdownSettings, known: Mapping[str, ExactLoss]
+) -> dict[str, TradeOff | None]:
+    """What a test can tell of every change that is protected, over all universes that it changes;
+    None where that is not known.
+    """
+    changes = reaches_of_run(settings)
+    if all(name in known for name in changes):
+        return {name: known[name].tests for name in changes}
+    paths = {name: paths_of(spine_of(run, name)) for name in settings.run.universes}
+    return {
+        name: known[name].tests if name in known else (None if curve is None else trade_off(curve))
+        for name, curve in whole_curves(settings, paths).items()
+    }
 
 
 def statement_of(
@@ -173,6 +205,7 @@ def statement_of(
         further=(
             *figures,
             *([] if curve is None else [curve]),
+            *(() if figures else scope_of_figures(settings)),
             *_parts_of_a_record(
                 {report["universe"]: report["attributes"] for report in reports},
                 {report["universe"]: report["block_within"] for report in reports},
@@ -236,7 +269,23 @@ def _protected(settings: TopdownSettings, universe: str) -> str:
     for sentence in _sentences(settings, "protected", universe):
         return _text(settings, sentence)
     attributes = ", ".join(settings.schema_of(universe).attributes)
-    return f"Protected is every record of {universe}: {attributes}, and its area."
+    return (
+        f"Protected is every record of {universe}: {attributes}, and its area"
+        f"{_exceptions(settings, universe)}."
+    )
+
+
+def _exceptions(settings: TopdownSettings, universe: str) -> str:
+    """What of a universe's records is not protected, as the end of a sentence."""
+    tables = [
+        reach.table
+        for reach in settings.compiled_census.universes[universe].reaches
+        if reach.records is None and reach.table != settings.compiled_census.geography.table
+    ]
+    if not tables:
+        return ""
+    names = " and ".join(tables)
+    return f", but for what it takes from records of {names}, which are the same in both"
 
 
 def _change(settings: TopdownSettings, universe: str) -> str:

@@ -19,13 +19,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations_with_replacement
 
 from ....geography.levels import Spine, distinct_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...census.sensitivity import Norms
+from ...census.sensitivity import Norms, Reach
 from ...ledger.accounting import rho_from_epsilon_tight
-from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve, known_epsilon, rounded_up
+from ...ledger.exact_curve import (
+    MOST_COMBINATIONS,
+    Counts,
+    PrivacyCurve,
+    known_curve,
+    known_epsilon,
+    rounded_up,
+)
 from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
 from ...runs.errors import InputRefused
@@ -102,6 +110,34 @@ def exact_curve(
     ends.sort(key=lambda end: -sum((count.rho * n for count, n in end.items()), Fraction(0)))
     twice = [{count: 2 * n for count, n in end.items()} for end in ends]
     return known_curve({}, (twice,) if change.keeps_block else (ends, ends))
+
+
+def curve_of_records(
+    budget: Budget, reach: Reach, paths: Sequence[Path] | None = None
+) -> PrivacyCurve | None:
+    """The curve of all records of a universe that one changed record of a table changes together.
+
+    k records leave some cells and join others: the answers to a query fall by k in all, and grow by
+    k. In counts of one noise the worst is one count by all of it (`ledger.exact_curve`); where
+    geounits are bypassed, the records may go over paths with different noise, and every division of
+    them is an alternative, joined wherever two paths have noise in common. Of records of which as
+    many change one way as the other, either half has ends of its own.
+
+    `paths` as of `exact_curve`. None without noise, without a bound on the records, and as
+    `known_curve`.
+    """
+    if budget.infinite or not reach.records:
+        return None
+    half = reach.records // 2 if reach.opposite else 0
+    kinds = list(paths or [budget.geolevel_shares])
+    sizes = [size for size in (half, reach.records - half) if size for _ in range(2)]
+    if any(math.comb(len(kinds) + size - 1, size) > MOST_COMBINATIONS for size in sizes):
+        return None
+    choices = [
+        [_moved_together(budget, chosen) for chosen in combinations_with_replacement(kinds, size)]
+        for size in sizes
+    ]
+    return known_curve({}, choices)
 
 
 def exact_epsilon(
@@ -228,3 +264,16 @@ def _moved(budget: Budget, path: Path, change: Change) -> Counts:
     """The counts that a record moves along one path: one of every query that may tell."""
     noises = (budget.noise(*shares) for shares in measured(budget, path, change))
     return Counter(ChangedCount(distribution_of(noise)) for noise in noises)
+
+
+def _moved_together(budget: Budget, paths: Sequence[Path]) -> Counts:
+    """The counts that one end of some records moves, each along one of the paths: those on geounits
+    of one noise are in one count."""
+    moved: Counter[ChangedCount] = Counter()
+    for geolevel, query_shares in budget.query_shares.items():
+        for share, records in Counter(path.get(geolevel, 0) for path in paths).items():
+            for query_share in query_shares.values() if share else ():
+                if query_share:
+                    noise = distribution_of(budget.noise(Fraction(share), query_share))
+                    moved[ChangedCount(noise, records)] += 1
+    return moved

@@ -135,3 +135,19 @@ def test_levels_of_several_columns_are_those_of_the_first_rule_that_fits(rules, 
         for row in rows
     ]
     assert recode.evaluate(columns, len(rows)).tolist() == expected
+
+
+@pytest.mark.parametrize("shape", ["levels", "rules"])
+def test_more_levels_than_two_bytes_number_are_numbered(shape: str) -> None:
+    codes = [str(number) for number in range(33_000)]
+    if shape == "levels":
+        declared = AttributeDeclaration(column="a", numbers=(0, len(codes) - 1))
+    else:
+        last = [{"level": code, "where": {"a": [code]}} for code in codes[-2:]]
+        levels = [{"level": code, "where": {"b": [code]}} for code in codes[:-2]]
+        declared = AttributeDeclaration.model_validate({"rules": [*levels, *last]})
+    recode = compiled_recode("large", declared)
+    columns = {name: CodedColumn(np.arange(2), tuple(codes[-2:])) for name in recode.columns}
+    if "b" in columns:
+        columns["b"] = CodedColumn(np.zeros(2, dtype=int), (None,))
+    assert recode.evaluate(columns, 2).tolist() == [len(codes) - 2, len(codes) - 1]

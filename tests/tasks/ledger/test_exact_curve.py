@@ -8,6 +8,7 @@ from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from itertools import permutations
 
 import pytest
 from hypothesis import example, given, settings
@@ -404,6 +405,30 @@ def test_the_worst_pair_of_paths_counts(epsilon: float) -> None:
         max(pair.epsilon_upper(DELTA) for pair in pairs), abs=1e-8
     )
     assert curve.delta_lower(epsilon) <= curve.delta_upper(epsilon)
+
+
+UNLIKE = (
+    ({gaussian("50"): 2}, {gaussian("1/10"): 2}),
+    ({laplace(10): 1}, {laplace("1/2"): 25}),
+    ({laplace(10): 1}, {gaussian("1/10"): 2}, {laplace("1/2"): 25}),
+)
+"""Alternatives of which the largest rho is not always that of the largest epsilon."""
+
+
+@pytest.mark.parametrize("choice", UNLIKE)
+def test_the_order_of_alternatives_does_not_change_a_bound(choice) -> None:
+    alone = [PrivacyCurve(one) for one in choice]
+    epsilon = max(one.epsilon_upper(DELTA) for one in alone)
+    delta = max(one.delta_upper(5.0) for one in alone)
+    bounds = set()
+    for order in permutations(choice):
+        curve = PrivacyCurve({}, [order])
+        bounds.add((curve.epsilon_upper(DELTA), curve.delta_upper(5.0), curve.delta_lower(5.0)))
+    ((upper, at_five, at_least),) = bounds
+    assert upper == pytest.approx(epsilon, rel=1e-4)
+    assert upper >= max(one.epsilon_lower(DELTA) for one in alone)
+    assert at_five == pytest.approx(delta, rel=1e-6)
+    assert at_five >= max(one.delta_lower(5.0) for one in alone) >= at_least * (1 - 1e-9)
 
 
 def test_a_choice_of_one_is_no_choice() -> None:

@@ -117,6 +117,12 @@ def write_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     frames = pd.DataFrame(homes), pd.DataFrame(people)
     for name, frame in zip(("homes", "people"), frames, strict=True):
         frame.to_parquet(folder / f"{name}.parquet")
+    return areas, truth_of(*frames)
+
+
+def truth_of(homes: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
+    """One row an occupied home, with the levels of its attributes."""
+    frames = homes, people
     members = (
         frames[1].groupby("home").agg(n=("age", "size"), children=("age", lambda a: (a < 15).any()))
     )
@@ -126,7 +132,7 @@ def write_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     found["size"] = np.where(found["n"] == 1, "one", "more")
     found["with_children"] = np.where(found["children"], "yes", "no")
     found["tenure"] = found["tenure"].map({"o": "owned", "r": "rented"})
-    return areas, found
+    return found
 
 
 def settings_of(folder: Path, tree: dict[str, Any] = TREE):
@@ -163,6 +169,52 @@ def test_households_are_told_by_their_occupants(tmp_path: Path) -> None:
             assert found["label"].tolist() == list(masks)
             here = owned[level] == code
             assert found["count"].tolist() == [int((mask & here).sum()) for mask in masks.values()]
+
+
+EMPTIED: dict[str, tuple[str, str]] = {
+    "the filter of children": ("homes", "people.age >= 15"),
+    "the filter of heads": ("homes", "people.role != 'head'"),
+    "the join of members": ("homes", "people"),
+    "an area": ("homes.area != '1'", "people.age >= 0"),
+    "all areas but one": ("homes.area == '1' and homes.region == 'a'", "people.age >= 0"),
+    "a group, owned homes": ("homes.tenure == 'r'", "people.age >= 0"),
+    "the table of homes": ("homes.area == 'none'", "people.age >= 0"),
+    "the table of people": ("homes", "people.age < 0"),
+}
+"""What nobody fits any more, and which homes and people are left then."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("emptied", EMPTIED)
+def test_what_nobody_fits_is_counted_as_nobody(tmp_path: Path, emptied: str, parts: int) -> None:
+    """A run ends alike, or is refused by a rule, whichever record is the last to leave."""
+    write_tables(tmp_path)
+    tables = {name: pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("homes", "people")}
+    for name, condition in zip(tables, EMPTIED[emptied], strict=True):
+        if "." in condition:
+            tables[name] = tables[name].query(condition.replace(f"{name}.", ""))
+    # Nobody lives where there is no home.
+    homes, people = tables["homes"], tables["people"]
+    people = people[people["home"].isin(homes["id"])]
+    tables["people"] = people = people.assign(home="") if "join" in emptied else people
+    for name, frame in tables.items():
+        (tmp_path / f"{name}.parquet").unlink()
+        (tmp_path / f"{name}.parquet").mkdir()
+        for part, rows in enumerate([frame, frame.iloc[:0]][:parts]):
+            rows.to_parquet(tmp_path / f"{name}.parquet" / f"{part}.parquet", index=False)
+    settings = settings_of(tmp_path)
+    try:
+        run, outcomes = run_declared(settings, tmp_path / "run")
+    except InputRefused as refused:
+        assert emptied.startswith(("the filter of heads", "the table")), refused
+        return
+    assert not [outcome for outcome in outcomes if not outcome.passed]
+    released = pd.read_parquet(run.unchecked_release / "mdf_households.parquet")
+    keys = [*PLACE, "householder", "size", "with_children", "tenure"]
+    found = released.astype(str).value_counts(keys).sort_index()
+    due = {} if "join" in emptied else truth_of(homes, people)[keys].astype(str).value_counts()
+    assert found.to_dict() == dict(due)
 
 
 @pytest.mark.parametrize(
