@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...geography.declared import GEOCODE, Units, area_paths, declared_units
-from ..tables.columns import CodedColumn
+from ..tables.columns import CodedColumn, without_point
 from ..tables.layouts import Field, TableLayout
 from ..tables.readers import Selection, read_batches
 from ..tables.sources import InputFile
@@ -107,7 +107,9 @@ def _filled(column: CodedColumn, above: CodedColumn) -> CodedColumn:
 
 def number_in(known: Mapping[str, int], code: str | None) -> int:
     """The number of a known code; -1 for others and for a blank."""
-    return -1 if code is None else known.get(code, -1)
+    if code is None:
+        return -1
+    return known[code] if code in known else known.get(without_point(code), -1)
 
 
 def load_areas(

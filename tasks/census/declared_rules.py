@@ -82,7 +82,7 @@ def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
     if declared.count is not None:
         yield from _of("count", universe, declared.count)
     for entry, occupant in declared.occupants.items():
-        words: dict[str, Any] = {"entry": entry, "keyed": declared.table}
+        words: dict[str, Any] = {"entry": entry, "keyed": declared.table, "key": occupant.key}
         yield from _of("occupant", universe, occupant.column, occupant.table, **words)
     for recode in universe.recodes.values():
         attribute = recode.attribute

@@ -100,7 +100,7 @@ def kept_table(place: Path) -> JoinedTable:
 def keep_occupants(place: Path, occupants: Occupants) -> None:
     """Keep what tells of records."""
     _keep_index(place, occupants.index)
-    keep_arrays(place, number=occupants.number)
+    keep_arrays(place, number=occupants.number, n_rows=occupants.n_rows)
     _keep_columns(place, occupants.columns)
     keep_facts(place / "occupants.json", [occupants.key, occupants.number_name])
 
@@ -108,8 +108,8 @@ def keep_occupants(place: Path, occupants: Occupants) -> None:
 def kept_occupants(place: Path) -> Occupants:
     """What `keep_occupants` kept."""
     key, number_name = kept_facts(place / "occupants.json")
-    (number,) = kept_arrays(place, "number")
-    return Occupants(key, _kept_index(place), _kept_columns(place), number_name, number)
+    number, n_rows = kept_arrays(place, "number", "n_rows")
+    return Occupants(key, _kept_index(place), _kept_columns(place), number_name, number, n_rows)
 
 
 def keep_ways(place: Path, ways: Ways) -> None:

@@ -26,7 +26,8 @@ class Occupants:
     """What rows of another table tell of the records that they belong to, by `<name>.column`.
 
     key : column of the records that `index`, of the rows' references, is asked for.
-    number : by row, how many have its reference.
+    number : by row, how many have its reference, at the first of them; 0 elsewhere.
+    n_rows : rows of each file.
     """
 
     key: str
@@ -34,6 +35,7 @@ class Occupants:
     columns: Mapping[str, CodedColumn]
     number_name: str
     number: np.ndarray
+    n_rows: np.ndarray
 
     def of(self, keys: pa.Array) -> dict[str, CodedColumn]:
         """The columns of records with these keys."""
@@ -42,6 +44,16 @@ class Occupants:
         number = at_rows(self.number, row, 0)
         texts = tuple(str(n) for n in range(int(number.max(initial=0)) + 1))
         return found | {self.number_name: CodedColumn(number, texts)}
+
+    def unknown(self, keys: KeyColumn) -> list[np.ndarray]:
+        """By file, the rows `(n_rows,)` whose reference is none of the keys of all records, at the
+        first with the same reference.
+        """
+        numbers = np.array(self.number)
+        for part in keys.chunks():
+            row = self.index.positions(part)
+            numbers[row[row >= 0]] = 0
+        return np.split(numbers, np.cumsum(self.n_rows)[:-1])
 
 
 def load_occupants(
@@ -78,4 +90,4 @@ def load_occupants(
     number = zeros(len(first), np.int64, scratch)
     np.add.at(number, first[first >= 0], 1)
     named = {f"{name}.{column}": growing.column() for column, growing in found.items()}
-    return Occupants(declared.key, index, named, f"{name}.{NUMBER}", number)
+    return Occupants(declared.key, index, named, f"{name}.{NUMBER}", number, n_rows)

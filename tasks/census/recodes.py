@@ -11,14 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..tables.columns import CodedColumn, without_point
 from .attribute_declarations import DATE_PARTS, AttributeDeclaration, CodeRange, Codes, RefusedCodes
-
-if TYPE_CHECKING:
-    from ..tables.columns import CodedColumn
 
 UNKNOWN = -1
 """The level of a code that no level has."""
@@ -51,6 +48,8 @@ class CodeSet:
         """Whether a canonical text is one of the codes."""
         if (value or "") in self.texts:
             return True
+        if value is not None and (whole := without_point(value)) != value:
+            return self.holds(whole)
         number = whole_number(_without_fraction(value) if self.rounds_down else value)
         return number is not None and any(low <= number <= high for low, high in self.ranges)
 
@@ -168,8 +167,9 @@ class Recode:
 
 
 def whole_number(value: str | None) -> int | None:
-    """The whole number that a text spells in ASCII digits; None for any other text."""
-    if value is None or not 0 < len(value) <= _MOST_DIGITS:
+    """The whole number that a text spells in ASCII digits, also `1.0`; None for any other."""
+    value = without_point(value or "")
+    if not 0 < len(value) <= _MOST_DIGITS:
         return None
     return int(value) if value.isascii() and value.isdigit() else None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...validation.rules import Value
 from ..tables.columns import CodedColumn, KeyColumn, canonical_keys, is_blank_key
 from ..tables.mapped import GrowingArray
 from ..tables.readers import Batch
@@ -198,7 +199,11 @@ def tally_counted(
         n_rows = ways.place.joined.n_rows
         tally_references(universe, counted.references, n_rows, evidence)
     for entry, occupant in universe.declared.occupants.items():
-        numbers = numbers_of_alike(counted.keys_of_occupants[occupant.key], scratch=scratch)
+        keys = counted.keys_of_occupants[occupant.key]
+        for file, rows in enumerate(ways.occupants[entry].unknown(keys)):
+            unknown: dict[Value, int] = {True: n} if (n := int(rows.sum())) else {False: len(rows)}
+            evidence.add(universe.name, f"unknown_key_of_{entry}", unknown, file=file)
+        numbers = numbers_of_alike(keys, scratch=scratch)
         is_shared = numbers > occupant.records_per_key
         evidence.add_mask(universe.name, f"shared_key_of_{entry}", is_shared)
 

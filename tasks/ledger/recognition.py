@@ -33,6 +33,7 @@ import numpy as np
 from scipy import sparse
 
 from ..runs.cuts import cut_at
+from ..tables.columns import without_point
 from .digests import PeopleDigests
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
@@ -88,10 +89,10 @@ class RecordColumn:
 def raw_value(text: str | None) -> str:
     """A raw value as every reader of its column spells it: numbers without leading zeros.
 
-    >>> raw_value("07"), raw_value(" b "), raw_value(None)
-    ('7', 'b', '')
+    >>> raw_value("07"), raw_value("7.0"), raw_value(" b "), raw_value(None)
+    ('7', '7', 'b', '')
     """
-    text = (text or "").strip()
+    text = without_point((text or "").strip())
     return (text.lstrip("0") or "0") if text.isascii() and text.isdigit() else text
 
 

@@ -7,6 +7,7 @@ the rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from .mapped import GrowingArray, sorted_with_rows, zeros
 
 _MOST_DIGITS = 18
 """Longest run of digits that is certain to fit into 64 bits."""
+_WITH_POINT = re.compile(r"(-?[0-9]+)\.0*")
 _MOST_NARROW = np.iinfo(np.int16).max
 """Distinct values whose positions are kept in two bytes."""
 _ROWS_AT_ONCE = 1 << 20
@@ -144,9 +146,23 @@ def canonical_text(value: str | int | float | None, field: Field) -> str | None:
     text = str(value).strip()
     if not text:
         return None
+    if field.kind == "text":
+        return text
+    if (whole := without_point(text)) != text:
+        return canonical_text(int(whole), field)
     if field.kind == "number" and text.isascii() and text.isdigit():
         return text.lstrip("0") or "0"
     return text
+
+
+def without_point(text: str) -> str:
+    """A whole number without the point and zeros that columns of floats add; others as they are.
+
+    >>> without_point("44.0"), without_point("01."), without_point("4.5")
+    ('44', '01', '4.5')
+    """
+    found = _WITH_POINT.fullmatch(text)
+    return found[1] if found else text
 
 
 class KeyColumn:
@@ -304,6 +320,9 @@ def trimmed_texts(keys: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
     texts = pc.utf8_trim_whitespace(keys.cast(pa.large_string()))
+    if pc.any(pc.match_substring(texts, ".")).as_py():
+        # Of a whole number that a column of floats became as text.
+        texts = pc.replace_substring_regex(texts, r"^([0-9]+)\.0*$", r"\1")
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
@@ -329,9 +348,14 @@ def _plain(keys: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
     if pa.types.is_floating(keys.type):
-        # A float that is no whole number, or too large to be exact, identifies nothing.
+        keys = pc.if_else(pc.is_nan(keys), None, keys)
+        # A float that is no whole number, or too large to be exact, is a text that no other
+        # identifier has, rather than a blank.
         is_exact = pc.and_(pc.equal(pc.floor(keys), keys), pc.less(pc.abs(keys), 2.0**53))
-        keys = pc.if_else(is_exact, keys, None).cast(pa.int64())
+        whole = pc.if_else(is_exact, keys, None).cast(pa.int64())
+        if pc.all(is_exact).as_py() in (True, None):
+            return whole
+        return pc.coalesce(_texts(whole), _texts(keys))
     if pa.types.is_integer(keys.type) and not pa.types.is_uint64(keys.type):
         return keys.cast(pa.int64())
     return trimmed_texts(keys)

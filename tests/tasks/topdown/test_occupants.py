@@ -286,3 +286,37 @@ def test_the_ledger_counts_what_a_move_changes(tmp_path: Path) -> None:
     pure = replace(budget, mechanism="discrete_laplace")
     assert guarantee_of(pure).bounded_rho == 2
     assert guarantee_of(replace(budget, charge=Norms())).bounded_rho == 1
+
+
+@pytest.mark.parametrize("reference", ["h99999", "1e+05", "7.5", 1.5, 1e5])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_an_occupant_of_no_home_is_refused(tmp_path: Path, reference, form: str) -> None:
+    """By the rows alone, of whichever file they are."""
+    write_tables(tmp_path)
+    tree = deepcopy(TREE)
+    people = pd.read_parquet(tmp_path / "people.parquet")
+    (tmp_path / "parts").mkdir()
+    last = people[-1:].assign(home=[reference], role="other")
+    for name, frame in {"a": people, "b": last}.items():
+        place = tmp_path / "parts" / f"{name}.{form}"
+        frame.to_csv(place, index=False) if form == "csv" else frame.to_parquet(place)
+    tree["input"]["people"] = "parts"
+    check = check_input_of(settings_of(tmp_path, tree))
+    with pytest.raises(InputRefused, match=rf"b\.{form}: home must be blank or a id of homes.*1"):
+        check.accepted()
+
+
+def test_numbers_of_homes_are_one_in_every_spelling(tmp_path: Path) -> None:
+    areas, _ = write_tables(tmp_path)
+    homes, people = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("homes", "people"))
+    homes["id"] = homes["id"].str[1:].astype(int)
+    people["home"] = people["home"].str[1:].astype(float)
+    homes.to_parquet(tmp_path / "homes.parquet")
+    people.to_parquet(tmp_path / "people.parquet")
+    plain = check_input_of(settings_of(tmp_path)).accepted().histograms["households"]
+    tree = deepcopy(TREE)
+    tree["input"]["people"] = "people.csv"
+    people.sample(frac=1).to_csv(tmp_path / "people.csv", index=False)
+    assert ".0," in (tmp_path / "people.csv").read_text(encoding="utf-8")
+    found = check_input_of(settings_of(tmp_path, tree)).accepted().histograms["households"]
+    assert (found != plain).nnz == 0
