@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import atexit
-import gc
 import logging
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from ..tasks.products.registry import later, product
 from ..tasks.runs.errors import InputRefused, SpineflowError
-from . import forking
 from .arguments import HOUSEHOLDS, parser
 from .interruption import answered
 from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
@@ -28,42 +23,13 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Without arguments the command is what the process is
-    for, and the process ends with it."""
-    if arguments is None:  # Nobody else has put anything in the process.
-        forking.allow()
+    """Run one command; returns the exit code."""
     options = parser(COMMANDS).parse_args(arguments)
     _quieten("INFO" if options.debug else "CRITICAL")
     if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
         return _ended(options)
     with logged(getattr(options, "log", TEXT)):
-        code = _with_room(lambda: answered(lambda: _ended(options)))
-    return code if arguments is not None else _end(code)
-
-
-def _with_room(call: Callable[[], int]) -> int:
-    """Call a function with half a MiB of room for the frames of all that it calls, here and in
-    forks of this process.
-
-    Python asks the system for the memory of frames 16 KiB at a time, and gives that back with the
-    first frame in it: where a loop calls from the end of one, as deep imports do, at every turn. To
-    this frame more belongs.
-    """
-    return call()
-
-
-_with_room.__code__ = _with_room.__code__.replace(co_stacksize=1 << 16)
-
-
-def _end(code: int) -> NoReturn:
-    """End the process as Python does, but for taking down all that it holds in memory, object by
-    object: after a run that is half of the time from its last word to the prompt."""
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # It may be closed, or none.
-            stream.flush()
-    os._exit(code)
+        return answered(lambda: _ended(options))
 
 
 def _ended(options: argparse.Namespace) -> int:
@@ -136,18 +102,6 @@ def _demo(options: argparse.Namespace) -> int:
     return main(["run", demo.flow, str(settings_file), "--run-dir", str(folder / "run")])
 
 
-@contextmanager
-def _importing() -> Iterator[None]:
-    """In the block, which imports what a run needs, no garbage is looked for until
-    `run_and_report` has it: what is imported stays, and to look through it takes a second."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-@_importing()
 def _run(options: argparse.Namespace) -> None:
     from .servers import server_for_runs
 
@@ -163,7 +117,6 @@ def _run(options: argparse.Namespace) -> None:
         run_and_report(asked, settings, folder, server)
 
 
-@_importing()
 def _resume(options: argparse.Namespace) -> None:
     from ..tasks.products.product import refuse_missing_runner
     from ..tasks.runs.settings_files import with_runner_overrides

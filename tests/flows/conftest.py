@@ -22,7 +22,7 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.conftest import PrefectServer
 from tests.flows import in_process as here
-from tests.flows.commands import Command, ForkedCommand
+from tests.flows.commands import Command
 from tests.flows.conformance.cases import CASES, Case, Finished
 from tests.flows.in_process import stages_in_process, start_no_server
 
@@ -49,8 +49,8 @@ def started() -> Iterator[list[Command]]:
 
 @pytest.fixture(scope="session")
 def spineflow(started: list[Command]) -> type[Command]:
-    """The command as a process of its own, forked from one that has imported everything."""
-    return noted(ForkedCommand, started)
+    """The command as a process of its own."""
+    return noted(Command, started)
 
 
 @pytest.fixture(scope="session")

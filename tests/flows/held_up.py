@@ -13,7 +13,7 @@ from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.conftest import PrefectServer
-from tests.flows.commands import Command, ForkedCommand
+from tests.flows.commands import Command
 from tests.flows.faults import measurements
 from tests.flows.small_runs import of_several, settings_files
 
@@ -124,7 +124,7 @@ class Ongoing:
         self.run = RunDirectory(self.folder / name)
         settings = str(world.files[product])
         overrides = [part for option in options for part in ("--set", option)]
-        self.command = ForkedCommand(
+        self.command = Command(
             *(after, str(self.folder), then),
             *("run", product, settings, "--run-dir", str(self.run.root), *overrides),
             folder=self.folder,
@@ -158,7 +158,7 @@ class Ongoing:
     def resumed(self) -> None:
         """Continue it to its end."""
         arguments = ("resume", str(self.run.root), *self.again)
-        again = ForkedCommand(*arguments, folder=self.folder, **self.environment)
+        again = Command(*arguments, folder=self.folder, **self.environment)
         code, _, errors = again.ended()
         if code:
             raise Fault(f"it could not be continued: {errors}")
