@@ -14,7 +14,7 @@ from ..tasks.products.registry import later, product
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from .arguments import HOUSEHOLDS, parser
 from .interruption import answered
-from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
+from .logs import JSON, LOGGER, TEXT, as_json_lines, drop_output, logged
 from .registry import MODULES
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = parser(COMMANDS).parse_args(arguments)
     _quieten("INFO" if options.debug else "CRITICAL")
-    if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
-        return _ended(options)
     with logged(getattr(options, "log", TEXT)):
+        if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
+            return _ended(options)
         return answered(lambda: _ended(options))
 
 
@@ -45,15 +45,13 @@ def _ended(options: argparse.Namespace) -> int:
     except SpineflowError as error:
         if options.debug:
             raise
-        say(f"spineflow: {str(error).rstrip('.')}.")
+        LOGGER.error("%s.", str(error).rstrip("."))
         return error.exit_code
     except Exception as error:
         if options.debug:
             raise
-        say(
-            f"spineflow: {type(error).__name__}; run the command again with --debug for the "
-            "traceback."
-        )
+        name = type(error).__name__
+        LOGGER.error("%s; run the command again with --debug for the traceback.", name)
         return 1
 
 

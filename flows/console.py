@@ -39,7 +39,7 @@ from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
 from ..validation.outcome import CHECKS_FILE
-from .log_lines import say
+from .logs import LOGGER, PROGRESS
 
 WIDTH_WHEN_PIPED = 160
 
@@ -92,7 +92,7 @@ def shown_work() -> Iterator[Callable[[str, int, int], None]]:
     """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda what, done, planned: None if planned else say(what)
+        yield lambda what, done, planned: None if planned else PROGRESS.info(what)
         return
     with _bars(console) as progress:
         yield _bar_by_bar(progress)
@@ -138,7 +138,7 @@ def _line_by_line() -> Callable[[str, int, int], None]:
             if done < planned:
                 return
             said = sentence_of(stage, planned, now - began)
-        say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {said}")
+        PROGRESS.info(said)
 
     return listener
 
@@ -146,7 +146,7 @@ def _line_by_line() -> Callable[[str, int, int], None]:
 def print_block(block: Block | Section) -> None:
     """Print what a product tells in words: sentences, tables, or a part of it with a title."""
     if isinstance(block, Caution):
-        say(f"warning: {block}")
+        LOGGER.warning(block)
     elif isinstance(block, Section):
         first, *others = block.blocks
         page().print(f"\n[bold]{block.title}[/bold]: {first}")
@@ -266,7 +266,7 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
         if written:
             print(f"{name}: {written}")
     for finding in check.findings[1:]:
-        say(finding.sentence(with_counts=with_counts))
+        LOGGER.error(finding.sentence(with_counts=with_counts))
 
 
 def _exact_sentence(dataset: dict) -> str:

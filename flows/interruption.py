@@ -8,10 +8,11 @@ run goes on as well.
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+
+from .logs import LOGGER
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 """The signals that end a command, and the word for each."""
@@ -35,10 +36,10 @@ def sentence(word: str) -> str:
     """The last sentence of an interrupted command.
 
     >>> sentence("interrupted")
-    'spineflow: interrupted.'
+    'interrupted.'
     """
     again = f"; continue with 'spineflow resume {_root[0]}'" if _root else ""
-    return f"spineflow: {word}{again}."
+    return f"{word}{again}."
 
 
 def answered(command: Callable[[], int]) -> int:
@@ -53,7 +54,7 @@ def answered(command: Callable[[], int]) -> int:
         word = _word_of(error)
         if word is None:
             raise
-        print(sentence(word), file=sys.stderr, flush=True)
+        LOGGER.error(sentence(word))
         return EXIT_CODE
     finally:
         for number, handler in before.items():

@@ -20,7 +20,7 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, found
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import artifact_of, made_before, submit_together
-from .log_lines import say
+from .logs import LOGGER
 from .progress import finish_stage, unknown
 from .tracking import Tracker
 
@@ -47,9 +47,9 @@ def with_warnings(
         if LEDGER not in wave or is_charged:
             continue
         for warning in warnings:
-            say(f"warning: {warning}")
+            LOGGER.warning(warning)
         for note in notes():
-            say(f"note: {note}.")
+            LOGGER.info("%s.", note)
 
 
 def submitted(

@@ -39,7 +39,7 @@ from .events import tell_failed_check, tell_published
 from .existing import parts_of
 from .interruption import set_resume_hint
 from .kernels import compile_beside
-from .log_lines import say
+from .logs import LOGGER
 from .order import call_here, run_in_process, run_submitted, with_warnings
 from .progress import begin_run, end_picture, run_id
 from .registry import stages_of
@@ -106,7 +106,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
 def _mend(run: RunDirectory) -> None:
     """Have what is damaged of a run made again, and say so; raises as `mend`."""
     for sentence in mend(run):
-        say(f"note: {sentence}.")
+        LOGGER.info("%s.", sentence)
 
 
 def _refuse_dead_scheduler(runner: RunnerSettings) -> None:

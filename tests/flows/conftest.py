@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
+from spineflow.flows.logs import TEXT, logged
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
@@ -69,6 +70,13 @@ def new_spineflow(started: list[Command], real_server: PrefectServer) -> type[Co
             super().__init__(*arguments, folder=folder, **options)
 
     return noted(Prepared, started)
+
+
+@pytest.fixture(autouse=True)
+def log_of_a_command() -> Iterator[None]:
+    """Functions log on standard error, as they do in a command."""
+    with logged(TEXT):
+        yield
 
 
 @pytest.fixture(autouse=True)

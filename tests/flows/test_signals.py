@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.console import _line_by_line
-from spineflow.flows.log_lines import JSON, TEXT, JsonLines, logged
+from spineflow.flows.logs import JSON, LOGGER, PROGRESS, TEXT, logged
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows.commands import STAGE_LINE
@@ -173,24 +174,39 @@ def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["completion", "bash"]) == 0
 
 
-def test_lines_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
-    with logged("json"):
-        assert isinstance(sys.stderr, JsonLines)
-        print("warning: nothing caps what is spent", file=sys.stderr)
-        print("spineflow: refused.", file=sys.stderr)
-        print("2026-01-01T00:00:00Z The input was read: 1 task, 0 s.", file=sys.stderr)
+def test_records_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    with logged(JSON):
+        LOGGER.warning("nothing caps what is spent")
+        LOGGER.error("refused.")
+        PROGRESS.info("The input was read: 1 task, 0 s.")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [line["level"] for line in lines] == ["warning", "error", "info"]
+    assert [line["level"] for line in lines] == ["WARNING", "ERROR", "INFO"]
     assert lines[0]["message"] == "nothing caps what is spent"
-    assert all(line["time"].endswith("Z") for line in lines)
+    assert all(datetime.fromisoformat(line["time"]).tzinfo == UTC for line in lines)
+
+
+def test_lines_begin_with_their_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    with logged(TEXT):
+        LOGGER.warning("nothing caps what is spent")
+        LOGGER.error("refused.")
+        LOGGER.info("a file was made again.")
+    kinds = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert kinds == ["warning", "spineflow", "note"]
 
 
 def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     listener = _line_by_line()
-    for stage, done, planned in [("A", 0, 2), ("B", 0, 1), ("A", 1, 2), ("B", 1, 1), ("A", 2, 2)]:
-        listener(stage, done, planned)
+    with logged(TEXT):
+        for stage, done, planned in [
+            ("A", 0, 2),
+            ("B", 0, 1),
+            ("A", 1, 2),
+            ("B", 1, 1),
+            ("A", 2, 2),
+        ]:
+            listener(stage, done, planned)
     first, second = capsys.readouterr().err.splitlines(keepends=True)
     assert STAGE_LINE.fullmatch(first) and STAGE_LINE.fullmatch(second)
     assert re.search(r"'B' has ended: 1 task, \d+ s\.$", first)
