@@ -14,7 +14,7 @@ from ..validation.expectations import import_great_expectations
 from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
 from .endings import explained
-from .kernels import compile_beside
+from .kernels import compile_beside, load_kernels
 from .registry import stages_of
 from .running import is_done, prepare
 from .servers import Server
@@ -29,10 +29,11 @@ def run_and_report(
         server.begin()
     if not is_done(asked, run, settings):
         is_compiling = compile_beside(asked.name)
-        # Imported while the server comes up.
+        # Imported and loaded while the server comes up.
         stages_of(asked.name)
         import_ahead(asked.order)
         import_great_expectations()
+        load_kernels(asked.name)
         try:
             server.wait()
         except httpx.HTTPError as error:
