@@ -72,7 +72,6 @@ PRODUCT: Product = Product(
 )
 
 evidence, evidence_stages = flows_of(
-    __name__,
     PRODUCT,
     "Sets protection methods side by side on one census that may be disclosed: what each "
     "costs, and what it withstands. It releases no data, but one page and its figures.",

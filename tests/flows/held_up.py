@@ -26,7 +26,7 @@ import spineflow.flows.order as order
 from spineflow.tasks.runs.stores import StoreFile
 
 stage, folder, more = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-recorded, read = order.record, StoreFile.read
+entered, read = order.enter, StoreFile.read
 
 def hold():
     (folder / "held").touch()
@@ -34,8 +34,8 @@ def hold():
         time.sleep(0.05)
     exec(more, globals())
 
-def record(run, stages):
-    recorded(run, stages)
+def enter(run, stages):
+    entered(run, stages)
     if any(stage in name for name in stages):
         hold()
 
@@ -44,7 +44,7 @@ def read_held(file, size=-1):
         hold()
     return read(file, size)
 
-order.record, StoreFile.read = record, read_held
+order.enter, StoreFile.read = enter, read_held
 from spineflow.flows.cli import main
 sys.exit(main(sys.argv[4:]))
 """
