@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import shtab
+
 from ..tasks.ledger.listed import forget_ledger, listed_ledgers
 from ..tasks.ledger.store import open_ledger, refuse_unreachable
 from ..tasks.ledger.summary import summary
@@ -273,8 +275,6 @@ def _deploy(options: argparse.Namespace) -> None:
 
 def _completion(options: argparse.Namespace) -> None:
     """Print a script with which Tab completes commands, flows, options, files and folders."""
-    import shtab
-
     commands = parser(COMMANDS)
     (named,) = (found.choices for found in commands._actions if isinstance(found.choices, dict))
     for sub in named.values():

@@ -39,6 +39,7 @@ from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
 from ..validation.outcome import CHECKS_FILE
+from .kernels import ANNOUNCEMENT
 from .logs import LOGGER, PROGRESS
 
 WIDTH_WHEN_PIPED = 160
@@ -53,9 +54,7 @@ def page() -> Console:
 @contextmanager
 def shown_progress(is_compiling: bool) -> Iterator[None]:
     """A bar per stage on a terminal, and a line on kernels; elsewhere a line per finished stage."""
-    # Prefect is slow to import, and only runs need it.
-    from .kernels import ANNOUNCEMENT
-    from .progress import listening, sentence_of_rest
+    from .progress import listening, sentence_of_rest  # 1.1 s, Prefect's
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -126,7 +125,7 @@ def _bar_by_bar(progress: Progress) -> Callable[[str, int, int], None]:
 
 def _line_by_line() -> Callable[[str, int, int], None]:
     """A listener to progress that prints a line, with the time, for every stage that has ended."""
-    from .progress import sentence_of
+    from .progress import sentence_of  # 1.1 s, Prefect's
 
     begun: dict[str, float] = {}
 
@@ -225,8 +224,7 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
 
 def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) -> None:
     """The last lines of a command that ran a flow: its address, its wall time, what comes next."""
-    # Prefect is slow to import, and only runs need it.
-    from .progress import run_id
+    from .progress import run_id  # 1.1 s, Prefect's
     from .servers import address_of, is_embedded
 
     flow_run = run_id(str(run.root))
