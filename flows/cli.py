@@ -332,7 +332,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "run": _run,
     "resume": _resume,
     "report": _report,
-    "simulate": later("flows.simulation:simulate"),
     "replicates": later("flows.replicates:write_replicates"),
     "intervals": _intervals,
     "measurements": _measurements,

@@ -55,7 +55,7 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
     """A bar per stage on a terminal, and a line on kernels; elsewhere a line per finished stage."""
     # Prefect is slow to import, and only runs need it.
     from .kernels import ANNOUNCEMENT
-    from .progress import listening, sentence_of_rest
+    from .progress import listening
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -72,17 +72,8 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
             progress.update(starting, completed=1)
             bar(stage, done, planned)
 
-        rest = progress.add_task("time left of the run", total=None, visible=False)
-
-        def show_rest(seconds: float) -> None:
-            said = sentence_of_rest(seconds, datetime.now(UTC))
-            progress.update(rest, description=said, visible=True)
-
-        with listening(listener, show_rest):
-            try:
-                yield
-            finally:
-                progress.remove_task(rest)
+        with listening(listener):
+            yield
 
 
 @contextmanager
