@@ -27,7 +27,6 @@ from prefect.futures import PrefectWrappedFuture
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from ..tasks.runs.freed_memory import keep_freed_memory
 from ..tasks.runs.settings import RunnerSettings
 from . import fork_server
 
@@ -200,7 +199,7 @@ class _Processes(ProcessPoolTaskRunner):
 
 
 def begin_worker(environment: Mapping[str, str], module: str) -> None:
-    """Prepare this worker process: Prefect's settings, a client of its server, memory, flow, end.
+    """Prepare this worker process: Prefect's settings, a client of its server, flow, end.
 
     Left alone, Prefect makes two clients for every task, and reads all certificates for each. It
     does so again where the server does not answer yet.
@@ -210,7 +209,6 @@ def begin_worker(environment: Mapping[str, str], module: str) -> None:
     end_with_parent()
     # The pool may begin one later, outside of `begun_quietly`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    keep_freed_memory()
     os.environ.update(environment)
     refresh_global_settings_context()
     if PREFECT_API_URL.value() is not None:
