@@ -13,12 +13,10 @@ from ..tasks.products.product import Product
 from ..tasks.products.registry import import_ahead
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
-from ..validation import judge
-from ..validation.expectations import import_alone, import_great_expectations, judged
+from ..validation.expectations import import_great_expectations
 from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
 from .endings import explained
-from .forking import forked, listening
 from .kernels import compile_beside, load_kernels
 from .registry import stages_of
 from .runners import begin_forking
@@ -31,12 +29,11 @@ def run_and_report(
 ) -> None:
     """Run settings in a folder as far as it is not done, and print the end."""
     run = RunDirectory(Path(folder).resolve())
-    is_begun = run.manifest.exists() and bool(run.read_manifest()["stages"])
     import_ahead(asked.order)  # The steps, which the workers need as well.
     gc.freeze()  # Or the collector would copy every page that is shared with workers.
     gc.enable()
     # Now, while this process has no threads. Of a run that is done it costs a moment.
-    has_workers = begin_forking(settings.run, partial(make_ready, asked.name, is_begun))
+    has_workers = begin_forking(settings.run, partial(make_ready, asked.name))
     run = prepare(settings, folder)
     if run.read_manifest()["status"] != "complete":
         server.begin()
@@ -56,12 +53,7 @@ def run_and_report(
     print_closing(run, settings, time.monotonic() - STARTED)
 
 
-def make_ready(product: str, is_begun: bool) -> None:
-    """Import and load in this process, which workers are forked from, what they need first; in
-    another one, what judges the input of a run that is not begun."""
-    if not is_begun:
-        with listening() as (listener, address):
-            fork = partial(forked, kept={listener.fileno()})
-            judge.begin(listener, address, fork, import_alone, judged)
+def make_ready(product: str) -> None:
+    """Import and load in this process, which workers are forked from, what they need first."""
     stages_of(product)
     load_kernels(product)
