@@ -32,7 +32,6 @@ from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_writte
 from .logs import JSON, LOGGER, TEXT, as_json_lines, drop_output, logged
 from .registry import MODULES
 from .reports import write_comparison, write_expected_errors, write_report
-from .simulation import simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -296,7 +295,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "run": _run,
     "resume": _resume,
     "report": _report,
-    "simulate": simulate,
     "replicates": _replicates,
     "intervals": _intervals,
     "measurements": _measurements,

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def page() -> Console:
 @contextmanager
 def shown_progress(is_compiling: bool) -> Iterator[None]:
     """A bar per stage on a terminal, and a line on kernels; elsewhere a line per finished stage."""
-    from .progress import listening, sentence_of_rest  # 1.1 s, Prefect's
+    from .progress import listening  # 1.1 s, Prefect's
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -71,17 +70,8 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
             progress.update(starting, completed=1)
             bar(stage, done, planned)
 
-        rest = progress.add_task("time left of the run", total=None, visible=False)
-
-        def show_rest(seconds: float) -> None:
-            said = sentence_of_rest(seconds, datetime.now(UTC))
-            progress.update(rest, description=said, visible=True)
-
-        with listening(listener, show_rest):
-            try:
-                yield
-            finally:
-                progress.remove_task(rest)
+        with listening(listener):
+            yield
 
 
 @contextmanager

@@ -17,14 +17,8 @@ from .events import tell_near_cap
 from .form import SettingsForm, form_of
 from .order import submitted, with_warnings
 from .results import show_notes, show_outcome, show_result, show_table
-from .running import (
-    default_run_directory,
-    entered,
-    prepare,
-    run_stages,
-    stages_run_name,
-    tracker_of,
-)
+from .running import default_run_directory, entered, prepare, run_stages, stages_run_name
+from .tracking import Tracker
 
 CHARGED_FIRST = (
     "Every draw of noise is charged to the dataset's ledger first; the release appears once every "
@@ -111,7 +105,7 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
     def show(wave: Wave) -> None:
         _show(product, run, settings, tuple(wave))
 
-    for wave in submitted(run, waves, tracker_of(product, run, settings), show):
+    for wave in submitted(run, waves, Tracker(run, settings.run), show):
         if LEDGER in wave:
             about = "What is about to be spent without gain"
             show_notes(notes(), key="redundant-spending", description=about)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -202,19 +201,6 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
             _IN_FORCE.reset(before)
 
 
-def tracker_of(product: Product, run: RunDirectory, settings: ProductSettings) -> Tracker:
-    """What records the work of a run in its product's order, and tells what is left of it."""
-
-    def known() -> Iterator[Wave]:
-        waves: set[str] = set()
-        for wave in product.order(run, settings) if product.order is not None else ():
-            if not waves.issuperset(wave):
-                yield wave
-            waves |= set(wave)
-
-    return Tracker(run, settings.run, partial(product.sizes, run, settings), known)
-
-
 def stages_run_name() -> str:
     """Name of a stages flow run: the product and the folder of the run.
 
@@ -253,7 +239,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
 
 @contextmanager
 def _picture_ended() -> Iterator[None]:
-    """After the block, the page of the flow run tells of no time that is left."""
+    """After the block, the page of the flow run shows how far the stages have come."""
     try:
         yield
     finally:
@@ -271,7 +257,7 @@ def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettin
         raise ValueError(f"{product.name} needs a flow run of its own")
     with held(str(run.root), type(settings)) as (opened, own):
         waves = with_warnings(opened, own, product.order(opened, own))
-        run_in_process(opened, waves, tracker_of(product, opened, own))
+        run_in_process(opened, waves, Tracker(opened, own.run))
         if own.published_to is not None:
             run_in_process(opened, COPIED)
     return str(run.release)
