@@ -35,7 +35,7 @@ test: $(INSTALLED)
 NEWEST_PREFECT := build/newest-prefect
 PREFECT := $(shell sed -n 's/^ *"\(prefect>=[^"]*\)".*/\1/p' pyproject.toml)
 FLOWS_ON_PREFECT := $(addprefix tests/flows/test_,busy_servers.py demo.py deployments.py \
-	estimators.py events.py products.py progress.py runners.py servers.py topdown.py \
+	estimators.py events.py products.py progress.py runners.py server_fixes.py servers.py topdown.py \
 	trips.py worker_processes.py)
 
 newest-prefect: $(INSTALLED)

@@ -1,13 +1,11 @@
 """Prefect flows: they wire tasks and pick the runner, nothing else.
 
 Importing this package sets defaults in the environment that must stand before Prefect and NumPy
-are loaded, and how memory is kept; what the user has set wins.
+are loaded; what the user has set wins.
 """
 
-import ctypes
 import os
 import time
-from contextlib import suppress
 
 if __name__ != "spineflow.flows":  # A second copy would have classes of its own.
     raise ImportError("import spineflow.flows; flows is not its name")
@@ -30,10 +28,3 @@ for _name, _value in {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }.items():
     os.environ.setdefault(_name, _value)
-
-_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
-# By default every thread has an arena of its own and keeps what it frees; elsewhere than in glibc
-# there are none.
-if "MALLOC_ARENA_MAX" not in os.environ:
-    with suppress(AttributeError):
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from ..tasks.runs.declared import read_declared
 from ..tasks.runs.spelling import did_you_mean
-from .log_lines import FORMATS
+from .logs import FORMATS
 from .registry import DEMOS, MODULES, REPLICATED
 
 DECLARED = Path(__file__).with_name("commands.toml")

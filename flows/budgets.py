@@ -15,6 +15,7 @@ from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
+from ..tasks.topdown.settings import TopdownSettings
 from .console import print_block, print_costs
 
 
@@ -96,10 +97,10 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
     noise, and for replicates on confidential input.
     """
     # Only forecasts need topdown's design, whose solvers are slow to import.
+    # 1.3 s
     from ..tasks.topdown.design.forecast import Forecast, forecast_document, forecasts, simulated
     from ..tasks.topdown.design.problem import TooManyCombinations
     from ..tasks.topdown.ingest.ingest import public_tables
-    from ..tasks.topdown.settings import TopdownSettings
 
     if not isinstance(settings, TopdownSettings):
         raise InputRefused("--forecast: there are forecasts for topdown only.")

@@ -3,67 +3,45 @@
 from __future__ import annotations
 
 import argparse
-import atexit
-import gc
 import logging
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
-from ..tasks.products.registry import later, product
+import shtab
+
+from ..tasks.ledger.listed import forget_ledger, listed_ledgers
+from ..tasks.ledger.store import open_ledger, refuse_unreachable
+from ..tasks.ledger.summary import summary
+from ..tasks.products.product import refuse_missing_runner
+from ..tasks.products.registry import product
+from ..tasks.runs.charged_files import refuse_altered
+from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
-from . import forking
+from ..tasks.runs.settings_files import with_runner_overrides
+from ..tasks.topdown.settings import TopdownSettings
+from ..validation.expectations import by_the_rules_alone
 from .arguments import HOUSEHOLDS, parser
+from .budgets import show_budget
+from .console import check_input, print_ledger, shown_work
+from .existing import existing_run
 from .interruption import answered
-from .log_lines import JSON, TEXT, as_json_lines, drop_output, logged, say
+from .kernels import announce_and_compile
+from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps
+from .logs import JSON, LOGGER, TEXT, as_json_lines, drop_output, logged
 from .registry import MODULES
-
-if TYPE_CHECKING:
-    from ..tasks.runs.directory import RunDirectory
-    from ..tasks.topdown.settings import TopdownSettings
+from .reports import write_comparison, write_expected_errors, write_report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Without arguments the command is what the process is
-    for, and the process ends with it."""
-    if arguments is None:  # Nobody else has put anything in the process.
-        forking.allow()
+    """Run one command; returns the exit code."""
     options = parser(COMMANDS).parse_args(arguments)
     _quieten("INFO" if options.debug else "CRITICAL")
-    if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
-        return _ended(options)
     with logged(getattr(options, "log", TEXT)):
-        code = _with_room(lambda: answered(lambda: _ended(options)))
-    return code if arguments is not None else _end(code)
-
-
-def _with_room(call: Callable[[], int]) -> int:
-    """Call a function with half a MiB of room for the frames of all that it calls, here and in
-    forks of this process.
-
-    Python asks the system for the memory of frames 16 KiB at a time, and gives that back with the
-    first frame in it: where a loop calls from the end of one, as deep imports do, at every turn. To
-    this frame more belongs.
-    """
-    return call()
-
-
-_with_room.__code__ = _with_room.__code__.replace(co_stacksize=1 << 16)
-
-
-def _end(code: int) -> NoReturn:
-    """End the process as Python does, but for taking down all that it holds in memory, object by
-    object: after a run that is half of the time from its last word to the prompt."""
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # It may be closed, or none.
-            stream.flush()
-    os._exit(code)
+        if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
+            return _ended(options)
+        return answered(lambda: _ended(options))
 
 
 def _ended(options: argparse.Namespace) -> int:
@@ -79,15 +57,13 @@ def _ended(options: argparse.Namespace) -> int:
     except SpineflowError as error:
         if options.debug:
             raise
-        say(f"spineflow: {str(error).rstrip('.')}.")
+        LOGGER.error("%s.", str(error).rstrip("."))
         return error.exit_code
     except Exception as error:
         if options.debug:
             raise
-        say(
-            f"spineflow: {type(error).__name__}; run the command again with --debug for the "
-            "traceback."
-        )
+        name = type(error).__name__
+        LOGGER.error("%s; run the command again with --debug for the traceback.", name)
         return 1
 
 
@@ -112,10 +88,7 @@ def _quieten(level: str) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from ..tasks.ledger.summary import summary
-    from .console import print_ledger
-    from .demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
-    from .ledger import WrittenCaps, init_ledger
+    from .demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo  # 0.7 s
 
     if options.country and options.flow != "topdown":
         raise InputRefused(
@@ -136,39 +109,23 @@ def _demo(options: argparse.Namespace) -> int:
     return main(["run", demo.flow, str(settings_file), "--run-dir", str(folder / "run")])
 
 
-@contextmanager
-def _importing() -> Iterator[None]:
-    """In the block, which imports what a run needs, no garbage is looked for until
-    `run_and_report` has it: what is imported stays, and to look through it takes a second."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-@_importing()
 def _run(options: argparse.Namespace) -> None:
-    from .servers import server_for_runs
+    from .servers import server_for_runs  # 0.8 s
 
     with server_for_runs() as server:
         # It comes up while the flow is imported.
         server.begin()
         asked = product(options.flow)
         settings = asked.load(options.settings, options.overrides)
-        from .foreground import run_and_report
+        from .foreground import run_and_report  # 1.3 s, while the server comes up
         from .running import default_run_directory
 
         folder = options.run_dir or default_run_directory(settings, options.settings)
         run_and_report(asked, settings, folder, server)
 
 
-@_importing()
 def _resume(options: argparse.Namespace) -> None:
-    from ..tasks.products.product import refuse_missing_runner
-    from ..tasks.runs.settings_files import with_runner_overrides
-    from .existing import existing_run
-    from .foreground import run_and_report
+    from .foreground import run_and_report  # 1.3 s
     from .servers import server_for_runs
 
     run, asked, frozen = existing_run(options.run_directory)
@@ -179,9 +136,6 @@ def _resume(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from .existing import existing_run
-    from .reports import write_comparison, write_expected_errors, write_report
-
     existing = [existing_run(folder) for folder in options.run_directories]
     for run, asked, settings in existing if options.expected else ():
         print(f"expected errors: {write_expected_errors(run, asked, settings, options.expected)}")
@@ -195,10 +149,6 @@ def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, 
     """An unaltered run of topdown, and its settings; raises InputRefused for another, which has
     none of `what` is asked for.
     """
-    from ..tasks.runs.charged_files import refuse_altered
-    from ..tasks.topdown.settings import TopdownSettings
-    from .existing import existing_run
-
     run, _, settings = existing_run(options.run_directory)
     if not isinstance(settings, TopdownSettings):
         raise InputRefused(f"{run.root} is no run of topdown; only those have {what}.")
@@ -207,8 +157,7 @@ def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, 
 
 
 def _intervals(options: argparse.Namespace) -> None:
-    from ..tasks.topdown.intervals.report import write_run_intervals
-    from .console import shown_work
+    from ..tasks.topdown.intervals.report import write_run_intervals  # 1.0 s
 
     run, settings = _topdown_run(options, "intervals")
     with shown_work() as listener:
@@ -232,7 +181,7 @@ def _intervals(options: argparse.Namespace) -> None:
 
 
 def _measurements(options: argparse.Namespace) -> None:
-    from ..tasks.topdown.published.export import export_measurements
+    from ..tasks.topdown.published.export import export_measurements  # 0.8 s
 
     run, settings = _topdown_run(options, "such measurements")
     for path in export_measurements(run, settings, Path(options.directory)):
@@ -240,9 +189,6 @@ def _measurements(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from ..validation.expectations import by_the_rules_alone
-    from .console import check_input
-
     asked = product(options.flow)
     with by_the_rules_alone():
         check_input(asked, asked.load(options.settings, options.overrides))
@@ -250,12 +196,6 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _ledger(options: argparse.Namespace) -> None:
-    from ..tasks.ledger.listed import forget_ledger, listed_ledgers
-    from ..tasks.ledger.store import open_ledger, refuse_unreachable
-    from ..tasks.ledger.summary import summary
-    from .console import print_ledger
-    from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps
-
     if options.action == "move":
         if options.name is None:
             raise InputRefused("move needs the folder of a run: spineflow ledger move RUN_DIR.")
@@ -292,8 +232,32 @@ def _ledger(options: argparse.Namespace) -> None:
     print_ledger(summary(ledger, is_exact=is_exact), as_json=options.json)
 
 
+def _from_pl94171(options: argparse.Namespace) -> None:
+    from .published import write_published_input  # 0.7 s
+
+    write_published_input(options)
+
+
+def _replicates(options: argparse.Namespace) -> None:
+    from .replicates import write_replicates  # 1.7 s
+
+    write_replicates(options)
+
+
+def _design(options: argparse.Namespace) -> None:
+    from .designs import write_design  # 1.8 s
+
+    write_design(options)
+
+
+def _spine(options: argparse.Namespace) -> None:
+    from .spines import show_spine  # 0.9 s
+
+    show_spine(options)
+
+
 def _serve(options: argparse.Namespace) -> None:
-    from .deployments import serve
+    from .deployments import serve  # 1.1 s
 
     if options.log == JSON:
         as_json_lines()
@@ -301,7 +265,7 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _deploy(options: argparse.Namespace) -> None:
-    from .deployments import deploy
+    from .deployments import deploy  # 1.1 s
 
     for name in deploy(options.flows, options.pool):
         print(f"registered {name}")
@@ -310,8 +274,6 @@ def _deploy(options: argparse.Namespace) -> None:
 
 def _completion(options: argparse.Namespace) -> None:
     """Print a script with which Tab completes commands, flows, options, files and folders."""
-    import shtab
-
     commands = parser(COMMANDS)
     (named,) = (found.choices for found in commands._actions if isinstance(found.choices, dict))
     for sub in named.values():
@@ -326,25 +288,25 @@ def _completion(options: argparse.Namespace) -> None:
     print(shtab.complete(commands, options.shell))
 
 
+# What a command imports late takes the seconds of processor time beside it.
 COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "demo": _demo,
-    "from-pl94171": later("flows.published:write_published_input"),
+    "from-pl94171": _from_pl94171,
     "run": _run,
     "resume": _resume,
     "report": _report,
-    "simulate": later("flows.simulation:simulate"),
-    "replicates": later("flows.replicates:write_replicates"),
+    "replicates": _replicates,
     "intervals": _intervals,
     "measurements": _measurements,
     "check": _check,
-    "budget": later("flows.budgets:show_budget"),
-    "design": later("flows.designs:write_design"),
-    "spine": later("flows.spines:show_spine"),
+    "budget": show_budget,
+    "design": _design,
+    "spine": _spine,
     "ledger": _ledger,
     "serve": _serve,
     "deploy": _deploy,
     "completion": _completion,
-    "compile": later("flows.kernels:announce_and_compile"),
+    "compile": announce_and_compile,
 }
 """What each command does with its arguments; returns the exit code, if it is not 0."""
 

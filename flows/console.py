@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -39,7 +38,8 @@ from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
 from ..validation.outcome import CHECKS_FILE
-from .log_lines import say
+from .kernels import ANNOUNCEMENT
+from .logs import LOGGER, PROGRESS
 
 WIDTH_WHEN_PIPED = 160
 
@@ -53,9 +53,7 @@ def page() -> Console:
 @contextmanager
 def shown_progress(is_compiling: bool) -> Iterator[None]:
     """A bar per stage on a terminal, and a line on kernels; elsewhere a line per finished stage."""
-    # Prefect is slow to import, and only runs need it.
-    from .kernels import ANNOUNCEMENT
-    from .progress import listening, sentence_of_rest
+    from .progress import listening  # 1.1 s, Prefect's
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -72,17 +70,8 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
             progress.update(starting, completed=1)
             bar(stage, done, planned)
 
-        rest = progress.add_task("time left of the run", total=None, visible=False)
-
-        def show_rest(seconds: float) -> None:
-            said = sentence_of_rest(seconds, datetime.now(UTC))
-            progress.update(rest, description=said, visible=True)
-
-        with listening(listener, show_rest):
-            try:
-                yield
-            finally:
-                progress.remove_task(rest)
+        with listening(listener):
+            yield
 
 
 @contextmanager
@@ -92,7 +81,7 @@ def shown_work() -> Iterator[Callable[[str, int, int], None]]:
     """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda what, done, planned: None if planned else say(what)
+        yield lambda what, done, planned: None if planned else PROGRESS.info(what)
         return
     with _bars(console) as progress:
         yield _bar_by_bar(progress)
@@ -126,7 +115,7 @@ def _bar_by_bar(progress: Progress) -> Callable[[str, int, int], None]:
 
 def _line_by_line() -> Callable[[str, int, int], None]:
     """A listener to progress that prints a line, with the time, for every stage that has ended."""
-    from .progress import sentence_of
+    from .progress import sentence_of  # 1.1 s, Prefect's
 
     begun: dict[str, float] = {}
 
@@ -138,7 +127,7 @@ def _line_by_line() -> Callable[[str, int, int], None]:
             if done < planned:
                 return
             said = sentence_of(stage, planned, now - began)
-        say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {said}")
+        PROGRESS.info(said)
 
     return listener
 
@@ -146,7 +135,7 @@ def _line_by_line() -> Callable[[str, int, int], None]:
 def print_block(block: Block | Section) -> None:
     """Print what a product tells in words: sentences, tables, or a part of it with a title."""
     if isinstance(block, Caution):
-        say(f"warning: {block}")
+        LOGGER.warning(block)
     elif isinstance(block, Section):
         first, *others = block.blocks
         page().print(f"\n[bold]{block.title}[/bold]: {first}")
@@ -225,8 +214,7 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
 
 def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) -> None:
     """The last lines of a command that ran a flow: its address, its wall time, what comes next."""
-    # Prefect is slow to import, and only runs need it.
-    from .progress import run_id
+    from .progress import run_id  # 1.1 s, Prefect's
     from .servers import address_of, is_embedded
 
     flow_run = run_id(str(run.root))
@@ -266,7 +254,7 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
         if written:
             print(f"{name}: {written}")
     for finding in check.findings[1:]:
-        say(finding.sentence(with_counts=with_counts))
+        LOGGER.error(finding.sentence(with_counts=with_counts))
 
 
 def _exact_sentence(dataset: dict) -> str:

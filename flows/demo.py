@@ -24,8 +24,11 @@ from ..tasks.runs.declared import read_declared
 from ..tasks.topdown.ingest.generate import generate_county
 from ..tasks.topdown.ingest.generate_country import generate_country
 from ..tasks.topdown.ingest.generate_households import rehouse
+from ..tasks.topdown.product import TOPDOWN
+from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.trips.ingest.generate import CountrySize
 from ..tasks.trips.ingest.generate import generate_country as generate_commuters
+from .ledger import WrittenCaps, init_ledger
 
 DEMOS = Path(__file__).parent / "demos"
 """Settings of the demonstrations, but for those that are generated with their input."""
@@ -89,12 +92,9 @@ _generate_few = partial(generate_county, persons=FEW)
 
 def _estimate(folder: Path, seed: int) -> None:
     """The county is measured under a ledger that goes with it: published is what is exported."""
-    from ..tasks.topdown.order import order, up_to_measurements
-    from ..tasks.topdown.product import TOPDOWN
+    from ..tasks.topdown.order import order, up_to_measurements  # 2.0 s
     from ..tasks.topdown.published.export import export_measurements
-    from ..tasks.topdown.settings import TopdownSettings
-    from .ledger import WrittenCaps, init_ledger
-    from .order import run_in_process
+    from .order import run_in_process  # 1.1 s
     from .running import prepare
 
     with TemporaryDirectory(dir=folder) as own:
@@ -117,8 +117,7 @@ def _detailed_groups(folder: Path, seed: int) -> None:
 
 def _detailed_households(folder: Path, seed: int) -> None:
     """The groups of the county's persons are released first, under the same ledger."""
-    from .ledger import WrittenCaps, init_ledger
-    from .order import run_in_process
+    from .order import run_in_process  # 1.1 s
     from .running import prepare
 
     state = STATES[0]

@@ -18,7 +18,7 @@ from prefect.settings import PREFECT_API_URL
 
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.spelling import did_you_mean
-from .registry import MODULES, TITLES, flow_of
+from .registry import MODULES, TITLES, entry_point, flow_of
 from .servers import too_busy
 
 TAG = "spineflow"
@@ -134,6 +134,7 @@ def _deployment(name: str, title: str, work_pool: str | None = None) -> KeptDepl
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     assert isinstance(made, KeptDeployment)
+    made.entrypoint = entry_point(name)
     return made
 
 

@@ -65,7 +65,6 @@ PRODUCT: Product = Product(
 )
 
 design, design_stages = flows_of(
-    __name__,
     PRODUCT,
     "Finds the best split of a topdown budget for declared targets, and compares it with the "
     "settings' own and with an even one, by every estimator, on data that may be disclosed. It "

@@ -6,7 +6,6 @@ from ..tasks.detailed_groups.product import DETAILED_GROUPS
 from .entry import CHARGED_FIRST, flows_of
 
 detailed_groups, detailed_groups_stages = flows_of(
-    __name__,
     DETAILED_GROUPS,
     "Releases adaptive tables for detailed race and ethnicity groups, by SafeTab-P. "
     + CHARGED_FIRST,

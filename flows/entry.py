@@ -1,7 +1,5 @@
 """The flows of a product: of a settings file or a form, and of the stages of a prepared run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -19,14 +17,8 @@ from .events import tell_near_cap
 from .form import SettingsForm, form_of
 from .order import submitted, with_warnings
 from .results import show_notes, show_outcome, show_result, show_table
-from .running import (
-    default_run_directory,
-    entered,
-    prepare,
-    run_stages,
-    stages_run_name,
-    tracker_of,
-)
+from .running import default_run_directory, entered, prepare, run_stages, stages_run_name
+from .tracking import Tracker
 
 CHARGED_FIRST = (
     "Every draw of noise is charged to the dataset's ledger first; the release appears once every "
@@ -37,27 +29,25 @@ FullPath = Annotated[str, Field(pattern="^(/.*)?$")]
 """A full path, or nothing: a server cannot tell from where a worker would take another."""
 
 
-def flows_of(
-    module: str, product: Product, description: str
-) -> tuple[Flow[..., str], Flow[[str], str]]:
+def flows_of(product: Product, description: str) -> tuple[Flow[..., str], Flow[[str], str]]:
     """The flow of a product, of settings, and that of the stages of a prepared run."""
-    return settings_flow(module, product, description), stages_flow(module, product)
+    return settings_flow(product, description), stages_flow(product)
 
 
-def settings_flow(module: str, product: Product, description: str) -> Flow[..., str]:
+def settings_flow(product: Product, description: str) -> Flow[..., str]:
     """The flow of a product, of settings.
 
-    It stands in `module` under its name, with underscores, as an entry point of deployments. The
-    fields of the product's form and the arguments below are what the UI asks for, and `description`
-    is what it says.
+    The fields of the product's form and the arguments below are what the UI asks for, and
+    `description` is what it says.
     """
-    form = form_of(product.name)()
+    kind = form_of(product.name)
+    empty = kind()
 
     def run(
         settings_file: FullPath = "",
         run_directory: FullPath = "",
         overrides: tuple[str, ...] = (),
-        settings: SettingsForm = form,
+        settings: kind = empty,  # type: ignore[valid-type]
     ) -> str:
         """Run a settings file on this machine.
 
@@ -75,9 +65,6 @@ def settings_flow(module: str, product: Product, description: str) -> Flow[..., 
         """
         return _run_settings(product, settings_file, run_directory, overrides, settings)
 
-    run.__module__ = module
-    run.__name__ = run.__qualname__ = product.name.replace("-", "_")
-    run.__annotations__["settings"] = type(form)
     return Flow(
         run,
         name=product.name,
@@ -87,11 +74,10 @@ def settings_flow(module: str, product: Product, description: str) -> Flow[..., 
     )
 
 
-def stages_flow(module: str, product: Product) -> Flow[[str], str]:
+def stages_flow(product: Product) -> Flow[[str], str]:
     """The flow of all stages of a prepared run, which submits the product's order of steps.
 
-    It stands in `module`, which worker processes import. Finished artifacts are reused. It returns
-    the release's folder.
+    Finished artifacts are reused. It returns the release's folder.
     """
 
     def stages(run_directory: str) -> str:
@@ -99,8 +85,6 @@ def stages_flow(module: str, product: Product) -> Flow[[str], str]:
             _submit(product, run, settings)
         return str(run.release)
 
-    stages.__module__ = module
-    stages.__name__ = stages.__qualname__ = f"{product.name.replace('-', '_')}_stages"
     return Flow(
         stages,
         name=f"{product.name}-stages",
@@ -121,7 +105,7 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
     def show(wave: Wave) -> None:
         _show(product, run, settings, tuple(wave))
 
-    for wave in submitted(run, waves, tracker_of(product, run, settings), show):
+    for wave in submitted(run, waves, Tracker(run, settings.run), show):
         if LEDGER in wave:
             about = "What is about to be spent without gain"
             show_notes(notes(), key="redundant-spending", description=about)

@@ -6,7 +6,6 @@ from ..tasks.topdown.product import ESTIMATE
 from .entry import flows_of
 
 estimate, estimate_stages = flows_of(
-    __name__,
     ESTIMATE,
     "Releases microdata and redistricting tables from published noisy measurements alone. It "
     "reads nothing confidential and spends nothing.",

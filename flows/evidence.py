@@ -15,8 +15,10 @@ from ..tasks.evidence.product import rewritten, summary
 from ..tasks.evidence.release.page import page
 from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings
 from ..tasks.evidence.workload.protected import ProtectedCensus
+from ..tasks.products.order import Order
 from ..tasks.products.product import Product
-from ..tasks.products.registry import check_input_of, costs_of, fits_of, later, refuse_any
+from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
+from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.protected import CENSUS
 from ..tasks.topdown.settings import TopdownSettings
@@ -49,6 +51,13 @@ def private_releases(settings: CensusEvidenceSettings) -> dict[str, ProductSetti
     }
 
 
+def order(run: RunDirectory, settings: CensusEvidenceSettings) -> Order:
+    """The order of the steps; see `tasks.evidence.order.order`."""
+    from ..tasks.evidence import order as evidence  # 3.0 s, of which a budget needs nothing.
+
+    return evidence.order(run, settings)
+
+
 PRODUCT: Product = Product(
     settings=CensusEvidenceSettings,
     costs=lambda settings: costs_of(private_releases(settings)),
@@ -56,14 +65,13 @@ PRODUCT: Product = Product(
     check_input=lambda settings: check_input_of(settings.product_settings),
     fits=lambda settings, accepted: fits_of(settings.product_settings, accepted),
     of_parts=private_releases,
-    order=later("tasks.evidence.order:order"),
+    order=order,
     document=lambda run, settings, errors: page(run, settings),
     summary=summary,
     rewritten=rewritten,
 )
 
 evidence, evidence_stages = flows_of(
-    __name__,
     PRODUCT,
     "Sets protection methods side by side on one census that may be disclosed: what each "
     "costs, and what it withstands. It releases no data, but one page and its figures.",

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from functools import partial
 from pathlib import Path
 
 import httpx
 
 from ..tasks.products.product import Product
 from ..tasks.products.registry import import_ahead
-from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
-from ..validation import judge
-from ..validation.expectations import import_alone, import_great_expectations, judged
+from ..validation.expectations import import_great_expectations
 from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
 from .endings import explained
-from .forking import forked, listening
 from .kernels import compile_beside, load_kernels
 from .registry import stages_of
-from .runners import begin_forking
 from .running import is_done, prepare
 from .servers import Server
 
@@ -30,22 +24,16 @@ def run_and_report(
     asked: Product, settings: ProductSettings, folder: str | Path, server: Server
 ) -> None:
     """Run settings in a folder as far as it is not done, and print the end."""
-    run = RunDirectory(Path(folder).resolve())
-    is_begun = run.manifest.exists() and bool(run.read_manifest()["stages"])
-    import_ahead(asked.order)  # The steps, which the workers need as well.
-    gc.freeze()  # Or the collector would copy every page that is shared with workers.
-    gc.enable()
-    # Now, while this process has no threads. Of a run that is done it costs a moment.
-    has_workers = begin_forking(settings.run, partial(make_ready, asked.name, is_begun))
     run = prepare(settings, folder)
     if run.read_manifest()["status"] != "complete":
         server.begin()
     if not is_done(asked, run, settings):
         is_compiling = compile_beside(asked.name)
-        if not run.read_manifest()["stages"] and not has_workers:
-            # The first stage needs it, and it takes no longer than the server to come up.
-            import_great_expectations()
-        stages_of(asked.name)  # To import the flow takes no longer than the server either.
+        # Imported and loaded while the server comes up.
+        stages_of(asked.name)
+        import_ahead(asked.order)
+        import_great_expectations()
+        load_kernels(asked.name)
         try:
             server.wait()
         except httpx.HTTPError as error:
@@ -54,14 +42,3 @@ def run_and_report(
             running.run_stages(asked, run, settings)
     print_summary(asked, run, settings)
     print_closing(run, settings, time.monotonic() - STARTED)
-
-
-def make_ready(product: str, is_begun: bool) -> None:
-    """Import and load in this process, which workers are forked from, what they need first; in
-    another one, what judges the input of a run that is not begun."""
-    if not is_begun:
-        with listening() as (listener, address):
-            fork = partial(forked, kept={listener.fileno()})
-            judge.begin(listener, address, fork, import_alone, judged)
-    stages_of(product)
-    load_kernels(product)

@@ -6,7 +6,6 @@ from ..tasks.group_sizes.product import GROUP_SIZES
 from .entry import CHARGED_FIRST, flows_of
 
 group_sizes, group_sizes_stages = flows_of(
-    __name__,
     GROUP_SIZES,
     "Releases how many groups, such as households, there are of every size in every region. "
     + CHARGED_FIRST,

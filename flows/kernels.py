@@ -34,7 +34,7 @@ def compile_kernels(processes: int | None = None) -> None:
     By default in as many processes as there are processors, five at most. Raises what a kernel's
     compilation raises.
     """
-    from ..tasks.topdown.estimation.example import CALLS
+    from ..tasks.topdown.estimation.example import CALLS  # 0.9 s, numba's
 
     n = min(processes or os.cpu_count() or 1, MOST_PROCESSES)
     if n == 1:
@@ -56,7 +56,7 @@ def compile_beside(product: str) -> bool:
     """
     if product not in NEEDED_BY:
         return False
-    from ..tasks.topdown.estimation.kernels import are_compiled, compiling_lock
+    from ..tasks.topdown.estimation.kernels import are_compiled, compiling_lock  # 0.9 s
 
     if are_compiled():
         return False
@@ -78,8 +78,8 @@ def load_kernels(product: str) -> None:
     """Load the kernels that all runs of a product need, if they were compiled before."""
     if product not in NEEDED_BY:
         return
-    from ..tasks.topdown.estimation.example import CALLS, SELDOM
-    from ..tasks.topdown.estimation.kernels import are_compiled
+    from ..tasks.topdown.estimation.example import CALLS, SELDOM  # 0.9 s, numba's
+    from ..tasks.topdown.estimation.kernels import are_compiled  # 0.9 s, numba's
 
     if are_compiled():
         for call in CALLS:
@@ -89,7 +89,7 @@ def load_kernels(product: str) -> None:
 
 def announce_and_compile(options: Namespace) -> None:
     """Say what is about to take its time, do it, and say how long it took."""
-    from ..tasks.topdown.estimation.kernels import are_compiled
+    from ..tasks.topdown.estimation.kernels import are_compiled  # 0.9 s, numba's
 
     if not are_compiled():
         print(f"{ANNOUNCEMENT} ...", flush=True)

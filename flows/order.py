@@ -20,8 +20,8 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, found
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import artifact_of, made_before, submit_together
-from .log_lines import say
-from .progress import finish_stage, unknown
+from .logs import LOGGER
+from .progress import finish_stage
 from .tracking import Tracker
 
 MOST_FOUND_BY_TASKS = 32
@@ -47,9 +47,9 @@ def with_warnings(
         if LEDGER not in wave or is_charged:
             continue
         for warning in warnings:
-            say(f"warning: {warning}")
+            LOGGER.warning(warning)
         for note in notes():
-            say(f"note: {note}.")
+            LOGGER.info("%s.", note)
 
 
 def submitted(
@@ -113,7 +113,6 @@ def submitted(
             finish_stage(
                 {s: [futures[one] for one in calls if one in futures] for s, calls in wave.items()},
                 ended,
-                tracker.left if tracker is not None else unknown,
                 {stage: sum(one in there for one in calls) for stage, calls in wave.items()},
             )
             made = made_by | there

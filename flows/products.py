@@ -157,7 +157,6 @@ PRODUCT: Product = Product(
 )
 
 products = settings_flow(
-    __name__,
     PRODUCT,
     "Releases several products of one dataset, one after the other, all charged to one ledger. The "
     "products and their own settings stand in the settings file.",

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -34,9 +33,6 @@ Listener = Callable[[str, int, int], None]
 
 With nothing planned, the name is something to be said."""
 
-LeftListener = Callable[[float], None]
-"""Called with the seconds that are left of a run."""
-
 SECONDS_BETWEEN_UPDATES = 1.0
 """Of the progress at the server: each is a request, for which the flow waits."""
 
@@ -44,35 +40,21 @@ SECONDS_BETWEEN_UNSEEN = 15.0
 """Between updates at a server of the command's own, which nobody can watch: what is shown later is
 what stands at the end, or, of a run that is killed, this long before."""
 
-SECONDS_BETWEEN_FORECASTS = 5.0
-"""Of the time that is left, while no task ends."""
-
-SHARE_OF_FORECASTS = 0.02
-"""Of a flow's time, at most: of many tasks the time that is left takes a while to tell."""
-
 BAR = 20
 """Characters of a bar."""
 
 _listeners: list[Listener] = []
-_left_listeners: list[LeftListener] = []
 _run_ids: dict[str, str] = {}
 
 
-def unknown() -> None:
-    """The time that is left where nothing is known of it."""
-
-
 @contextmanager
-def listening(listener: Listener, left: LeftListener | None = None) -> Iterator[None]:
-    """Have a listener told of every stage's progress while the block runs, and one of the rest."""
+def listening(listener: Listener) -> Iterator[None]:
+    """Have a listener told of every stage's progress while the block runs."""
     _listeners.append(listener)
-    _left_listeners.extend([] if left is None else [left])
     try:
         yield
     finally:
         _listeners.remove(listener)
-        if left is not None:
-            _left_listeners.remove(left)
 
 
 def begin_run(root: str, flow_run_id: str) -> None:
@@ -90,15 +72,13 @@ def run_id(root: str) -> str | None:
 def finish_stage(
     stages: Mapping[str, Sequence[PrefectFuture]],
     ended: Callable[[PrefectFuture, object], None],
-    left: Callable[[], float | None],
     before: Mapping[str, int],
 ) -> None:
     """Wait until every task of the named stages has ended, telling the listeners as they do; of a
     stage that has failed they hear no more. A task that calls share stands once for each.
 
-    `ended` is called with every future as it ends, and what it returned or raised; `left` gives the
-    seconds that are left of the whole run; `before` counts what stages need no task for, since it
-    is there.
+    `ended` is called with every future as it ends, and what it returned or raised; `before` counts
+    what stages need no task for, since it is there.
 
     Raises the error of the first task that failed, in order of submission.
     """
@@ -110,14 +90,13 @@ def finish_stage(
     all_of = {stage: done[stage] + len(futures) for stage, futures in stages.items()}
     failed: set[str] = set()
     picture = _picture()
-    picture.left = left
     for stage, planned in all_of.items():
         _tell(stage, done[stage], planned)
         picture.draw(stage, done[stage], planned, 0.0)
         if done[stage] == planned:
             _log(stage, planned, 0.0)
     with stopwatch() as elapsed, _noted(done, all_of):
-        for future in _completed(list(owners), picture.look_ahead):
+        for future in _completed(list(owners)):
             outcome = _outcome(future)
             ended(future, outcome)
             for stage, n_calls in Counter(owners[future]).items():
@@ -146,13 +125,8 @@ def _noted(done: Mapping[str, int], planned: Mapping[str, int]) -> Iterator[None
         raise
 
 
-def _completed(
-    futures: Sequence[PrefectFuture], meanwhile: Callable[[], None]
-) -> Iterator[PrefectFuture]:
-    """Futures as they are completed; raises RunCancelled soon after the run was cancelled.
-
-    `meanwhile` is called now and then while none is.
-    """
+def _completed(futures: Sequence[PrefectFuture]) -> Iterator[PrefectFuture]:
+    """Futures as they are completed; raises RunCancelled soon after the run was cancelled."""
     done: SimpleQueue[PrefectFuture | BaseException] = SimpleQueue()
 
     def wait() -> None:
@@ -172,7 +146,6 @@ def _completed(
                 made = done.get(timeout=SECONDS_BETWEEN_UPDATES)
             except Empty:
                 refuse_if_cancelled()
-                meanwhile()
         if isinstance(made, BaseException):
             raise made
         yield made
@@ -201,28 +174,11 @@ class Picture:
         self._rows: dict[str, tuple[int, int, float]] = {}
         self._artifact: UUID | None = None
         self._shown = float("-inf")
-        self._next_look = float("-inf")
-        self._last_rest: float | None = None
-        self.left: Callable[[], float | None] = unknown
-
-    def look_ahead(self) -> None:
-        """Tell what is left of the run, unless that was told just now."""
-        now = monotonic()
-        if now < self._next_look:
-            return
-        self._last_rest = self.left()
-        self._next_look = monotonic() + SECONDS_BETWEEN_FORECASTS
-        self._next_look += (monotonic() - now) / SHARE_OF_FORECASTS
-        if self._last_rest is not None:
-            for listener in _left_listeners:
-                listener(self._last_rest)
-            self.show()
 
     def draw(self, stage: str, done: int, planned: int, seconds: float) -> None:
         """Enter how far a stage is; shown now and then, as each time is a request to wait for."""
         self._rows[stage] = (done, planned, seconds)
         if monotonic() - self._shown >= SECONDS_BETWEEN_UPDATES:
-            self.look_ahead()
             self.show()
 
     def show(self, *, is_last: bool = False) -> None:
@@ -233,8 +189,6 @@ class Picture:
         if not is_last and is_embedded() and monotonic() - self._shown < SECONDS_BETWEEN_UNSEEN:
             return
         text = bars(self._rows)
-        if self._last_rest is not None:
-            text = f"{sentence_of_rest(self._last_rest, datetime.now(UTC))}\n\n{text}"
         try:
             if self._artifact is None:
                 # Prefect answers with a coroutine only where an event loop runs.
@@ -249,11 +203,6 @@ class Picture:
                 raise  # Nobody starts it again.
         self._shown = monotonic()
 
-    def end(self) -> None:
-        """Show what was drawn, without what was told of the rest."""
-        self._last_rest = None
-        self.show(is_last=True)
-
 
 _pictures: dict[str, Picture] = {}
 
@@ -264,10 +213,10 @@ def _picture() -> Picture:
 
 
 def end_picture() -> None:
-    """Show for the last time how far the stages of this flow run are: nothing is left of it."""
+    """Show for the last time how far the stages of this flow run are."""
     picture = _pictures.pop(str(flow_run.id), None)
     if picture is not None:
-        picture.end()
+        picture.show(is_last=True)
 
 
 def update_markdown(artifact: UUID, text: str) -> None:
@@ -294,21 +243,6 @@ def bars(rows: Mapping[str, tuple[int, int, float]]) -> str:
             time = f"about {seconds * (planned - done) / done:.0f} s left" if done else ""
         lines.append(f"| {stage} | `{bar}` | {done} of {planned} | {time} |")
     return "\n".join(lines)
-
-
-def sentence_of_rest(seconds: float, now: datetime) -> str:
-    """What is said of the time that is left of a run.
-
-    >>> sentence_of_rest(5400, datetime(2026, 1, 1, 23, 0, tzinfo=UTC))
-    'About 90 min left of the run, until 00:30 UTC.'
-    """
-    if seconds < 90:
-        words = f"{max(5, 5 * round(seconds / 5))} s"
-    elif seconds <= 90 * 60:
-        words = f"{round(seconds / 60)} min"
-    else:
-        words = f"{seconds / 3600:.1f} h"
-    return f"About {words} left of the run, until {now + timedelta(seconds=seconds):%H:%M} UTC."
 
 
 SENTENCES: Mapping[str, str] = read_declared(Path(__file__).with_name("sentences.toml"))

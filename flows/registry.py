@@ -35,6 +35,11 @@ REPLICATED = tuple(name for name in OF_ONE_INPUT if name not in ("topdown", "est
 """Products that `spineflow replicates` can run again and again; topdown has `tune` for that."""
 
 
+def entry_point(name: str) -> str:
+    """Where a deployment finds the flow that runs a settings file."""
+    return f"{MODULES[name]}.{name.replace('-', '_')}"
+
+
 def flow_of(name: str) -> Flow[..., str]:
     """The flow that runs a settings file; what a deployment calls."""
     return getattr(import_module(MODULES[name]), name.replace("-", "_"))

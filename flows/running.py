@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar, copy_context
-from functools import partial
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +12,7 @@ from prefect import tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-from prefect.states import Cancelled, Crashed
+from prefect.states import Cancelled
 
 from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.order import LEDGER, Wave, call
@@ -37,15 +36,15 @@ from .cancelling import NO_ANSWER, RunCancelled, mark_ended, was_cancelled, watc
 from .endings import Interrupted, explained
 from .events import tell_failed_check, tell_published
 from .existing import parts_of
-from .interruption import going_on
+from .interruption import set_resume_hint
 from .kernels import compile_beside
-from .log_lines import say
+from .logs import LOGGER
 from .order import call_here, run_in_process, run_submitted, with_warnings
 from .progress import begin_run, end_picture, run_id
 from .registry import stages_of
 from .results import show_failed_rules
 from .runners import chosen_runner, dead_scheduler, task_runner
-from .servers import is_embedded, server_for_runs
+from .servers import server_for_runs
 from .tracking import Tracker
 
 PUBLICATION = "publication"
@@ -106,7 +105,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
 def _mend(run: RunDirectory) -> None:
     """Have what is damaged of a run made again, and say so; raises as `mend`."""
     for sentence in mend(run):
-        say(f"note: {sentence}.")
+        LOGGER.info("%s.", sentence)
 
 
 def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
@@ -191,10 +190,8 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
         try:
             with server_for_runs() as server:
                 server.wait()
-                # Its workers are told what is set now, the server among it.
-                stages = stages_of(product.name)
-                runner = task_runner(settings.run, stages.fn.__module__)
-                return stages.with_options(task_runner=runner)(str(run.root))
+                stages = stages_of(product.name).with_options(task_runner=task_runner(settings.run))
+                return stages(str(run.root))
         except RunCancelled:
             mark_ended(run_id(str(run.root)), Cancelled())
             raise
@@ -202,19 +199,6 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
             raise explained(error, str(run.root), settings.run) from None
         finally:
             _IN_FORCE.reset(before)
-
-
-def tracker_of(product: Product, run: RunDirectory, settings: ProductSettings) -> Tracker:
-    """What records the work of a run in its product's order, and tells what is left of it."""
-
-    def known() -> Iterator[Wave]:
-        waves: set[str] = set()
-        for wave in product.order(run, settings) if product.order is not None else ():
-            if not waves.issuperset(wave):
-                yield wave
-            waves |= set(wave)
-
-    return Tracker(run, settings.run, partial(product.sizes, run, settings), known)
 
 
 def stages_run_name() -> str:
@@ -255,7 +239,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
 
 @contextmanager
 def _picture_ended() -> Iterator[None]:
-    """After the block, the page of the flow run tells of no time that is left."""
+    """After the block, the page of the flow run shows how far the stages have come."""
     try:
         yield
     finally:
@@ -273,7 +257,7 @@ def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettin
         raise ValueError(f"{product.name} needs a flow run of its own")
     with held(str(run.root), type(settings)) as (opened, own):
         waves = with_warnings(opened, own, product.order(opened, own))
-        run_in_process(opened, waves, tracker_of(product, opened, own))
+        run_in_process(opened, waves, Tracker(opened, own.run))
         if own.published_to is not None:
             run_in_process(opened, COPIED)
     return str(run.release)
@@ -297,8 +281,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
             and have_same_release(settings, in_force)
         ):
             settings = in_force
-        here = copy_context()
-        going_on(run_directory, lambda: here.run(_end_at_once, run))
+        set_resume_hint(run_directory)
         try:
             yield run, settings
         except Exception as error:
@@ -316,13 +299,6 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
         remove_unfinished(run)
         record_files(run)
         run.update_manifest(status="complete", reason="", warnings=list(warnings_of(run)))
-
-
-def _end_at_once(run: RunDirectory) -> None:
-    """Tell of a run whose process ends without waiting for what is being worked on."""
-    _record_end(run, "interrupted")
-    if not is_embedded():
-        mark_ended(run_id(str(run.root)), Crashed(message="The command was interrupted."))
 
 
 def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = None) -> None:

@@ -8,29 +8,22 @@ reads its settings, and ends with the command.
 from __future__ import annotations
 
 import atexit
-import gc
 import os
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
-from tempfile import NamedTemporaryFile, TemporaryFile
+from tempfile import TemporaryFile
 from typing import Any
 
-import certifi
-import fastapi  # noqa: F401  # Prefect needs it here and in its server, which is forked from here.
 import httpx
 import prefect
 from prefect.context import refresh_global_settings_context
 from prefect.settings import (
-    PREFECT_API_SSL_CERT_FILE,
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_HOME,
-    PREFECT_LOGGING_TO_API_BATCH_INTERVAL,
     PREFECT_SERVER_API_HOST,
     PREFECT_SERVER_API_PORT,
     PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
@@ -38,8 +31,6 @@ from prefect.settings import (
     temporary_settings,
 )
 from prefect.utilities.urls import url_for
-
-from . import forking
 
 LOOKS_FOR_SERVER = "SPINEFLOW_FIND_SERVER"
 """Variable of the environment that keeps commands from looking for a server, set to `false`."""
@@ -57,18 +48,10 @@ WITHOUT_EVENTS = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
     "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "64",
-    "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",
 }
 """Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
-has automations on it, or sees its feed of events. Nor does it register types of blocks, or look
-whether these have changed, for which it would import all of Prefect's collections, Dask among them:
-who shows its database does so at its start. States of tasks are written together every five
-seconds, and at its end: left alone, each is a transaction of its own. A store of keys and values,
-which it imports and does not use, does not rewrite itself to check the types of arguments."""
-
-SECONDS_BETWEEN_LOGS = 10.0
-"""Between batches of log records that a run sends to a server of its own, which nobody can watch;
-the last one is sent when the flow ends. Left alone, Prefect sends one every two seconds."""
+has automations on it, or sees its feed of events. Nor does it register types of blocks. States of
+tasks are written together every five seconds, and at its end."""
 
 LEAST_ROOM = 1 << 20
 """Bytes that a server of our own needs at least for what it keeps of a small run."""
@@ -80,9 +63,6 @@ RETRIES = 7
 """How often a run asks a server of the office again that does not answer: after 2, 4, 8, … seconds,
 together four minutes, for as long as it takes to be started again. Prefect alone gives up after
 one. Set PREFECT_CLIENT_MAX_RETRIES to another number to wait longer, or less."""
-
-END_OF_CERTIFICATE = "-----END CERTIFICATE-----"
-"""Line after a certificate in a file of several."""
 
 SECONDS_TO_END = 5.0
 """A server of our own that takes longer to end is killed."""
@@ -97,7 +77,7 @@ class Server:
     def __init__(self, address: str, listening: socket.socket | None = None) -> None:
         self.address = address
         self._listening = listening
-        self.process: subprocess.Popen[bytes] | forking.Forked | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._is_waited_for = False
 
     def begin(self) -> None:
@@ -114,8 +94,13 @@ class Server:
             "PREFECT__SERVER_EPHEMERAL": "1",
             "PREFECT__SERVER_FINAL": "1",
         }
-        begin = _forked if forking.can_fork() else _spawned
-        self.process = begin(number, environment)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", f"{__package__}.own_server", str(number)],
+            pass_fds=[number],
+            stdin=subprocess.PIPE,  # Closed with this process, for which the server waits.
+            start_new_session=True,  # Ctrl-C at the keyboard is the command's to handle.
+            env=environment,
+        )
         # If it dies, requests are to fail at once.
         self._listening.close()
 
@@ -131,8 +116,7 @@ class Server:
             self._is_waited_for = True
             atexit.register(self._end)
         patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
-        with _plain_client(patience) as client:
-            client.get(f"{self.address}/health").raise_for_status()
+        httpx.get(f"{self.address}/health", trust_env=False, timeout=patience).raise_for_status()
 
     def stop(self) -> None:
         """End a server of our own for which nobody has waited."""
@@ -152,41 +136,6 @@ class Server:
             self.process.wait()
 
 
-def _spawned(number: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """A process of a server of our own, which serves at a socket."""
-    # What is imported stays: to look for garbage in it would take half a second.
-    serve = f"from {__package__}.own_server import main; main({number})"
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", f"import gc; gc.disable(); {serve}"],
-        pass_fds=[number],
-        stdin=subprocess.PIPE,
-        # An interruption from the keyboard is the command's to handle.
-        start_new_session=True,
-        env=environment,
-    )
-
-
-def _forked(number: int, environment: Mapping[str, str]) -> forking.Forked:
-    """A server of our own as a fork of this process; both share what has been imported."""
-    reading, writing = os.pipe()  # The other end is closed with this process.
-    serve = partial(_serve, number)
-    try:
-        return forking.forked(serve, kept={number}, environment=environment, stdin=reading)
-    finally:
-        os.close(reading)
-
-
-def _serve(number: int) -> None:
-    """Be a server of our own in a fork of the command."""
-    gc.disable()
-    os.setsid()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    refresh_global_settings_context()
-    from .own_server import main
-
-    main(number)
-
-
 @contextmanager
 def server_for_runs() -> Iterator[Server]:
     """In the block, runs report to the server that is set, to one found here, or to our own.
@@ -202,55 +151,28 @@ def server_for_runs() -> Iterator[Server]:
         return
     found = local_server()
     server = _own_server() if found is None else Server(found)
-    with nullcontext(_patience()) if found else _of_our_own() as further:
-        settings = {PREFECT_API_URL: server.address, **further}
-        environment = {setting.name: str(value) for setting, value in settings.items()}
-        if found is None:
-            environment[OWN_SERVER] = server.address
-        os.environ.update(environment)
-        # For threads that Prefect starts without the settings that hold here, such as the one that
-        # forwards what worker processes say: they would start a server of their own.
+    settings = {PREFECT_API_URL: server.address, **(_patience() if found else {})}
+    environment = {setting.name: str(value) for setting, value in settings.items()}
+    if found is None:
+        environment[OWN_SERVER] = server.address
+    os.environ.update(environment)
+    # For threads that Prefect starts without the settings that hold here, such as the one that
+    # forwards what worker processes say: they would start a server of their own.
+    refresh_global_settings_context()
+    try:
+        with temporary_settings(settings):
+            yield server
+    finally:
+        for name in environment:
+            os.environ.pop(name, None)
         refresh_global_settings_context()
-        try:
-            with temporary_settings(settings):
-                yield server
-        finally:
-            for name in environment:
-                os.environ.pop(name, None)
-            refresh_global_settings_context()
-            server.stop()
+        server.stop()
 
 
 def _patience() -> dict[Any, int]:
     """Settings with which Prefect waits for a server of the office; none where they are set."""
     is_set = "max_retries" in get_current_settings().client.model_fields_set
     return {} if is_set else {PREFECT_CLIENT_MAX_RETRIES: RETRIES}
-
-
-@contextmanager
-def _of_our_own() -> Iterator[dict[Any, Any]]:
-    """Settings of Prefect for the block, with a server of our own, but for those that are set.
-
-    It is told of logs seldom. It speaks plain HTTP, and whoever asks it looks at no certificate;
-    but Prefect reads all for every client that it makes, several in each worker: here it reads one.
-    """
-    now, found = get_current_settings(), dict[Any, Any]()
-    if "batch_interval" not in now.logging.to_api.model_fields_set:
-        found[PREFECT_LOGGING_TO_API_BATCH_INTERVAL] = SECONDS_BETWEEN_LOGS
-    if now.api.model_fields_set & {"ssl_cert_file", "tls_insecure_skip_verify"}:
-        yield found
-        return
-    first, end, _ = certifi.contents().partition(END_OF_CERTIFICATE)
-    with NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(first + end + "\n")
-        file.flush()
-        yield found | {PREFECT_API_SSL_CERT_FILE: file.name}
-
-
-def _plain_client(patience: float) -> httpx.Client:
-    """A client of servers on this machine, which speak plain HTTP: it loads no certificates, which
-    would take longer than to ask."""
-    return httpx.Client(trust_env=False, verify=False, timeout=patience)
 
 
 def _own_server() -> Server:
@@ -269,8 +191,8 @@ def local_server() -> str | None:
     here = "127.0.0.1" if host in ("0.0.0.0", "localhost") else host
     address = f"http://{here}:{PREFECT_SERVER_API_PORT.value()}/api"
     try:
-        with _plain_client(SECONDS_TO_ANSWER) as client:
-            version = client.get(f"{address}/admin/version").raise_for_status().json()
+        answer = httpx.get(f"{address}/admin/version", trust_env=False, timeout=SECONDS_TO_ANSWER)
+        version = answer.raise_for_status().json()
     except (httpx.HTTPError, ValueError):
         return None
     return address if version == prefect.__version__ else None

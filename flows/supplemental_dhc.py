@@ -6,7 +6,6 @@ from ..tasks.supplemental_dhc.product import SUPPLEMENTAL
 from .entry import CHARGED_FIRST, flows_of
 
 supplemental_dhc, supplemental_dhc_stages = flows_of(
-    __name__,
     SUPPLEMENTAL,
     "Releases average sizes of households and families, and people by the household that they "
     f"live in, with intervals. {CHARGED_FIRST}",

@@ -6,7 +6,6 @@ from ..tasks.topdown.product import TOPDOWN
 from .entry import CHARGED_FIRST, flows_of
 
 topdown, topdown_stages = flows_of(
-    __name__,
     TOPDOWN,
     "Releases microdata of persons and housing units, and redistricting tables, by the TopDown "
     f"Algorithm. {CHARGED_FIRST}",

@@ -6,7 +6,6 @@ from ..tasks.trips.product import TRIPS
 from .entry import CHARGED_FIRST, flows_of
 
 trips, trips_stages = flows_of(
-    __name__,
     TRIPS,
     "Releases origin/destination tables, or any table that forms a tree, by InfTDA. "
     + CHARGED_FIRST,

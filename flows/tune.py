@@ -211,7 +211,6 @@ PRODUCT: Product = Product(
 )
 
 tune = settings_flow(
-    __name__,
     PRODUCT,
     "Searches for the smallest budget that meets a criterion, on data that may be "
     "disclosed. It releases no data, but settings that are ready to run.",

@@ -19,10 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
+from spineflow.tasks.census.queries import label_parts
+from spineflow.tasks.detailed_groups.paths import household_folder, measured_folder, read_shards
+from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
+from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABULATIONS
+from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import factors_of
 from spineflow.tasks.runs.spelling import did_you_mean
+from spineflow.tasks.supplemental_dhc.ingest.files import read_plan as read_supplemental_plan
+from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES
 
 FIGURES = ("value", "variance", "plb")
 """Columns of every measurement: the noisy count, the variance of its noise, and what it cost."""
@@ -225,8 +232,6 @@ def _census_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFra
 
 def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
     """The answers to one query, with a column of labels for each attribute that it keeps."""
-    from spineflow.tasks.census.queries import label_parts
-
     name = query_name.removesuffix(DPQUERY_SUFFIX)
     row, place, value = _exploded(table)
     parts = label_parts(schema, name)
@@ -241,8 +246,6 @@ def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
 
 
 def _sizes_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    from spineflow.tasks.group_sizes.ingest.files import read_plan
-
     names = [level.level for level in read_plan(run).levels]
     return _there(_folders(run, universe, kind, names))
 
@@ -270,8 +273,6 @@ def _trips_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFram
 
 def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     """Of detailed groups of persons, or of the tables of households by the householder's."""
-    from spineflow.tasks.detailed_groups.paths import household_folder, measured_folder, read_shards
-
     is_of_persons = universe == PERSONS_BY_GROUP
     if kind == "estimates":
         what = "Detailed groups" if is_of_persons else "Households"
@@ -284,8 +285,6 @@ def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
 
 
 def _groups_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
-    from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
-
     row, place, value = _exploded(table)
     kind = table["table"].to_numpy()[row]
     sex = np.zeros(len(row), dtype=np.int64)
@@ -305,8 +304,6 @@ def _groups_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFra
 
 
 def _households_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
-    from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABULATIONS
-
     tabulation = HOUSEHOLD_TABULATIONS[universe]
     row, place, value = _exploded(table)
     kind = table["table"].to_numpy()[row]
@@ -320,14 +317,10 @@ def _households_decoded(settings: Any, universe: str, table: pa.Table) -> pd.Dat
 
 
 def _supplemental_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    from spineflow.tasks.supplemental_dhc.ingest.files import read_plan
-
-    return _there(_folders(run, universe, kind, read_plan(run).levels))
+    return _there(_folders(run, universe, kind, read_supplemental_plan(run).levels))
 
 
 def _supplemental_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
-    from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES
-
     if "estimate" in table.column_names:
         return table.drop_columns(["level"]).replace_schema_metadata().to_pandas()
     row, place, value = _exploded(table)

@@ -6,6 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import exact_fraction
 
@@ -21,8 +23,6 @@ def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
     Example: `spineflow.make_ledger("ledger.db", "3")`.
     """
     from spineflow.flows.ledger import WrittenCaps, init_ledger
-    from spineflow.tasks.ledger.store import open_ledger
-    from spineflow.tasks.ledger.summary import summary
 
     file = Path(path)
     try:
@@ -51,9 +51,6 @@ def ledger(path: str | Path) -> pd.DataFrame:
     of all draws, missing where it is not known or not smaller; it holds for runs that were planned
     before the first result. Raises SpineflowError where there is no ledger.
     """
-    from spineflow.tasks.ledger.store import open_ledger
-    from spineflow.tasks.ledger.summary import summary
-
     file = Path(path)
     if not file.exists():
         raise InputRefused(f"{file}: there is no such ledger; make it with make_ledger.")

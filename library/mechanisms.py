@@ -165,7 +165,7 @@ def _run(
     ledger: str | Path | None,
     privacy: Mapping[str, Any],
 ) -> Run:
-    from spineflow.flows.running import is_done, prepare, run_stages_here
+    from spineflow.flows.running import is_done, prepare, run_stages_here  # 1.3 s
 
     arrow = {key: _as_arrow(key, frame) for key, frame in tables.items()}
     run = RunDirectory(Path(run_dir).resolve())

@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from spineflow.answers import in_declared_order, read_answers
 from spineflow.budgets import guarantees_of, queries_of
+from spineflow.plots import plot_budget, plot_errors, plot_margins
 from spineflow.stamped import read_table
 from spineflow.tasks.products.registry import OF_ONE_INPUT, known
+from spineflow.tasks.runs.charged_files import refuse_altered
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import frozen_settings, settings_tree
 from spineflow.tasks.runs.spelling import did_you_mean
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,9 +175,7 @@ class Run:
 
         Example: `run.make_intervals("hispanic", "County")`.
         """
-        from spineflow.tasks.runs.charged_files import refuse_altered
-        from spineflow.tasks.topdown.intervals.report import write_run_intervals
-        from spineflow.tasks.topdown.settings import TopdownSettings
+        from spineflow.tasks.topdown.intervals.report import write_run_intervals  # 1.0 s
 
         settings = self._typed_settings
         if not isinstance(settings, TopdownSettings):
@@ -271,20 +272,14 @@ class Run:
 
     def plot_budget(self, ax: Axes | None = None) -> Axes:
         """`spineflow.plot_budget` of this run."""
-        from spineflow.plots import plot_budget
-
         return plot_budget(self, ax)
 
     def plot_errors(self, ax: Axes | None = None) -> Axes:
         """`spineflow.plot_errors` of this run."""
-        from spineflow.plots import plot_errors
-
         return plot_errors(self, ax)
 
     def plot_margins(self, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
         """`spineflow.plot_margins` of this run."""
-        from spineflow.plots import plot_margins
-
         return plot_margins(self, table, count, ax)
 
     @property

@@ -6,9 +6,7 @@ server are made there by the first test that needs them, and the controller ends
 
 from __future__ import annotations
 
-import atexit
 import fcntl
-import gc
 import os
 import random
 import shutil
@@ -39,18 +37,6 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     if os.access(MEMORY, os.W_OK) and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
-_WORKERS: set[int] = set()
-"""This process, if it is a worker of pytest-xdist; not its forks."""
-
-
-@atexit.register
-def _leave() -> None:
-    """End a worker at once when all others have done what they do at the end of a process: nobody
-    asks how it ended, and to take down what it has imported takes seconds."""
-    if os.getpid() in _WORKERS:
-        os._exit(0)
-
-
 _prefect_home = tempfile.TemporaryDirectory(prefix="spineflow-prefect-", ignore_cleanup_errors=True)
 os.environ["PREFECT_HOME"] = _prefect_home.name
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -80,8 +66,6 @@ which are compiled in the meantime, and others wait for what the last makes."""
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make what the workers have in common, or take it from the controller."""
-    if hasattr(config, "workerinput"):
-        _WORKERS.add(os.getpid())
     told = getattr(config, "workerinput", {}).get("spineflow")
     config.stash[SESSION] = told or {
         "folder": tempfile.mkdtemp(prefix="spineflow-tests-"),
@@ -93,19 +77,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node) -> None:
     """Tell a worker of pytest-xdist what it has in common with the others."""
     node.workerinput["spineflow"] = node.config.stash[SESSION]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage while everything is imported, a fifth of whose time it would take, nor
-    later among what was imported, which stays.
-    """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -142,9 +113,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, object, obje
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind: Prefect's home, and with the last of the session its server."""
-    # Libraries that count what they have made would tell of leaks, were it frozen at the very end;
-    # until then pytest looks for garbage twice.
-    atexit.register(gc.unfreeze)
     _prefect_home.cleanup()
     if not hasattr(config, "workerinput") and SESSION in config.stash:
         folder = Path(config.stash[SESSION]["folder"])
@@ -269,27 +237,14 @@ begun by those who wait for them. That of an office does, in the tests of deploy
 
 
 SERVER = """
-import gc, sys
-gc.disable()
-from datetime import timedelta
-from functools import partialmethod
-import docket
+import sys
 import uvicorn
-from prefect.server.api.server import create_app
-from spineflow.flows.own_server import begin_writing_at_once, collect_garbage_aside
-gc.freeze()
-collect_garbage_aside()
-begin_writing_at_once()
-seldom = timedelta(seconds=2)
-docket.Worker.__init__ = partialmethod(
-    docket.Worker.__init__, minimum_check_interval=seldom, scheduling_resolution=seldom
-)
-host, port = sys.argv[1:]
-uvicorn.run(create_app(final=True), host=host, port=int(port), log_level="warning")
+from spineflow.flows import server_fixes
+server_fixes.apply()
+app, (host, port) = "prefect.server.api.server:create_app", sys.argv[1:]
+uvicorn.run(app, factory=True, host=host, port=int(port), log_level="warning")
 """
-"""What `prefect server start` serves, without the command's own imports and its pages, and as a
-server of our own does: without minutes of silence. That of a session serves for a quarter of an
-hour, and asks itself eight times less often what is due."""
+"""`prefect server start` without its pages, and corrected as a command's own server is."""
 
 
 class PrefectServer:

@@ -11,21 +11,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from importlib import import_module
 from string import Template
-from threading import get_ident
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from . import judge
 from .outcome import ExpectationOutcome, Outcome
 from .rules import Rule, Value
 
@@ -79,19 +75,10 @@ def run_suites(
 
     `distinct_values` maps a suite to its evidence columns and their distinct values. A rule whose
     expectation cannot be evaluated has not passed; one about a column without values holds.
-    Inside `by_the_rules_alone` the rules themselves are asked. A process that judges for others, if
-    there is one, is asked first.
+    Inside `by_the_rules_alone` the rules themselves are asked.
     """
     if _ASKS_RULES_ALONE.get():
         return tuple(_own_outcome(r, distinct_values[r.suite].get(r.evidence)) for r in rules)
-    found: tuple[Outcome, ...] | None = judge.asked(rules, distinct_values)
-    return judged(rules, distinct_values) if found is None else found
-
-
-def judged(
-    rules: Sequence[Rule], distinct_values: Mapping[str, Mapping[str, Collection[Value]]]
-) -> tuple[Outcome, ...]:
-    """As `run_suites`, by Great Expectations in this process."""
     gx = import_great_expectations()
     met: dict[tuple[str, str], list[ExpectationOutcome]] = {}
     context = gx.get_context(mode="ephemeral")
@@ -187,98 +174,16 @@ def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
     return pd.DataFrame(filled)
 
 
-NOT_ASKED = ("altair", "scipy.stats")
-"""What Great Expectations imports for pictures and statistics, of which no rule makes use."""
-
-NOT_THERE = ("boto3", "botocore", "sqlalchemy")
-"""What it imports for data in databases and stores, if they are installed; ours are in memory."""
-
-
 def import_great_expectations() -> ModuleType:
-    """Great Expectations with its reporting off; the first import takes seconds.
+    """Great Expectations with its reporting and its logging off.
 
-    The libraries of `NOT_ASKED` are imported when they are first used, as a rule never: they take
-    two fifths of the time of the rest. Those of `NOT_THERE`, a quarter of it, it does without.
+    Imported here, for that takes 1.6 s, which commands that judge no input do without.
     """
-    if "great_expectations" in sys.modules:
-        return sys.modules["great_expectations"]
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    logging.getLogger("great_expectations").setLevel(logging.CRITICAL)
-    with warnings.catch_warnings(), _imported_when_used(NOT_ASKED), _not_there(NOT_THERE):
+    # The second has a level of its own.
+    for name in ("great_expectations", "great_expectations.data_context.types.base"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import great_expectations
-
-    # This one has a level of its own.
-    logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.CRITICAL)
-    _word_with_one_model_for_a_name()
     return great_expectations
-
-
-def import_alone() -> None:
-    """As `import_great_expectations`, in a process that does nothing else meanwhile: it makes a
-    model of every reader of pandas that it finds, of which no rule makes use, and finds none."""
-    readers = {name: own for name, own in vars(pd).items() if name.startswith("read_")}
-    for name in readers:
-        delattr(pd, name)
-    try:
-        import_great_expectations()
-    finally:
-        vars(pd).update(readers)
-
-
-def _word_with_one_model_for_a_name() -> None:
-    """Have Great Expectations make the model of a parameter once for each name. It makes one for
-    each parameter of each expectation that it words, a third of the time of judging."""
-    from great_expectations.render.renderer_configuration import RendererConfiguration
-
-    name = "_get_renderer_value_base_model_type"
-    made = getattr(RendererConfiguration, name, None)
-    if made is not None:
-        setattr(RendererConfiguration, name, staticmethod(cache(made)))
-
-
-class _StandIn(ModuleType):
-    """A module in the place of another, which is imported when something of it is used."""
-
-    def __getattr__(self, attribute: str) -> Any:
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), attribute)
-
-
-@contextmanager
-def _imported_when_used(names: Sequence[str]) -> Iterator[None]:
-    """What the block imports of these modules is imported when it is used; who imports them after
-    the block does so as ever."""
-    stand_ins = [_StandIn(name) for name in names if name not in sys.modules]
-    sys.modules.update({each.__name__: each for each in stand_ins})
-    try:
-        yield
-    finally:
-        for each in stand_ins:
-            if sys.modules.get(each.__name__) is each:
-                del sys.modules[each.__name__]
-
-
-class _NotThere:
-    """A finder of modules that says to one thread that some are not installed."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._thread = get_ident()
-
-    def find_spec(self, name: str, *_others: object) -> None:
-        if name in self._names and get_ident() == self._thread:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-@contextmanager
-def _not_there(names: Sequence[str]) -> Iterator[None]:
-    """This thread imports in the block as if these modules were not installed, but for those that
-    were imported before."""
-    finder = _NotThere(names)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)

@@ -118,10 +118,9 @@ class Product:
     *The run.* `order` gives the steps wave by wave: ingest first, which writes what is public and
     what is confidential in folders of their own; then the charge, before any noise is drawn;
     measurement, estimation, the tables; and the steps of `release.steps`, which check, release and
-    report. None where what comes next is decided on the way. `sizes` are public sizes of a
-    stage's calls, which tell how long they take. `charge` is what the run is charged for; it
-    recomputes the loss by independent code and raises BudgetRefused, and returns None for a run
-    that draws nothing. `measurement_files` are all files of noisy answers, there yet or not.
+    report. None where what comes next is decided on the way. `charge` is what the run is charged
+    for; it recomputes the loss by independent code and raises BudgetRefused, and returns None for a
+    run that draws nothing. `measurement_files` are all files of noisy answers, there yet or not.
     `notes` are sentences on what is about to be measured to no avail.
 
     *Its end.* `checks` are the outcomes of checks that share no code with what they check; a
@@ -148,9 +147,6 @@ class Product:
     curves: Callable[[Any], Curves | None] = lambda settings: None
     of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
     order: Callable[[RunDirectory, Any], Order] | None = None
-    sizes: Callable[[RunDirectory, Any, str, Sequence[tuple]], list[float] | None] = (
-        lambda run, settings, step, keys: None
-    )
     charge: Callable[[RunDirectory, Any], Charge | None] | None = None
     measurement_files: Callable[[RunDirectory, Any], Sequence[Path]] = lambda run, settings: ()
     notes: Callable[[RunDirectory, Any], Sequence[str]] = lambda run, settings: ()

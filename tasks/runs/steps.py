@@ -19,7 +19,6 @@ from prefect.states import Completed
 from .charged_files import digest_of, refuse_altered
 from .confinement import StorageFailed, confined
 from .directory import RunDirectory
-from .freed_memory import give_back_freed_memory
 from .handles import Artifact, Made, found
 from .logs import shorten_errors
 from .metering import confined_work, metered, reads_public_files, stopwatch
@@ -118,7 +117,6 @@ def step(
         @functools.wraps(function)
         def run_step(run_root: str, *keys: Any) -> Artifact | State:
             artifact = confined(run_root)(perform)(run_root, *keys)
-            give_back_freed_memory()
             if artifact.reused:
                 return Completed(name="Reused", message="made by an earlier attempt", data=artifact)
             return artifact

@@ -2,8 +2,7 @@
 
 `work.jsonl` in the run directory has a line for every time that a process began to work on the run,
 and one for every task as soon as it has ended; a resumed run adds to it. What it holds is public:
-names of stages, numbers of geounits and timings, never what depends on confidential values. The
-time that is left of a run is told from it, and the run can be replayed on other workers.
+names of stages, numbers of geounits and timings, never what depends on confidential values.
 """
 
 from __future__ import annotations
@@ -32,15 +31,17 @@ class Began:
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A task of a wave that is begun or to come.
+class Task:
+    """A task that has ended.
 
     name : step and keys, such as `measure persons Block 00003`; unique in a run.
     stage, step : the stage it is part of, and the step that it calls.
     wave : number of its wave; a wave waits until the one before has ended.
     aside : its wave was not waited for; what came later did not wait for it.
     after : names of the tasks that it waited for, besides earlier waves.
-    size : public size of its part, in the units of its step.
+    begun, ended : when its wave was begun and when its end was heard of, seconds since 1970.
+    started, seconds, cpu, worker, read, written : as in `metering.Work`; seconds by the wall clock.
+    reused : it found what an earlier attempt had made.
     """
 
     name: str
@@ -49,18 +50,6 @@ class Planned:
     wave: int
     aside: bool
     after: tuple[str, ...]
-    size: float
-
-
-@dataclass(frozen=True)
-class Task(Planned):
-    """A task that has ended.
-
-    begun, ended : when its wave was begun and when its end was heard of, seconds since 1970.
-    started, seconds, cpu, worker, read, written : as in `metering.Work`; seconds by the wall clock.
-    reused : it found what an earlier attempt had made.
-    """
-
     begun: float
     ended: float
     started: float
@@ -113,6 +102,8 @@ def _record(line: str) -> Began | Task | None:
         fields: Mapping[str, Any] = json.loads(line)
         if "runner" in fields:
             return Began(**fields)
-        return Task(**{**fields, "after": tuple(fields["after"])})
+        # Earlier versions have recorded the size of a task besides.
+        known = {name: value for name, value in fields.items() if name != "size"}
+        return Task(**{**known, "after": tuple(known["after"])})
     except (ValueError, TypeError, KeyError):
         return None

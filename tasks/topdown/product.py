@@ -139,7 +139,6 @@ TOPDOWN: Product = Product(
     needed=needed,
     curves=curves_of_run,
     order=later("tasks.topdown.order:order"),
-    sizes=later("tasks.topdown.checks.pieces:sizes_of_pieces"),
     charge=later("tasks.topdown.fits:charge_within_memory"),
     measurement_files=later("tasks.topdown.measurement.charge:measurement_files"),
     notes=later("tasks.topdown.spine.redundant:redundant_spending_of_run"),

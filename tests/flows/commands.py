@@ -1,22 +1,14 @@
-"""The command as a process: started anew, or forked from one that has imported everything.
-
-A fork costs seconds less, and is a process like the other: of a group of its own, with its folder,
-environment, output and exit code. It finds modules imported and kernels loaded; see `warmed`.
-"""
+"""The command as a process of its own."""
 
 from __future__ import annotations
 
-import atexit
-import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,16 +73,11 @@ class Command:
         self.output, self.errors = (Path(self._told.name) / name for name in ("output", "errors"))
         for file in (self.output, self.errors):
             file.touch()
-        self.process = self._begun([*code, *arguments], folder, os.environ | home | environment)
-
-    def _begun(
-        self, code: Sequence[str], folder: Path, environment: Mapping[str, str]
-    ) -> subprocess.Popen | multiprocessing.process.BaseProcess:
         with self.output.open("w") as output, self.errors.open("w") as errors:
-            return subprocess.Popen(
-                [sys.executable, "-c", *code],
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", *code, *arguments],
                 cwd=folder,
-                env=environment,
+                env=os.environ | home | environment,
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
@@ -137,52 +124,3 @@ class Command:
             assert self.exit_code() is None and time.monotonic() < deadline, told
             time.sleep(0.05)
         return told.partition("\n")[0] + "\n"
-
-
-class ForkedCommand(Command):
-    """The same as a fork of a process that stands ready with all modules of the flows."""
-
-    def _begun(
-        self, code: Sequence[str], folder: Path, environment: Mapping[str, str]
-    ) -> multiprocessing.process.BaseProcess:
-        from spineflow.flows.registry import MODULES
-
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([*MODULES.values(), "tests.flows.warmed"])
-        told = (str(self.output), str(self.errors))
-        process = context.Process(target=_run, args=(code, str(folder), environment, told))
-        process.start()
-        return process
-
-    def exit_code(self) -> int | None:
-        return self.process.exitcode
-
-    def _wait(self, timeout: float | None) -> None:
-        self.process.join(timeout)
-        if self.process.is_alive():
-            raise subprocess.TimeoutExpired("spineflow", timeout or 0)
-
-
-def _run(
-    code: Sequence[str], folder: str, environment: Mapping[str, str], told: tuple[str, str]
-) -> None:
-    """Become a command, in a process that was forked for it."""
-    os.setsid()
-    for number, file in zip((1, 2), told, strict=True):
-        opened = os.open(file, os.O_WRONLY | os.O_TRUNC)
-        os.dup2(opened, number)
-        os.close(opened)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    from prefect.context import refresh_global_settings_context
-
-    refresh_global_settings_context()
-    program, *arguments = code
-    sys.argv = ["-c", *arguments]
-    try:
-        exec(compile(program, "<command>", "exec"), {"__name__": "__main__"})
-    finally:
-        # What the end of a program does, a forked process leaves out: the last logs are sent there.
-        threading._shutdown()
-        atexit._run_exitfuncs()

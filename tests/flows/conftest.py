@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
+from spineflow.flows.logs import TEXT, logged
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
@@ -22,7 +23,7 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.conftest import PrefectServer
 from tests.flows import in_process as here
-from tests.flows.commands import Command, ForkedCommand
+from tests.flows.commands import Command
 from tests.flows.conformance.cases import CASES, Case, Finished
 from tests.flows.in_process import stages_in_process, start_no_server
 
@@ -49,8 +50,8 @@ def started() -> Iterator[list[Command]]:
 
 @pytest.fixture(scope="session")
 def spineflow(started: list[Command]) -> type[Command]:
-    """The command as a process of its own, forked from one that has imported everything."""
-    return noted(ForkedCommand, started)
+    """The command as a process of its own."""
+    return noted(Command, started)
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +70,13 @@ def new_spineflow(started: list[Command], real_server: PrefectServer) -> type[Co
             super().__init__(*arguments, folder=folder, **options)
 
     return noted(Prepared, started)
+
+
+@pytest.fixture(autouse=True)
+def log_of_a_command() -> Iterator[None]:
+    """Functions log on standard error, as they do in a command."""
+    with logged(TEXT):
+        yield
 
 
 @pytest.fixture(autouse=True)

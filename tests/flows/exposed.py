@@ -12,12 +12,9 @@ import psutil
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows import surroundings
-from tests.flows.commands import Command, ForkedCommand
+from tests.flows.commands import Command
 from tests.flows.faults import files_of
 from tests.flows.held_up import SPEND_NOTHING, Fault, Unplayable, World, outcome
-
-AS_A_USER = "from spineflow.flows.cli import main; import sys; sys.exit(main())"
-"""The command in a process that nobody has put anything in, whose workers are forked."""
 
 
 class Run:
@@ -40,17 +37,12 @@ class Run:
 
     def begin(self, **environment: str) -> None:
         """Begin the command, or the one that continues the run."""
-        kind = "processes" if self.runner == "forked" else self.runner
-        options = ["--set", f"run.runner={kind}", "--set", "run.workers=2"]
+        options = ["--set", f"run.runner={self.runner}", "--set", "run.workers=2"]
         begun = ["run", self.product, str(self.world.files[self.product]), "--run-dir"]
         first = ["resume"] if self.run.manifest.exists() else begun
         environment = ({} if self.is_own else self.world.server.environment) | environment
-        is_forked = self.runner == "forked"
-        self.command = (Command if is_forked else ForkedCommand)(
-            *(*first, str(self.run.root), *options),
-            folder=self.folder,
-            **({"program": AS_A_USER} if is_forked else {}),
-            **environment,
+        self.command = Command(
+            *(*first, str(self.run.root), *options), folder=self.folder, **environment
         )
 
     def children(self, *words: str) -> list[psutil.Process]:
@@ -62,12 +54,7 @@ class Run:
             return []
 
     def workers(self) -> list[psutil.Process]:
-        own = () if self.runner == "forked" else ("spawn_main",)
-        found = [one for one in self.children(*own) if not is_apart(one)]
-        # Those who are forked have a parent that is not the command, and its command line.
-        return [
-            one for one in found if own or one.ppid() not in (self.command.process.pid, os.getpid())
-        ]
+        return [one for one in self.children("spawn_main") if not is_apart(one)]
 
     def drawn(self) -> dict[str, bytes]:
         """The noisy measurements that lie in its directory, and in those of runs within it."""
@@ -123,4 +110,4 @@ def surrounded(world: World, product: str, runner: str, server: str) -> Iterator
 def is_apart(process: psutil.Process) -> bool:
     """Whether a process of a command is no worker: its server, or a tracker of Python's."""
     line = " ".join(process.cmdline())
-    return any(word in line for word in ("own_server", "resource_tracker", "forkserver"))
+    return any(word in line for word in ("own_server", "resource_tracker"))

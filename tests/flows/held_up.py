@@ -13,7 +13,7 @@ from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.conftest import PrefectServer
-from tests.flows.commands import Command, ForkedCommand
+from tests.flows.commands import Command
 from tests.flows.faults import measurements
 from tests.flows.small_runs import of_several, settings_files
 
@@ -26,7 +26,7 @@ import spineflow.flows.order as order
 from spineflow.tasks.runs.stores import StoreFile
 
 stage, folder, more = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-recorded, read = order.record, StoreFile.read
+entered, read = order.enter, StoreFile.read
 
 def hold():
     (folder / "held").touch()
@@ -34,8 +34,8 @@ def hold():
         time.sleep(0.05)
     exec(more, globals())
 
-def record(run, stages):
-    recorded(run, stages)
+def enter(run, stages):
+    entered(run, stages)
     if any(stage in name for name in stages):
         hold()
 
@@ -44,7 +44,7 @@ def read_held(file, size=-1):
         hold()
     return read(file, size)
 
-order.record, StoreFile.read = record, read_held
+order.enter, StoreFile.read = enter, read_held
 from spineflow.flows.cli import main
 sys.exit(main(sys.argv[4:]))
 """
@@ -124,7 +124,7 @@ class Ongoing:
         self.run = RunDirectory(self.folder / name)
         settings = str(world.files[product])
         overrides = [part for option in options for part in ("--set", option)]
-        self.command = ForkedCommand(
+        self.command = Command(
             *(after, str(self.folder), then),
             *("run", product, settings, "--run-dir", str(self.run.root), *overrides),
             folder=self.folder,
@@ -158,7 +158,7 @@ class Ongoing:
     def resumed(self) -> None:
         """Continue it to its end."""
         arguments = ("resume", str(self.run.root), *self.again)
-        again = ForkedCommand(*arguments, folder=self.folder, **self.environment)
+        again = Command(*arguments, folder=self.folder, **self.environment)
         code, _, errors = again.ended()
         if code:
             raise Fault(f"it could not be continued: {errors}")

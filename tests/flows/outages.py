@@ -30,7 +30,7 @@ from spineflow.flows.cli import _quieten
 from spineflow.tasks.runs.work import read, tasks_of
 
 from tests.flows import surroundings
-from tests.flows.commands import ForkedCommand
+from tests.flows.commands import Command
 from tests.flows.held_up import (
     HELD,
     WENT_ON,
@@ -75,7 +75,7 @@ def four_at_once(world: World) -> str:
     folder = world.emptied()
     settings = str(world.files["group-sizes"])
     commands = [
-        ForkedCommand(
+        Command(
             *("run", "group-sizes", settings, "--run-dir", str(folder / str(number))),
             folder=folder,
             **world.server.environment,

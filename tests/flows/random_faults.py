@@ -48,8 +48,7 @@ from tests.flows.held_up import HELD, WENT_ON, Fault, Unplayable, World, add_est
 
 MENDED, FAULT = "mended", "fault"
 PRODUCTS = (*OF_ONE_INPUT, "products", "tune", "design")
-RUNNERS = ("threads", "processes", "forked", "dask")
-"""Processes are new interpreters, or forked from a fork of the command."""
+RUNNERS = ("threads", "processes", "dask")
 SERVERS = ("own", "office")
 """One that the command starts and that ends with it, or one that serves all runs."""
 

@@ -48,15 +48,13 @@ def test_a_terminal_has_a_bar_for_every_stage(
 ) -> None:
     with shown_progress(is_compiling):
         told(progress._tell)
-        for listener in progress._left_listeners:
-            listener(42.0)
-    assert not progress._listeners and not progress._left_listeners
+    assert not progress._listeners
     shown = capsys.readouterr()
     assert (f"{ANNOUNCEMENT}: meanwhile" in shown.err) == is_compiling
     assert "watch it there" in shown.err and "persons measure County" in shown.err
     assert "3/4" in shown.err and "starting Prefect" in shown.err
     last = shown.err[shown.err.rindex("starting Prefect") :]
-    assert "1/1" in last and "time left of the run" not in last and "of the run, until" not in last
+    assert "1/1" in last
     assert shown.out == ""
 
 
@@ -84,7 +82,7 @@ def test_work_without_a_flow_is_told_in_lines_elsewhere(
 ) -> None:
     with shown_work() as listener:
         told(listener)
-    assert capsys.readouterr().err == "watch it there\n"
+    assert capsys.readouterr().err.endswith("Z watch it there\n")
 
 
 def test_blocks_are_printed_as_they_are_meant(capsys: pytest.CaptureFixture[str]) -> None:

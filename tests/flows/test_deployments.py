@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.form import SettingsForm
-from spineflow.flows.registry import MODULES, TITLES, flow_of
+from spineflow.flows.registry import MODULES, TITLES, entry_point, flow_of
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
@@ -280,7 +280,7 @@ def test_prefect_yaml_names_every_flow() -> None:
     found = {deployment["entrypoint"]: deployment for deployment in declared["deployments"]}
     flows = {name: flow_of(name) for name in MODULES}
     assert {entrypoint: one["name"] for entrypoint, one in found.items()} == {
-        f"{flow.fn.__module__}.{flow.fn.__name__}": TITLES[name] for name, flow in flows.items()
+        entry_point(name): TITLES[name] for name in flows
     }
     assert not any("description" in one for one in found.values())
     assert len(set(TITLES.values())) == len(MODULES)

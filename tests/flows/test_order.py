@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-from collections.abc import Sequence
 from typing import Any, cast
-from uuid import uuid4
 
-from prefect.futures import PrefectConcurrentFuture
 from spineflow.flows.order import awaited
-from spineflow.flows.runners import InOrder
 from spineflow.tasks.products.order import call, shared
 
 STEP = cast(Any, "a step")
@@ -29,31 +24,6 @@ def test_of_stages_that_have_ended_one_call_is_awaited() -> None:
 def test_what_has_not_ended_is_awaited_whole() -> None:
     measured = [call(STEP, "measure", number) for number in range(5)]
     assert awaited(measured, {}) == measured
-
-
-def test_tasks_that_wait_hold_up_none_behind_them() -> None:
-    """However many wait, those that wait for nothing more are begun, in their order."""
-    still, ended = concurrent.futures.Future[int](), concurrent.futures.Future[int]()
-    ended.set_result(0)
-    waited_for, done = (PrefectConcurrentFuture(uuid4(), one) for one in (still, ended))
-    begun: list[int] = []
-
-    def begin(number: int, wait_for: Sequence[PrefectConcurrentFuture]) -> None:
-        for one in wait_for:
-            one.wrapped_future.result()
-        begun.append(number)
-
-    threads = InOrder()
-    try:
-        late = [threads.submit(begin, n, wait_for=[done, waited_for]) for n in range(8)]
-        at_once = [threads.submit(begin, n, wait_for=[done]) for n in range(8, 40)]
-        concurrent.futures.wait(at_once)
-        assert begun == list(range(8, 40))
-        still.set_result(0)
-        concurrent.futures.wait(late)
-        assert sorted(begun[32:]) == list(range(8))
-    finally:
-        threads.shutdown()
 
 
 def test_small_calls_of_a_step_share_a_task() -> None:

@@ -5,14 +5,12 @@ Threads, and topdown's processes, are in `test_estimators`, and on several shard
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
-from spineflow.flows.runners import local_cluster
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.work import read, tasks_of
@@ -31,19 +29,6 @@ def made(run: RunDirectory) -> dict[str, bytes]:
         for path in (run.root / folder).rglob("*.*")
         if path.stem != "certificate"
     }
-
-
-@pytest.mark.parametrize("is_told", [False, True])
-def test_dask_workers_say_no_more_than_the_command_of_logs_that_could_not_be_sent(
-    monkeypatch: pytest.MonkeyPatch, is_told: bool
-) -> None:
-    """Beside the sentence of a run whose server is gone, each wrote two lines."""
-    distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(logging, "raiseExceptions", is_told)
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
-    with local_cluster(**options) as cluster, distributed.Client(cluster) as client:
-        told = client.run(lambda: __import__("logging").raiseExceptions)
-    assert list(told.values()) == [is_told]
 
 
 def run_of(product: str, settings: Path, name: str, *options: str) -> RunDirectory:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
 import re
 import shutil
 import signal
-import sqlite3
-import ssl
 import subprocess
 import sys
 import time
-from contextlib import closing, nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -23,7 +19,6 @@ import httpx
 import prefect.settings
 import pytest
 from prefect.settings import (
-    PREFECT_API_SSL_CERT_FILE,
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_SERVER_API_PORT,
@@ -108,27 +103,6 @@ def test_a_server_of_our_own_that_is_gone_is_not_waited_for_longer(
                 assert PREFECT_CLIENT_MAX_RETRIES.value() == before
 
 
-def test_clients_of_a_server_of_our_own_read_one_certificate(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All would take longer than to ask; who has set a file of certificates is heard, and who asks
-    another server has all."""
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: None)
-    with temporary_settings({PREFECT_API_URL: None}):
-        before = PREFECT_API_SSL_CERT_FILE.value()
-        with server_for_runs():
-            file = PREFECT_API_SSL_CERT_FILE.value()
-            assert len(ssl.create_default_context(cafile=file).get_ca_certs()) == 1
-            assert os.environ["PREFECT_API_SSL_CERT_FILE"] == file, "workers are to be told of it"
-        assert PREFECT_API_SSL_CERT_FILE.value() == before and not Path(file).exists()
-        with temporary_settings({PREFECT_API_SSL_CERT_FILE: "own.pem"}), server_for_runs():
-            assert PREFECT_API_SSL_CERT_FILE.value() == "own.pem"
-        monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://found/api")
-        with server_for_runs():
-            assert PREFECT_API_SSL_CERT_FILE.value() == before
-
-
 def test_threads_without_settings_see_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prefect starts some, which would have a second server come up."""
     seen: list[str | None] = []
@@ -170,7 +144,7 @@ def test_stages_begin_once_there_is_a_server(monkeypatch: pytest.MonkeyPatch) ->
     server = SimpleNamespace(wait=lambda: done.append("server"))
     monkeypatch.setattr(running, "server_for_runs", lambda: nullcontext(server))
     monkeypatch.setattr(running, "compile_beside", lambda name: None)
-    monkeypatch.setattr(running, "task_runner", lambda settings, module: done.append("workers"))
+    monkeypatch.setattr(running, "task_runner", lambda settings: done.append("workers"))
 
     def begin(root: str) -> str:
         done.append("stages")
@@ -252,124 +226,3 @@ def test_a_server_that_ends_before_its_command_says_nothing() -> None:
     ) as server:
         assert server.wait(300) == 0
         assert server.stderr is not None and server.stderr.read() == ""
-
-
-COLLECTS = """
-import gc, threading, time
-from spineflow.flows import own_server
-own_server.SECONDS_BETWEEN_COLLECTIONS = 0.01
-own_server.collect_garbage_aside()
-collected_in = []
-class InACycle:
-    def __init__(self):
-        self.itself = self
-    def __del__(self):
-        collected_in.append(threading.get_ident())
-while not collected_in:
-    [InACycle() for _ in range(1000)]
-    time.sleep(0.01)
-print(gc.isenabled(), threading.get_ident() in collected_in)
-"""
-
-
-@pytest.mark.slow
-def test_garbage_is_not_collected_where_requests_are_answered() -> None:
-    asked = [sys.executable, "-c", COLLECTS]
-    told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
-    assert told.stdout == "False False\n"
-
-
-def test_cursors_wait_for_their_connection_when_they_are_finalised(tmp_path: Path) -> None:
-    """Where they do not, `collect_garbage_aside` is needless."""
-    name, waited = tmp_path / "server.db", 0.0
-    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
-    with (
-        closing(sqlite3.connect(name, **options)) as other,
-        closing(sqlite3.connect(name, timeout=2, **options)) as own,
-    ):
-        other.execute("PRAGMA journal_mode = WAL")
-        garbage = [own.execute("SELECT 1") for _ in range(1000)]
-        other.execute("BEGIN IMMEDIATE")
-
-        def wait_for_the_database() -> None:
-            # A cursor that is finalised meanwhile can clear the error before it is asked for.
-            with suppress(sqlite3.OperationalError):
-                own.execute("BEGIN IMMEDIATE")
-
-        request = Thread(target=wait_for_the_database)
-        request.start()
-        while request.is_alive():
-            begun = time.monotonic()
-            garbage.pop()
-            waited = max(waited, time.monotonic() - begun)
-            time.sleep(0.01)
-    assert waited > 0.5
-
-
-def test_requests_that_fail_leave_their_cursors_to_the_collector(tmp_path: Path) -> None:
-    """Where Prefect's server on SQLite closes them all, `collect_garbage_aside` is needless."""
-    # Few need the server in their own process, which it takes long to import.
-    from prefect.server.database.configurations import AioSqliteConfiguration
-    from sqlalchemy import text
-    from sqlalchemy.exc import OperationalError
-
-    async def fail() -> None:
-        configuration = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'server.db'}")
-        engine = await configuration.engine()
-        session = await configuration.session(engine)
-        with pytest.raises(OperationalError, match="no such table"):
-            async with session, configuration.begin_transaction(session):
-                await session.execute(text("SELECT * FROM run"))
-
-    def n_cursors() -> int:
-        return sum(isinstance(one, sqlite3.Cursor) for one in gc.get_objects())
-
-    gc.collect()
-    gc.disable()
-    try:
-        before = n_cursors()
-        asyncio.run(fail())
-        left = n_cursors()
-        gc.collect()
-        assert n_cursors() == before < left
-    finally:
-        gc.enable()
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_what_has_read_may_write_though_another_wrote_since(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
-) -> None:
-    """Transactions of a server of our own wait for their turn; Prefect's own are refused."""
-    from prefect.server.database.configurations import AioSqliteConfiguration
-    from spineflow.flows import own_server
-    from sqlalchemy import text
-    from sqlalchemy.exc import OperationalError
-
-    monkeypatch.setattr(
-        AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction
-    )
-    if at_once:
-        own_server.begin_writing_at_once()
-
-    async def read_and_write() -> None:
-        configuration = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'server.db'}")
-        engine = await configuration.engine()
-
-        async def write(first: str, pause: float) -> None:
-            session = await configuration.session(engine)
-            async with session, configuration.begin_transaction(session):
-                await session.execute(text(first))
-                await asyncio.sleep(pause)
-                await session.execute(text("INSERT INTO run VALUES (1)"))
-
-        await write("CREATE TABLE run (number INTEGER)", 0.0)
-        slow = asyncio.create_task(write("SELECT count(*) FROM run", 0.5))
-        await asyncio.sleep(0.2)
-        await asyncio.gather(slow, write("SELECT 1", 0.0))
-
-    if at_once:
-        asyncio.run(read_and_write())
-    else:
-        with pytest.raises(OperationalError, match="database is locked"):
-            asyncio.run(read_and_write())

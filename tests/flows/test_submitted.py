@@ -317,23 +317,3 @@ def test_the_error_is_that_of_the_task_that_failed(
     assert "measure" not in manifest["stages"] and not run.release.exists()
     assert not any(name == "estimate groups" for name, *_ in shown.submitted)
     assert "result" not in shown.texts
-
-
-def test_what_the_work_takes_on_other_workers_is_told(
-    done: tuple[RunDirectory, Shown], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """More workers take no longer, and no number of them less than what is waited for."""
-    run, shown = done
-    command = ["simulate", str(run.root), "--workers", "1", "2", "50"]
-    assert main([*command, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [one["workers"] for one in told["workers"]] == [1, 2, 50]
-    seconds = [one["seconds"] for one in told["workers"]]
-    assert seconds == sorted(seconds, reverse=True)
-    assert seconds[-1] == pytest.approx(told["shortest"])
-    assert sum(told["critical"].values()) <= told["shortest"]
-    assert {"ingest", "estimate", "report"} <= set(told["critical"])
-    assert main(command) == 0
-    text = capsys.readouterr().out
-    assert text.startswith(f"{len(shown.submitted)} tasks, recorded with ")
-    assert text.count("one each") == 3 and "never less than" in text

@@ -117,7 +117,7 @@ def test_intervals_need_no_confidential_file(finished_run, tmp_path: Path, capsy
     file = run.root / "intervals" / "persons" / "Tract.parquet"
     assert file.exists()
     said = capsys.readouterr()
-    assert said.err.startswith("combining what was measured of persons: estimates and covariances")
+    assert " combining what was measured of persons: estimates and covariances" in said.err
     assert said.out.startswith(f"{file}: ")
 
 

@@ -165,50 +165,6 @@ def test_no_output_no_files_no_network(tmp_path):
     assert_quiet(program, tmp_path)
 
 
-@pytest.mark.slow
-def test_what_no_rule_uses_is_imported_when_somebody_does(tmp_path: Path):
-    """By Great Expectations itself, later, as well as by others; databases and stores by others."""
-    assert_quiet(
-        textwrap.dedent(
-            """
-            import sys
-            from threading import Thread
-
-            from spineflow.validation.expectations import (
-                NOT_ASKED,
-                NOT_THERE,
-                import_great_expectations,
-            )
-
-            finders = list(sys.meta_path)
-            gx = import_great_expectations()
-            assert not any(name in sys.modules for name in (*NOT_ASKED, *NOT_THERE))
-            assert sys.meta_path == finders
-            from great_expectations.expectations.core import (
-                expect_column_kl_divergence_to_be_less_than as uses_statistics,
-            )
-
-            found = []
-
-            def ask():
-                import scipy.stats
-
-                found.append(scipy.stats.norm.cdf(0.0))
-
-            threads = [Thread(target=ask) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            found.append(uses_statistics.stats.norm.cdf(0.0))
-            for thread in threads:
-                thread.join()
-            assert found == [0.5] * 5
-            import sqlalchemy
-            """
-        ),
-        tmp_path,
-    )
-
-
 def assert_quiet(program: str, tmp_path: Path) -> None:
     """Run a program in a process of its own, which prints nothing and leaves nothing at home."""
     environment = {**os.environ, "HOME": str(tmp_path)}

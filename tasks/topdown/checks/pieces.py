@@ -6,7 +6,7 @@ piece began; see `kept`. All of it is public.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
@@ -43,17 +43,13 @@ from ...census.invariants import FACILITY_COLUMNS, read_geography
 from ...runs.declared import read_declared
 from ...runs.directory import RunDirectory
 from ..paths import geography_file, invariants_file, spine_folder
-from ..release.margins import pieces_apart as margin_pieces
 from ..release.margins import written_margins
 from ..release.tabulations.estimated import States
 from ..release.tabulations.run import (
     has_legacy,
-    shares_of_pieces,
     tabulated_universes,
 )
 from ..settings import TopdownSettings
-from ..spine.sizes import sizes_of_calls
-from .accuracy.pieces import universes_in_pieces
 from .declared import declared_universe, expected_agreements
 from .expectations import expected_universe
 from .kept import keep, kept, state_of
@@ -113,33 +109,6 @@ def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
     sizes = {piece: _size(run, piece) for piece in pieces(run, settings)}
     apart = [piece for piece, size in sizes.items() if size >= LEAST_APART or piece.of > 1]
     return sorted(apart, key=sizes.__getitem__, reverse=True)
-
-
-def sizes_of_pieces(
-    run: RunDirectory, settings: TopdownSettings, step: str, keys: Sequence[tuple[Any, ...]]
-) -> list[float] | None:
-    """Sizes of calls as `sizes_of_calls` has them, but for what is cut in pieces.
-
-    Pieces of the tables share the blocks as long as each takes; a piece of the checks has the
-    blocks that it looks at, as often as its kind takes longer, and what puts their findings
-    together has none.
-    """
-    if step == "check piece":
-        return [_size(run, Piece(*own)) for own in keys]
-    if step in _IN_PIECES and _IN_PIECES[step](run, settings):
-        return [0.0] * len(keys)
-    sizes = sizes_of_calls(run, settings, step, keys)
-    if step == "write tables" and sizes is not None:
-        return [sum(sizes) * share for share in shares_of_pieces([piece for (piece,) in keys])]
-    return sizes
-
-
-_IN_PIECES: Mapping[str, Callable[[RunDirectory, TopdownSettings], Sized]] = {
-    "check": pieces_apart,
-    "write margins": margin_pieces,
-    "accuracy": universes_in_pieces,
-}
-"""What tells the pieces of a step that only puts together what they have found."""
 
 
 def _weight(kind: str, subject: str) -> float:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from ...census.queries import marginal_query
-from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
-from .shards import Shard, n_geounits, shards_by_geolevel
+from .shards import Shard, n_geounits
 
 ANSWERS_PER_BLOCK = 30
 """Noisy answers that take as long to draw as a block takes to be added to a geounit."""
@@ -30,44 +28,6 @@ def is_small(
     weigh = _answers if step == "measure" else _estimates
     size = (shard.stop - shard.start) * weigh(settings, universe, shard.geolevel, shards)
     return size <= SMALL[step]
-
-
-def sizes_of_calls(
-    run: RunDirectory, settings: TopdownSettings, step: str, keys: Sequence[tuple[Any, ...]]
-) -> list[float] | None:
-    """Sizes of the calls of one step that make up a stage, given their keys.
-
-    A shard that is measured has the size that `_answers` gives its geounits, any other that of
-    `_estimates`. What is no shard has the blocks of its universe, or of all, and calls of the same
-    stage share them. None as long as the spines are not built.
-    """
-    try:
-        spines = {
-            universe: shards_by_geolevel(run, universe) for universe in settings.run.universes
-        }
-    except OSError:
-        return None
-    by_keys = {
-        (universe, geolevel, shard.name): shard
-        for universe, of_universe in spines.items()
-        for geolevel, of_geolevel in of_universe.items()
-        for shard in of_geolevel
-    }
-    shards = [by_keys.get(own) for own in keys]
-    if any(shard is None for shard in shards):
-        universes = {own[0] for own in keys if own and own[0] in spines} or set(spines)
-        n_blocks = sum(_n_blocks(spines[universe]) for universe in universes)
-        return [n_blocks / len(keys)] * len(keys)
-    weigh = _answers if step == "measure" else _estimates
-    sizes = {
-        (universe, geolevel): weigh(settings, universe, geolevel, spines[universe])
-        for universe, geolevel, _ in {own[:3] for own in keys}
-    }
-    return [
-        float((shard.stop - shard.start) * sizes[own[0], own[1]])
-        for own, shard in zip(keys, shards, strict=True)
-        if shard is not None
-    ]
 
 
 def _n_blocks(shards: Mapping[str, list[Shard]]) -> int:

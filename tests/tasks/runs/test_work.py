@@ -23,7 +23,6 @@ def task(name: str = "measure persons Block 00000", **other: object) -> Task:
         "wave": 3,
         "aside": False,
         "after": ("charge ledger",),
-        "size": 8e6,
         "begun": 1.0,
         "ended": 4.0,
         "started": 1.5,

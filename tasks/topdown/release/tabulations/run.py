@@ -70,15 +70,6 @@ def tables_of_run(run: RunDirectory, settings: TopdownSettings) -> NamedTables |
     return NamedTables(run, settings)
 
 
-def shares_of_pieces(pieces: Sequence[str]) -> list[float]:
-    """How long each piece of the tables takes, as a share of them all; fitted to a nation's."""
-    n_legacy = sum(piece.startswith(LEGACY) for piece in pieces)
-    weights = [
-        {BLOCK_TABLES: 3.0, AREA_TABLES: 1.0}.get(own, 3.0 / max(n_legacy, 1)) for own in pieces
-    ]
-    return [weight / sum(weights) for weight in weights]
-
-
 class LevelTables:
     """The tables of summary levels of a run, and their margins; all universes stand together."""
 

@@ -16,12 +16,7 @@ from spineflow.tasks.topdown.release.tabulations import tables
 from spineflow.tasks.topdown.release.tabulations.estimated import States, state_tabulations
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import (
-    AREA_TABLES,
-    BLOCK_TABLES,
-    LEGACY,
-    WHOLE,
     has_legacy,
-    shares_of_pieces,
     tables_of_run,
     tabulated_universes,
 )
@@ -195,12 +190,3 @@ def test_legacy_files_need_every_table(tmp_path: Path) -> None:
     assert tabulated_universes(smaller) == ("persons", "units") and not has_legacy(smaller)
     none = settings_of(tmp_path, text=text.replace("hhgq", "sex"))
     assert tabulated_universes(none) == ("units",)
-
-
-def test_pieces_share_the_tables() -> None:
-    legacy = [f"{LEGACY} {number} of 6" for number in range(1, 7)]
-    block, area, *files = shares_of_pieces([BLOCK_TABLES, AREA_TABLES, *legacy])
-    assert block == pytest.approx(3 * area) == pytest.approx(sum(files))
-    assert block + area + sum(files) == pytest.approx(1.0)
-    assert shares_of_pieces([BLOCK_TABLES, AREA_TABLES]) == pytest.approx([0.75, 0.25])
-    assert shares_of_pieces([WHOLE]) == [1.0]

@@ -1,0 +1,98 @@
+"""The log of commands on standard error, as text for people or as JSON for the log of a service."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import TextIO
+
+from pythonjsonlogger.json import JsonFormatter
+
+LOGGER = logging.getLogger("spineflow")
+"""Errors, warnings and notes of a command."""
+
+PROGRESS = LOGGER.getChild("progress")
+"""Stages of a run that have ended, and the like."""
+
+TEXT, JSON = "text", "json"
+FORMATS = (TEXT, JSON)
+"""Forms of a command's log."""
+
+KINDS = {logging.ERROR: "spineflow", logging.WARNING: "warning", logging.INFO: "note"}
+"""The first word of a line of text, by its level."""
+
+
+class LinesForPeople(logging.Formatter):
+    """Lines of text that begin with their time if they tell of progress, or else their kind."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        if record.name == PROGRESS.name:
+            time = datetime.fromtimestamp(record.created, UTC)
+            return f"{time:%Y-%m-%dT%H:%M:%SZ} {record.getMessage()}"
+        return f"{KINDS[record.levelno]}: {record.getMessage()}"
+
+
+class StandardError(logging.StreamHandler[TextIO]):
+    """Handler for standard error as it is set when a record comes; a run goes on where nobody
+    listens any more."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        """Standard error."""
+        return sys.stderr
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Let what is still written go nowhere if its reader, such as `head`, has gone."""
+        if isinstance(sys.exc_info()[1], BrokenPipeError):
+            drop_output(sys.stderr)
+        else:
+            super().handleError(record)
+
+
+def drop_output(stream: TextIO) -> None:
+    """Have what is still written to a stream go nowhere.
+
+    Python would write the rest once more at its end, and fail.
+    """
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def logged(form: str) -> Iterator[None]:
+    """In the block, log on standard error in one of `FORMATS`."""
+    handler = StandardError()
+    handler.setFormatter(
+        LinesForPeople()
+        if form == TEXT
+        else JsonFormatter(
+            "%(levelname)s %(message)s",
+            rename_fields={"levelname": "level", "timestamp": "time"},
+            timestamp=True,
+        )
+    )
+    before = LOGGER.handlers, LOGGER.propagate, LOGGER.level
+    LOGGER.handlers, LOGGER.propagate = [handler], False
+    LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOGGER.handlers, LOGGER.propagate = before[:2]
+        LOGGER.setLevel(before[2])
+
+
+def as_json_lines() -> None:
+    """Have Prefect's logs on the console be lines of JSON, in this process and its children.
+
+    Before Prefect is imported.
+    """
+    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER"] = "json"
+    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "INFO"
