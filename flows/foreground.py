@@ -10,7 +10,6 @@ from pathlib import Path
 import httpx
 
 from ..tasks.products.product import Product
-from ..tasks.products.registry import import_ahead
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from ..validation.expectations import import_great_expectations
@@ -29,7 +28,6 @@ def run_and_report(
 ) -> None:
     """Run settings in a folder as far as it is not done, and print the end."""
     run = RunDirectory(Path(folder).resolve())
-    import_ahead(asked.order)  # The steps, which the workers need as well.
     gc.freeze()  # Or the collector would copy every page that is shared with workers.
     gc.enable()
     # Now, while this process has no threads. Of a run that is done it costs a moment.

@@ -238,7 +238,6 @@ def names_imported(path: Path) -> frozenset[str]:
 
 def test_what_is_imported_later_is_there() -> None:
     places = [place for path in sources() for place in imported_later(path)]
-    assert len(places) > 20
     for module, name in places:
         assert hasattr(import_module(module), name), f"{module} has no {name}"
 

@@ -64,12 +64,6 @@ def later(place: str) -> Callable[..., Any]:
     return partial(_called, place)
 
 
-def import_ahead(function: Callable[..., Any] | None) -> None:
-    """Import the module of a function that `later` has made, before it is called."""
-    if isinstance(function, partial) and function.func is _called:
-        _loaded(function.args[0])
-
-
 def _called(place: str, *arguments: Any, **named: Any) -> Any:
     return _loaded(place)(*arguments, **named)
 
