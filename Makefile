@@ -7,6 +7,7 @@ endif
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+TESTED := $(VENV)/.tested
 # Three workers for two cores, and four for all tests, many of which wait for processes that start or
 # for what another worker makes; each takes whole files, so that what the tests of a file share is
 # made once.
@@ -26,7 +27,7 @@ demo: $(INSTALLED)
 	$(BIN)/spineflow demo
 
 # Everything but the replicate studies and kill tests, of which a random tenth runs.
-test: $(INSTALLED)
+test: $(TESTED)
 	$(PYTEST)
 
 # The flows with the newest Prefect that pyproject.toml allows; the oldest, with which the other
@@ -38,7 +39,7 @@ FLOWS_ON_PREFECT := $(addprefix tests/flows/test_,busy_servers.py demo.py deploy
 	estimators.py events.py products.py progress.py runners.py server_fixes.py servers.py topdown.py \
 	trips.py worker_processes.py)
 
-newest-prefect: $(INSTALLED)
+newest-prefect: $(TESTED)
 	rm -rf $(NEWEST_PREFECT)
 	$(BIN)/python -m venv --without-pip $(NEWEST_PREFECT)
 	$(BIN)/python -c 'import sys, sysconfig; from pathlib import Path; \
@@ -69,12 +70,12 @@ pythons:
 	done
 
 # What a change should pass before it is committed: a few minutes.
-quick: $(INSTALLED)
+quick: $(TESTED)
 	$(PYTEST) -m "not slow and not soak"
 
 # Every replicate study and kill test, tables of what becomes of runs that are damaged, killed or lose
 # what they need, the flows with the newest versions, and the quick tests with other Pythons.
-soak: $(INSTALLED)
+soak: $(TESTED)
 	SPINEFLOW_SOAK=1 $(PYTEST) -m soak
 	$(BIN)/python -m tests.flows.faults
 	$(BIN)/python -m tests.flows.outages
@@ -82,7 +83,7 @@ soak: $(INSTALLED)
 	$(MAKE) newest pythons
 
 # What can be said of the sources without running them.
-check: $(INSTALLED)
+check: $(TESTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(MAKE) --no-print-directory types
@@ -93,18 +94,23 @@ types:
 
 # Make the map of docs/design.md anew, from the docstrings of the packages, and the reference of
 # docs/declared_censuses.md from the models of the language.
-map: $(INSTALLED)
+map: $(TESTED)
 	$(BIN)/python docs/design_map.py
 	$(BIN)/python docs/declared_page.py
 
 # The documentation as a site, in build/site, with the notebooks run; broken links are errors.
-site: $(INSTALLED)
+site: $(TESTED)
 	$(BIN)/python -m mkdocs build
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(if $(PYTHON),,$(error There is no Python 3.11 to 3.13 here; install one, or name it: make PYTHON=...))
 	@echo "Installing into $(VENV) with $$($(PYTHON) --version) ($(PYTHON))"
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+# What tests, checks and the documentation need besides.
+$(TESTED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
 

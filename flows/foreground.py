@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx
 
 from ..tasks.products.product import Product
-from ..tasks.products.registry import import_ahead
 from ..tasks.runs.settings import ProductSettings
 from ..validation.expectations import import_great_expectations
 from . import STARTED, running
@@ -31,7 +30,6 @@ def run_and_report(
         is_compiling = compile_beside(asked.name)
         # Imported and loaded while the server comes up.
         stages_of(asked.name)
-        import_ahead(asked.order)
         import_great_expectations()
         load_kernels(asked.name)
         try:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -82,7 +81,6 @@ class Facts:
 
     has_purpose: bool
     imports: tuple[ast.Import | ast.ImportFrom, ...]
-    calls_of_later: tuple[ast.Call, ...]
     names: frozenset[str]
     attributes: frozenset[str]
     keywords: frozenset[str | None]
@@ -111,7 +109,6 @@ def facts_of(path: Path) -> Facts:
     return Facts(
         bool(ast.get_docstring(tree)),
         tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)),
-        tuple(call for call in calls if call.func.id == "later"),
         frozenset(node.id for node in nodes if isinstance(node, ast.Name)),
         frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute)),
         frozenset(node.arg for node in nodes if isinstance(node, ast.keyword)),
@@ -137,18 +134,7 @@ def imports(path: Path) -> tuple[str, ...]:
             found += (alias.name for alias in node.names)
         else:
             found.append(absolute(node, path))
-    return (*found, *(module for module, _ in imported_later(path)))
-
-
-@cache
-def imported_later(path: Path) -> tuple[tuple[str, str], ...]:
-    """Module and name of all that a module names for `registry.later` to import."""
-    places = (
-        node.args[0].value.partition(":")
-        for node in facts_of(path).calls_of_later
-        if node.args and isinstance(node.args[0], ast.Constant)
-    )
-    return tuple((f"spineflow.{module}", name) for module, _, name in places)
+    return tuple(found)
 
 
 def is_within(module: str, package: str) -> bool:
@@ -233,14 +219,7 @@ def names_imported(path: Path) -> frozenset[str]:
         else:
             base = absolute(node, path)
             names |= {f"{base}.{alias.name}" for alias in node.names}
-    return frozenset(names | {".".join(place) for place in imported_later(path)})
-
-
-def test_what_is_imported_later_is_there() -> None:
-    places = [place for path in sources() for place in imported_later(path)]
-    assert len(places) > 20
-    for module, name in places:
-        assert hasattr(import_module(module), name), f"{module} has no {name}"
+    return frozenset(names)
 
 
 def absolute(node: ast.ImportFrom, path: Path) -> str:

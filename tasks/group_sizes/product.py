@@ -7,16 +7,15 @@ from collections.abc import Collection, Iterator
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
 from ..products.comparison import read_errors
-from ..products.order import INGEST
+from ..products.order import INGEST, Order
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
-from ..products.registry import later
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
 from .ingest.read import GroupInput, check_groups, costs, plan_of, public_plan
-from .measurement.charge import expected_of, measurement_files
+from .measurement.charge import charge_of, expected_of, measurement_files
 from .paths import UNIVERSE
 from .release.certificate import facts_of, noise_table, statement_of
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
@@ -64,6 +63,13 @@ def shown(
         yield Shown("group-size-noise", f"{plan.mechanism}, every level", noise_table(plan))
 
 
+def order(run: RunDirectory, settings: GroupSizesSettings) -> Order:
+    """The order of the steps; see `group_sizes.order`."""
+    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
+
+    return order(run, settings)
+
+
 GROUP_SIZES: Product = Product(
     settings=GroupSizesSettings,
     costs=costs,
@@ -73,8 +79,8 @@ GROUP_SIZES: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings)),
-    order=later("tasks.group_sizes.order:order"),
-    charge=later("tasks.group_sizes.measurement.charge:charge_of"),
+    order=order,
+    charge=charge_of,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private

@@ -1,8 +1,8 @@
 """What a product is: one record, which the command line, flows, library, `products`, `tune` read.
 
 A product is made in the module `product` of its folder, out of functions of its stages, and is
-found by its name (`registry`). What only runs need is imported when it is asked for
-(`registry.later`), Prefect with the order of steps, so that commands that run nothing start fast.
+found by its name (`registry`). Prefect is imported with the order of steps, when that is asked for,
+so that commands that run nothing start fast.
 """
 
 from __future__ import annotations

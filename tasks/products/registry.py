@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -53,25 +52,6 @@ _PACKAGE = __name__.partition(".")[0]
 def product(name: str) -> Product:
     """The product of a name; raises KeyError for one that is not in `PRODUCTS`."""
     return _loaded(PRODUCTS[name])
-
-
-def later(place: str) -> Callable[..., Any]:
-    """A function of a product that only runs need, as `module:name` within the package.
-
-    Its module is imported when it is called: most of a product is, and takes seconds, where a
-    command asks only what settings cost.
-    """
-    return partial(_called, place)
-
-
-def import_ahead(function: Callable[..., Any] | None) -> None:
-    """Import the module of a function that `later` has made, before it is called."""
-    if isinstance(function, partial) and function.func is _called:
-        _loaded(function.args[0])
-
-
-def _called(place: str, *arguments: Any, **named: Any) -> Any:
-    return _loaded(place)(*arguments, **named)
 
 
 def _loaded(place: str) -> Any:

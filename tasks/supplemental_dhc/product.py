@@ -9,10 +9,9 @@ from pyarrow import parquet
 from ...validation.supplemental_dhc.run_checks import run_checks
 from ..pages.document import Block
 from ..products.comparison import read_errors
-from ..products.order import INGEST
+from ..products.order import INGEST, Order
 from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown
-from ..products.registry import later
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.files import read_plan
@@ -52,6 +51,13 @@ def shown(
         yield Shown("supplemental-noise", "Every query", noise_table(read_plan(run)))
 
 
+def order(run: RunDirectory, settings: SupplementalDhcSettings) -> Order:
+    """The order of the steps; see `supplemental_dhc.order`."""
+    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
+
+    return order(run, settings)
+
+
 SUPPLEMENTAL: Product = Product(
     settings=SupplementalDhcSettings,
     costs=costs,
@@ -59,7 +65,7 @@ SUPPLEMENTAL: Product = Product(
     check_input=check_households,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     curves=lambda settings: curves_of(public_plan(settings)),
-    order=later("tasks.supplemental_dhc.order:order"),
+    order=order,
     charge=charge_of,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(

@@ -12,13 +12,24 @@ from ..ledger.summary import REPORT_DELTA
 from ..noise.mechanisms import noise_deviation
 from ..pages.document import NONE, Block, Section, Table
 from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon, shown_rho
+from ..products.comparison import read_errors
+from ..products.order import Order
 from ..products.product import Accuracy, Product, noted
-from ..products.registry import later
+from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused, refused
+from .checks.accuracy.report import errors_of_totals
+from .checks.accuracy.run import write_comparison
+from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, size_in_words
 from .estimation.refusals import refuse_settings
+from .fits import charge_within_memory, fits, fits_measurements, refuse_estimate
+from .ingest.ingest import check_input_of
+from .measurement.charge import measurement_files
 from .published.settings import EstimateSettings
+from .release.certificate import facts_of_estimate, facts_of_run, statement_of_run
 from .settings import TopdownSettings
+from .shown import document, rewritten, shown, summary, summary_of_estimate
+from .spine.redundant import redundant_spending_of_run
 from .workload.costs import costs, guarantee_of
 from .workload.margins import total_for_margin
 from .workload.privacy_curve import curves_of_run, scope_of_figures
@@ -129,46 +140,58 @@ def needed(settings: TopdownSettings, target: str, margin: int) -> str:
     )
 
 
+def order(run: RunDirectory, settings: TopdownSettings) -> Order:
+    """The order of the steps; see `topdown.order`."""
+    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
+
+    return order(run, settings)
+
+
 TOPDOWN: Product = Product(
     settings=TopdownSettings,
     costs=costs_with_sizes,
     costs_in_words=costs_in_words,
     refuse=refuse_settings,
-    check_input=later("tasks.topdown.ingest.ingest:check_input_of"),
-    fits=later("tasks.topdown.fits:fits"),
+    check_input=check_input_of,
+    fits=fits,
     needed=needed,
     curves=curves_of_run,
-    order=later("tasks.topdown.order:order"),
-    charge=later("tasks.topdown.fits:charge_within_memory"),
-    measurement_files=later("tasks.topdown.measurement.charge:measurement_files"),
-    notes=later("tasks.topdown.spine.redundant:redundant_spending_of_run"),
-    checks=later("tasks.topdown.checks.pieces:outcomes_of_pieces"),
-    statement=later("tasks.topdown.release.certificate:statement_of_run"),
-    facts=later("tasks.topdown.release.certificate:facts_of_run"),
-    accuracy=Accuracy(
-        later("tasks.products.comparison:read_errors"),
-        in_brief=later("tasks.topdown.checks.accuracy.report:errors_of_totals"),
-    ),
-    document=later("tasks.topdown.shown:document"),
-    summary=later("tasks.topdown.shown:summary"),
-    shown=later("tasks.topdown.shown:shown"),
-    compare=later("tasks.topdown.checks.accuracy.run:write_comparison"),
-    rewritten=later("tasks.topdown.shown:rewritten"),
+    order=order,
+    charge=charge_within_memory,
+    measurement_files=measurement_files,
+    notes=redundant_spending_of_run,
+    checks=outcomes_of_pieces,
+    statement=statement_of_run,
+    facts=facts_of_run,
+    accuracy=Accuracy(read_errors, in_brief=errors_of_totals),
+    document=document,
+    summary=summary,
+    shown=shown,
+    compare=write_comparison,
+    rewritten=rewritten,
 )
+
+
+def order_of_estimate(run: RunDirectory, settings: EstimateSettings) -> Order:
+    """The order of the steps from published measurements; see `topdown.order`."""
+    from .order import order_of_estimate  # Prefect takes 1.3 s, of which a budget needs nothing.
+
+    return order_of_estimate(run, settings)
+
 
 ESTIMATE: Product = Product(
     settings=EstimateSettings,
     costs=costs,
     costs_in_words=costs_in_words,
-    refuse=later("tasks.topdown.fits:refuse_estimate"),
-    fits=later("tasks.topdown.fits:fits_measurements"),
+    refuse=refuse_estimate,
+    fits=fits_measurements,
     needed=needed,
-    order=later("tasks.topdown.order:order_of_estimate"),
-    checks=later("tasks.topdown.checks.pieces:outcomes_of_pieces"),
-    facts=later("tasks.topdown.release.certificate:facts_of_estimate"),
-    accuracy=Accuracy(later("tasks.products.comparison:read_errors")),
-    document=later("tasks.topdown.shown:document"),
-    summary=later("tasks.topdown.shown:summary_of_estimate"),
-    shown=later("tasks.topdown.shown:shown"),
-    rewritten=later("tasks.topdown.shown:rewritten"),
+    order=order_of_estimate,
+    checks=outcomes_of_pieces,
+    facts=facts_of_estimate,
+    accuracy=Accuracy(read_errors),
+    document=document,
+    summary=summary_of_estimate,
+    shown=shown,
+    rewritten=rewritten,
 )

@@ -11,16 +11,15 @@ from ..pages.document import Block, Table
 from ..pages.numbers import shown_delta, shown_epsilon
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
-from ..products.order import INGEST
+from ..products.order import INGEST, Order
 from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Caution, Figures, Product, Shown
-from ..products.registry import later
 from ..runs.directory import RunDirectory
 from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import plan_of, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, costs, public_plan, refuse_delta_of
-from .measurement.charge import expected_of, measurement_files
+from .measurement.charge import charge_of, expected_of, measurement_files
 from .paths import leaves_file
 from .release.certificate import (
     conversion_sentence,
@@ -104,6 +103,13 @@ def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:
         yield Caution(sentence)
 
 
+def order(run: RunDirectory, settings: TripsSettings) -> Order:
+    """The order of the steps; see `trips.order`."""
+    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
+
+    return order(run, settings)
+
+
 TRIPS: Product = Product(
     settings=TripsSettings,
     costs=costs,
@@ -113,8 +119,8 @@ TRIPS: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
-    order=later("tasks.trips.order:order"),
-    charge=later("tasks.trips.measurement.charge:charge_of"),
+    order=order,
+    charge=charge_of,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root,
