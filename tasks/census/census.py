@@ -52,7 +52,17 @@ from .formats import declared_formats
 from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
 from .recodes import CodeSet, Recode, compiled_recode
 from .schema import Schema
-from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
+from .sensitivity import (
+    MadeReach,
+    Norms,
+    Reach,
+    charge_of,
+    made_columns,
+    made_reaches,
+    reaches,
+    refuse_unbounded,
+    steps_of,
+)
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -156,11 +166,19 @@ class Universe:
     held: tuple[Held, ...]
     contributions: Mapping[str, ContributionDeclaration] = field(default_factory=dict)
     agreements: tuple[AgreeDeclaration, ...] = ()
+    made: tuple[MadeReach, ...] = ()
+    """The ways by which columns made from other tables get into its records."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that may be read of its records: of all attributes, and of its rows."""
+        columns = (column for recode in self.recodes.values() for column in recode.columns)
+        return tuple(dict.fromkeys([*columns, *self.rows, *self.area_columns]))
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
         """What one changed record of each table changes here; see `sensitivity.reaches`."""
-        return reaches(self.declared, self.contributions)
+        return reaches(self.declared, self.contributions, self.made)
 
     @property
     def held_earlier(self) -> tuple[Held, ...]:
@@ -350,7 +368,10 @@ def compiled(declared: CensusDeclaration) -> Census:
         universes[name] = _universe(name, universe, declared, schemas, recodes)
     for made in universes.values():
         _check_description(made, universes)
-    _check_charges(declared)
+    made = made_columns(declared, {name: one.columns for name, one in universes.items()})
+    for name, one in universes.items():
+        universes[name] = replace(one, made=made_reaches(one.declared, one.columns, made))
+    _check_charges(declared, universes)
     below = declared.geography.geolevels[1:]
     unknown = sorted(declared.geography.columns.keys() - {*below})
     if unknown:
@@ -576,12 +597,14 @@ def _check_description(universe: Universe, universes: Mapping[str, Universe]) ->
             raise ValueError(f"{what} has {column.name} with another number of codes than levels")
 
 
-def _check_charges(declared: CensusDeclaration) -> None:
+def _check_charges(declared: CensusDeclaration, universes: Mapping[str, Universe]) -> None:
     """Refuse a declaration from which it does not follow what one changed record changes."""
     read = set()
-    for name, universe in declared.universes.items():
-        refuse_unbounded(name, universe, declared.contributions, declared.geography.table)
-        read |= {reach.table for reach in reaches(universe, declared.contributions)}
+    for name, one in universes.items():
+        refuse_unbounded(
+            name, one.declared, declared.contributions, declared.geography.table, one.made
+        )
+        read |= {reach.table for reach in one.reaches}
     idle = sorted(declared.contributions.keys() - read)
     if idle:
         raise ValueError(f"contributions names {idle[0]!r}, which no universe reads; remove it")

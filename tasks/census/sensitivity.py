@@ -13,19 +13,123 @@ declaration, for every table that tells something of the universe:
 - a table on the way to the area: all records that take something from its row, which are
   `records_per_row`, times those of every step before. Without such a number no bound follows: the
   guarantee is then for the other tables, while what the records take from this one stays the same;
-- a table from whose records columns were computed before the input was read: as declared.
+- a table from whose records columns were computed before the input was read: as declared;
+- a table from whose records columns of any of these tables were made, by `computed_from` of another
+  universe or by the program itself (`members`): the records that the made row reaches, for each of
+  the rows that one changed record makes anew. A way without a bound is refused.
 
-Where a person may have several records in a table (`contributions`), all of them may change. Two
-such tables in one universe are refused, since a person may have records in both.
+Where a person may have several records in a table (`contributions`), all of them may change, and
+with them one record in every other table of occupants. Two such tables in one universe are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .declarations import ContributionDeclaration, Step, UniverseDeclaration
+from .declarations import (
+    CensusDeclaration,
+    ContributionDeclaration,
+    Step,
+    UniverseDeclaration,
+)
+from .households import UNIT_COLUMNS
+
+RECORDS_OF_MEMBERS = 2
+"""Units whose columns one changed member changes at most: the one that is left, and the one that is
+joined."""
+
+
+@dataclass(frozen=True)
+class MadeColumns:
+    """Columns of a table that were made from the records of another, its source.
+
+    records : most rows of the table that one changed record of the source changes.
+    is_charged : whether the ledger counts it.
+    """
+
+    table: str
+    columns: frozenset[str]
+    source: str
+    records: int
+    is_charged: bool = True
+
+
+def made_columns(
+    declared: CensusDeclaration, read: Mapping[str, Collection[str]]
+) -> tuple[MadeColumns, ...]:
+    """The columns that the program makes (`members`), or an office made (`computed_from`).
+
+    `read` has the columns that each universe reads. Those of its own table count as made where a
+    universe says that it was computed from another.
+    """
+    made = [
+        MadeColumns(table, frozenset(UNIT_COLUMNS), members.table, RECORDS_OF_MEMBERS)
+        for table, members in declared.members.items()
+    ]
+    for name, universe in declared.universes.items():
+        own = frozenset(column for column in read[name] if "." not in column)
+        made += [
+            MadeColumns(universe.table, own, source, computed.records, computed.is_charged)
+            for source, computed in universe.computed_from.items()
+        ]
+    return tuple(made)
+
+
+@dataclass(frozen=True)
+class MadeReach:
+    """Records of a universe that one changed record of a source changes by columns made from it;
+    None where no bound follows, `by` being the table whose step lacks it."""
+
+    source: str
+    by: str
+    records: int | None
+    is_charged: bool
+
+
+def made_reaches(
+    universe: UniverseDeclaration, read: Collection[str], made: Sequence[MadeColumns]
+) -> tuple[MadeReach, ...]:
+    """The ways by which made columns get into the records of a universe that reads some columns.
+
+    What the universe itself declares of a source (`computed_from`) replaces what would follow for
+    columns of its own table.
+    """
+
+    def reads(prefix: str, columns: frozenset[str]) -> bool:
+        return any(column in columns for column in _within(read, prefix))
+
+    found = []
+    for one in made:
+        numbers: list[int | None] = []
+        if one.table == universe.table and one.source not in universe.computed_from:
+            if reads("", one.columns):
+                numbers.append(_records_of_a_row(universe))
+        if reads(one.table, one.columns):
+            numbers += _by_steps(universe, one.table)
+        for name, occupant in universe.occupants.items():
+            conditions = {occupant.column, *occupant.where}
+            if occupant.table == one.table and (
+                reads(name, one.columns) or not one.columns.isdisjoint(conditions)
+            ):
+                references = 2 if occupant.column in one.columns else 1
+                rows = occupant.records_per_key * _records_of_a_row(universe)
+                numbers.append(references * rows)
+        for number in numbers:
+            records = None if number is None else number * one.records
+            found.append(MadeReach(one.source, one.table, records, one.is_charged))
+    return tuple(dict.fromkeys(found))
+
+
+def _within(columns: Iterable[str], prefix: str) -> Iterator[str]:
+    """Columns of a table that a universe reads as `prefix.column`; its own without a prefix."""
+    for column in columns:
+        before, dot, after = column.partition(".")
+        if not prefix and not dot:
+            yield column
+        elif dot and before == prefix:
+            yield after
 
 
 @dataclass(frozen=True)
@@ -46,6 +150,10 @@ class Norms:
         """
         half = records // 2 if opposite else 0
         return cls(2 * records, 2 * (half**2 + (records - half) ** 2))
+
+    def or_more(self, other: Norms) -> Norms:
+        """The larger of both bounds, each by itself."""
+        return Norms(max(self.l1, other.l1), max(self.squared_l2, other.squared_l2))
 
     @property
     def rho_factor(self) -> Fraction:
@@ -81,16 +189,19 @@ class Reach:
 
 
 def reaches(
-    universe: UniverseDeclaration, contributions: Mapping[str, ContributionDeclaration]
+    universe: UniverseDeclaration,
+    contributions: Mapping[str, ContributionDeclaration],
+    made: Sequence[MadeReach] = (),
 ) -> tuple[Reach, ...]:
     """Of every table that tells something of a universe, what one changed record changes there.
 
     The table of the universe's records comes first, then those of its occupants, those on the way
-    to its area, and those that columns were computed from.
+    to its area, and those that columns were computed from, `made` being the ways by columns that
+    the universe does not declare as computed itself.
     """
     tables = [universe.table, *(one.table for one in universe.occupants.values())]
     tables += [step.table for step in steps_of(universe)]
-    tables += sorted(universe.computed_from)
+    tables += sorted({*universe.computed_from, *(one.source for one in made)})
     found: list[Reach] = []
     for table in dict.fromkeys(tables):
         contribution = contributions.get(table)
@@ -99,10 +210,18 @@ def reaches(
         if table == universe.table:
             # The records that a person's rows stand for are held to the person's number.
             parts.append(_records_of_a_row(universe) if contribution is None else times)
-        joined = list(_by_steps(universe, table))
+        if contribution is not None:
+            others = {one.table for one in universe.occupants.values()} - {table}
+            parts += [part for other in others for part in _by_occupants(universe, other)]
+        own = [one for one in made if one.source == table]
+        joined = [*_by_steps(universe, table), *(one.records for one in own if one.is_charged)]
         bounded = [times * part for part in joined if part is not None]
         records = sum([*parts, *bounded]) if len(bounded) == len(joined) else None
         found += _with_computed(universe, Reach(table, records), times)
+        stated = [one.records for one in own if not one.is_charged]
+        known = [times * part for part in stated if part is not None]
+        if stated and len(known) == len(stated) and found[-1].records is not None:
+            found.append(Reach(table, found[-1].records + sum(known), is_charged=False))
     return tuple(found)
 
 
@@ -121,10 +240,11 @@ def refuse_unbounded(
     universe: UniverseDeclaration,
     contributions: Mapping[str, ContributionDeclaration],
     areas: str | None,
+    made: Sequence[MadeReach] = (),
 ) -> None:
     """Raise ValueError, with the remedy, for a universe whose charge has no bound.
 
-    `areas` is the table of areas, which is public.
+    `areas` is the table of areas, which is public; `made` are the ways by made columns.
     """
     where = f"universe {name!r}"
     own = [universe.table, *(one.table for one in universe.occupants.values())]
@@ -150,7 +270,14 @@ def refuse_unbounded(
                 f"most records with one {occupant.key}, or a universe with one record for each "
                 f"{occupant.key}"
             )
-    found = reaches(universe, contributions)
+    for one in made:
+        if one.records is None:
+            raise ValueError(
+                f"{where} reads columns of {one.by!r} that were made from {one.source!r}, so that "
+                f"one record of {one.source!r} may change any number of its own; declare "
+                f"records_per_row in every step to {one.by!r}, or leave these columns out"
+            )
+    found = reaches(universe, contributions, made)
     of_persons = sorted({reach.table for reach in found} & contributions.keys())
     if len(of_persons) > 1:
         raise ValueError(

@@ -76,11 +76,11 @@ def guarantee_of(budget: Budget) -> Guarantee:
     What a person's change costs follows from what it changes (`census.sensitivity`).
     """
     definition = PURE_DP if budget.is_pure else ZCDP
-    several, neighbors = budget.charge, SEVERAL_RECORDS
-    if several == Norms():
-        several, neighbors = budget.stated, ONE_OF_SEVERAL
-    elif several == Norms.of_records(2):
-        neighbors = TWO_RECORDS
+    several, neighbors = budget.stated, ONE_OF_SEVERAL
+    if budget.charge != Norms():
+        # Beside that of one record a guarantee has one figure: the larger one is charged.
+        several = several.or_more(budget.charge)
+        neighbors = TWO_RECORDS if several == Norms.of_records(2) else SEVERAL_RECORDS
     if several == Norms():
         return Guarantee(definition, budget.total, BOUNDED)
     factor = several.epsilon_factor**2 if budget.is_pure else several.rho_factor
