@@ -280,7 +280,7 @@ def test_the_rho_of_an_epsilon_is_the_largest_that_meets_it(epsilon: str) -> Non
     assert exact_rho(replace(BUDGET, total=Fraction(9)), asked, DELTA) == rho
 
 
-BYPASSED = [
+TWO_PATHS = [
     {"US": Fraction(1, 4), "State": Fraction(1, 4), "Block": HALF},
     {"US": Fraction(1, 4), "State": NONE, "Block": Fraction(3, 4)},
 ]
@@ -289,10 +289,10 @@ BYPASSED = [
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
 @pytest.mark.parametrize("opposite", [False, True])
 def test_the_curve_of_two_records_is_above_that_of_any_two(epsilon: float, opposite: bool) -> None:
-    bound = curve_of_records(BUDGET, Reach("t", 2, opposite), BYPASSED).delta_upper(epsilon)
+    bound = curve_of_records(BUDGET, Reach("t", 2, opposite), TWO_PATHS).delta_upper(epsilon)
     found = []
     # Where either record was, and where it is: on paths of their own, or in the same cells.
-    for ends in product(BYPASSED, repeat=4):
+    for ends in product(TWO_PATHS, repeat=4):
         for is_one_cell in {False, not opposite}:
             moved: Counter[ChangedCount] = Counter()
             for pair in (ends[:2], ends[2:]):
@@ -309,7 +309,7 @@ def test_the_curve_of_two_records_is_above_that_of_any_two(epsilon: float, oppos
 
 
 def test_one_record_has_the_curve_of_a_universe() -> None:
-    assert curve_of_records(BUDGET, Reach("t", 1), BYPASSED) == exact_curve(BUDGET, BYPASSED)
+    assert curve_of_records(BUDGET, Reach("t", 1), TWO_PATHS) == exact_curve(BUDGET, TWO_PATHS)
     assert curve_of_records(BUDGET, Reach("t", None)) is None
     charged = Norms.of_records(3)
     curve = curve_of_records(replace(BUDGET, charge=charged), Reach("t", 3))
