@@ -368,9 +368,9 @@ def compiled(declared: CensusDeclaration) -> Census:
         universes[name] = _universe(name, universe, declared, schemas, recodes)
     for made in universes.values():
         _check_description(made, universes)
-    made = made_columns(declared, {name: one.columns for name, one in universes.items()})
+    columns = made_columns(declared, {name: one.columns for name, one in universes.items()})
     for name, one in universes.items():
-        universes[name] = replace(one, made=made_reaches(one.declared, one.columns, made))
+        universes[name] = replace(one, made=made_reaches(one.declared, one.columns, columns))
     _check_charges(declared, universes)
     below = declared.geography.geolevels[1:]
     unknown = sorted(declared.geography.columns.keys() - {*below})

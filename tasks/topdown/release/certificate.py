@@ -123,8 +123,8 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
         if section.guarantee is not None and universe in settings.run.universes
     ]
     exact = {name: own.points for name, own in known.items() if own.points is not None}
-    told = told_tests(run, settings, known)
-    tests = {name: test for name, test in told.items() if test is not None}
+    all_tests = told_tests(run, settings, known)
+    tests = {name: test for name, test in all_tests.items() if test is not None}
     curve = privacy_curve(list(budgets.values()), exact)
     return (
         "The epsilon above follows from rho alone. The noise itself gives less, exactly: the "
@@ -136,7 +136,7 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
         *(told_trade_offs(tests, OTHERS, QUESTION) if tests else ()),
         *(
             f"No such figure is worked out for {name}: its guarantee is that by rho."
-            for name, test in told.items()
+            for name, test in all_tests.items()
             if test is None
         ),
         *_parts_of_a_record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,16 @@ import pandas as pd
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import spineflow
 import tomli_w
 from spineflow.tasks.census.sensitivity import Norms
+from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
-from spineflow.tasks.topdown.ingest.ingest import check_input_of
-from spineflow.tasks.topdown.release.certificate import facts_of
+from spineflow.tasks.topdown.ingest.ingest import check_input_of, ingest_input
+from spineflow.tasks.topdown.release.certificate import exact_figures, facts_of
+from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 
 from tests.tasks.topdown.declared import load, run_declared
@@ -215,6 +220,59 @@ def test_what_nobody_fits_is_counted_as_nobody(tmp_path: Path, emptied: str, par
     found = released.astype(str).value_counts(keys).sort_index()
     due = {} if "join" in emptied else truth_of(homes, people)[keys].astype(str).value_counts()
     assert found.to_dict() == dict(due)
+
+
+def with_people() -> dict[str, Any]:
+    """Settings of households and of people, of which each changes the records of both."""
+    tree = deepcopy(TREE)
+    census, budget = tree["census"], tree["budget"]
+    census["attributes"]["age"] = {"column": "age", "bins": [0, 18], "largest": 99}
+    census["universes"]["people"] = {
+        "table": "people",
+        "attributes": ["age"],
+        "through": {"column": "home", "table": "homes", "key": "id"},
+        "area": PLACE,
+    }
+    budget["people"] = deepcopy(budget["households"])
+    for own in budget.values():
+        own["rho"] = "1/10"
+    tree["run"] = {"universes": ["people", "households"]}
+    tree["privacy"] = {"dataset": "h"}
+    return tree
+
+
+def test_what_a_test_can_tell_is_of_all_that_a_person_changes(tmp_path: Path) -> None:
+    """Somebody moves from one area to another, and two homes there change with them."""
+    write_tables(tmp_path)
+    settings = settings_of(tmp_path, with_people())
+    rng, draws = np.random.default_rng(5), 400_000
+    loss = np.zeros(draws)
+    for universe, shift in (("people", 1), ("households", 2)):
+        budget = settings.budget_of(universe)
+        for geolevel, share in budget.geolevel_shares.items():
+            for query_share in budget.query_shares[geolevel].values():
+                x = np.arange(-300, 301)
+                sigma_squared = float(budget.noise_parameter(share, query_share))
+                masses = np.exp(-(x**2) / (2 * sigma_squared))
+                for _ in range(2):
+                    noise = rng.choice(x, size=draws, p=masses / masses.sum())
+                    loss += (shift**2 - 2 * shift * noise) / (2 * sigma_squared)
+    # Whoever takes what is likelier is right with a probability of (1 + E max(0, 1 - e^-L)) / 2.
+    right = (1 + np.maximum(0, -np.expm1(-loss)).mean()) / 2
+    found = spineflow.trade_off("topdown", tmp_path / "settings.toml")
+    best = (1 + (1 - found["false_positives"] - found["false_negatives"]).max()) / 2
+    assert right - 0.002 <= best <= right + 0.005
+    text = " ".join(facts_of(settings).statement.protected)
+    assert "of people: age, and its area, but for what it takes from records of homes" in text
+    run = RunDirectory(tmp_path / "run")
+    start_run(run, product="topdown", settings_text=dump_settings(settings), stamp=settings.stamp)
+    ingest_input(run, settings)
+    for universe in settings.run.universes:
+        write_universe_spine(run, settings, universe)
+    blocks = " ".join(block for block in exact_figures(run, settings) if isinstance(block, str))
+    percent = math.ceil(100 * best)
+    assert f"{percent} % for people (records of people and households)" in blocks
+    assert "are of one record of one universe" in blocks
 
 
 @pytest.mark.parametrize(

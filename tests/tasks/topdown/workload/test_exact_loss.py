@@ -12,7 +12,7 @@ import pytest
 from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.census.sensitivity import Norms
+from spineflow.tasks.census.sensitivity import Norms, Reach
 from spineflow.tasks.ledger.accounting import epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
@@ -24,6 +24,7 @@ from spineflow.tasks.topdown.workload.costs import attribute_share, block_within
 from spineflow.tasks.topdown.workload.exact_loss import (
     change_of_attribute,
     change_of_block,
+    curve_of_records,
     exact_curve,
     exact_epsilon,
     exact_parts,
@@ -277,6 +278,42 @@ def test_the_rho_of_an_epsilon_is_the_largest_that_meets_it(epsilon: str) -> Non
     assert exact_epsilon(replace(BUDGET, total=more), DELTA) > asked
     assert len(str(rho.numerator * 10**12 // rho.denominator).rstrip("0")) <= 7
     assert exact_rho(replace(BUDGET, total=Fraction(9)), asked, DELTA) == rho
+
+
+TWO_PATHS = [
+    {"US": Fraction(1, 4), "State": Fraction(1, 4), "Block": HALF},
+    {"US": Fraction(1, 4), "State": NONE, "Block": Fraction(3, 4)},
+]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("opposite", [False, True])
+def test_the_curve_of_two_records_is_above_that_of_any_two(epsilon: float, opposite: bool) -> None:
+    bound = curve_of_records(BUDGET, Reach("t", 2, opposite), TWO_PATHS).delta_upper(epsilon)
+    found = []
+    # Where either record was, and where it is: on paths of their own, or in the same cells.
+    for ends in product(TWO_PATHS, repeat=4):
+        for is_one_cell in {False, not opposite}:
+            moved: Counter[ChangedCount] = Counter()
+            for pair in (ends[:2], ends[2:]):
+                for geolevel, queries in BUDGET.query_shares.items():
+                    own = [path[geolevel] for path in pair]
+                    together = is_one_cell and own[0] == own[1]
+                    for share in own[: 1 if together else 2]:
+                        for query_share in queries.values() if share else ():
+                            c = BUDGET.total * share * query_share / 2
+                            noise = IntegerDistribution(c, 2)
+                            moved[ChangedCount(noise, 2 if together else 1)] += 1
+            found.append(PrivacyCurve(moved).delta_lower(epsilon))
+    assert max(found) * (1 - 1e-9) <= bound <= max(found) * 1.02 + 1e-4
+
+
+def test_one_record_has_the_curve_of_a_universe() -> None:
+    assert curve_of_records(BUDGET, Reach("t", 1), TWO_PATHS) == exact_curve(BUDGET, TWO_PATHS)
+    assert curve_of_records(BUDGET, Reach("t", None)) is None
+    charged = Norms.of_records(3)
+    curve = curve_of_records(replace(BUDGET, charge=charged), Reach("t", 3))
+    assert curve.rho == charged.rho_factor * BUDGET.total
 
 
 def test_a_new_split_has_the_rho_of_the_same_guarantee_or_a_smaller_one_that_was_chosen() -> None:
