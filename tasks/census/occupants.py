@@ -9,7 +9,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, canonical_keys
+from ..tables.columns import (
+    CodedColumn,
+    GrowingColumn,
+    KeyColumn,
+    KeyIndex,
+    canonical_keys,
+    is_inexact_key,
+)
 from ..tables.mapped import zeros
 from ..tables.sources import InputFile
 from .declarations import OccupantDeclaration
@@ -67,8 +74,8 @@ def load_occupants(
 ) -> Occupants:
     """The rows of a universe's occupants of a name, with the columns that attributes read.
 
-    Evidence: rows that are not alone of one record, where attributes read their columns. Raises
-    UnreadableInput.
+    Evidence: rows whose reference is a float that identifies nothing; rows that are not alone of
+    one record, where attributes read their columns. Raises UnreadableInput.
     """
     conditions = {column: CodeSet.of(codes) for column, codes in declared.where.items()}
     wanted = tuple(column for column in columns if column != NUMBER)
@@ -79,7 +86,10 @@ def load_occupants(
         fits = np.ones(len(batch[declared.column]), dtype=bool)
         for column, codes in conditions.items():
             fits &= coded[column].lookup(codes.holds, bool)
-        keys.add(canonical_keys(batch[declared.column].filter(pa.array(fits))))
+        references = batch[declared.column].filter(pa.array(fits))
+        keys.add(canonical_keys(references))
+        if n := int(is_inexact_key(references).sum()):
+            evidence.add(suite, f"unknown_key_of_{name}", {True: n}, file=file)
         for column, growing in found.items():
             growing.append(coded[column].at(fits))
         n_rows[file] += int(fits.sum())

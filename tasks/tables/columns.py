@@ -315,6 +315,16 @@ def is_blank_key(keys: pa.Array) -> np.ndarray:
     return _plain(keys).is_null().to_numpy(zero_copy_only=False)
 
 
+def is_inexact_key(keys: pa.Array) -> np.ndarray:
+    """Mask of the rows whose identifier is a float that identifies nothing, shape `(n_rows,)`."""
+    if pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_decode()
+    if not pa.types.is_floating(keys.type):
+        return np.zeros(len(keys), dtype=bool)
+    is_filled = ~keys.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    return is_filled & is_blank_key(keys)
+
+
 def trimmed_texts(keys: pa.Array) -> pa.Array:
     """Identifiers as texts without surrounding blanks; null where blank."""
     if pa.types.is_dictionary(keys.type):
@@ -348,14 +358,9 @@ def _plain(keys: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
     if pa.types.is_floating(keys.type):
-        keys = pc.if_else(pc.is_nan(keys), None, keys)
-        # A float that is no whole number, or too large to be exact, is a text that no other
-        # identifier has, rather than a blank.
+        # A float that is no whole number, or too large to be exact, identifies nothing.
         is_exact = pc.and_(pc.equal(pc.floor(keys), keys), pc.less(pc.abs(keys), 2.0**53))
-        whole = pc.if_else(is_exact, keys, None).cast(pa.int64())
-        if pc.all(is_exact).as_py() in (True, None):
-            return whole
-        return pc.coalesce(_texts(whole), _texts(keys))
+        keys = pc.if_else(is_exact, keys, None).cast(pa.int64())
     if pa.types.is_integer(keys.type) and not pa.types.is_uint64(keys.type):
         return keys.cast(pa.int64())
     return trimmed_texts(keys)

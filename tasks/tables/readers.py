@@ -19,6 +19,7 @@ from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -27,7 +28,14 @@ from .cleaned import cleaned
 from .findings import UnreadableInput
 from .formats import SEPARATORS
 from .layouts import TableLayout
-from .sources import PARQUET_MAGIC, ByteStream, InputFile, TextStream, gunzipped, open_binary
+from .sources import (
+    PARQUET_MAGIC,
+    ByteStream,
+    InputFile,
+    TextStream,
+    gunzipped,
+    open_binary,
+)
 
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
@@ -38,7 +46,7 @@ _BATCH_ROWS = 1 << 20
 _BLOCK_BYTES = 1 << 24
 _CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 _FOREIGN = {
-    b"PK\x03\x04": "a zip archive or a workbook of Excel or LibreOffice",
+    b"PK\x03\x04": "a ZIP archive or a workbook of Excel or LibreOffice",
     b"\xd0\xcf\x11\xe0": "a workbook of an old version of Excel",
     b"ARROW1\x00\x00": "an Arrow or Feather file",
     b"FEA1\x00": "a Feather file",
@@ -103,7 +111,7 @@ def read_partitions(
     """
     n_rows = 0
     for position, file in enumerate(files):
-        for batch in _batches_of(file, selection):
+        for batch in _with_folders(file, selection):
             n_rows += len(next(iter(batch.values())))
             yield position, batch
     if not n_rows and not may_be_empty:
@@ -114,6 +122,26 @@ def refuse_empty(files: Sequence[InputFile]) -> NoReturn:
     """Raise `UnreadableInput` about a table without rows."""
     rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
     raise files[0].unreadable(rule, "give a file that holds the table")
+
+
+def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
+    """The batches of one file, with the columns that the names of its folders hold."""
+    constant = {
+        name: value
+        for name, value in file.folders
+        if name in selection.required or selection.with_others
+    }
+    if not constant:
+        yield from _batches_of(file, selection)
+        return
+    required = tuple(name for name in selection.required if name not in constant)
+    own = Selection(required, with_others=selection.with_others or not required)
+    for batch in _batches_of(file, own):
+        n = len(next(iter(batch.values())))
+        values = {name: pa.repeat(pa.scalar(v, pa.string()), n) for name, v in constant.items()}
+        if file.format is not None:
+            values = cleaned(file.format, values)
+        yield {**batch, **values}
 
 
 def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
@@ -157,11 +185,17 @@ def _read_parquet(
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
     names = [normalize("NFC", name) for name in schema.names]
-    readable = {name for name, kind in zip(names, schema.types, strict=True) if _is_supported(kind)}
+    # Further columns of bytes or times, such as shapes, are nobody's.
+    readable = {
+        name
+        for name, kind in zip(names, schema.types, strict=True)
+        if _is_supported(kind) or (name in selection.required and _is_made_text(kind))
+    }
     columns = [name for name in selection.choose(file, names) if name in readable]
     for name in selection.required:
         if name not in readable:
-            rule = f"the column {name} is neither integers nor strings"
+            kind = schema.types[names.index(name)]
+            rule = f"the column {name} is neither integers nor strings but of type {kind}"
             raise file.unreadable(rule, "write it as one of these types", column=name)
     stored = {name: schema.names[names.index(name)] for name in columns}
     coded = [stored[name] for name in columns if layout.field(name).kind in ("number", "code")]
@@ -171,7 +205,7 @@ def _read_parquet(
         ) as parquet:
             wanted = list(stored.values())
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
-                found = {name: _as_texts(batch.column(stored[name])) for name in columns}
+                found = {n: _as_texts(file, n, batch.column(stored[n])) for n in columns}
                 for name, column in found.items():
                     _check_utf8(file, name, column)
                 text_format = file.format
@@ -183,9 +217,51 @@ def _read_parquet(
         raise _damaged_parquet(file) from None
 
 
-def _as_texts(column: pa.Array) -> pa.Array:
-    """A column of days as texts such as 2021-03-21; any other column as it is."""
-    return column.cast(pa.string()) if pa.types.is_date32(column.type) else column
+def _as_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
+    """Days as texts such as 2021-03-21, truth values as true and false, bytes as UTF-8; any other
+    column as it is.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        values = _as_texts(file, name, column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, values)
+    if pa.types.is_timestamp(kind):
+        days = column.cast(pa.date32(), safe=False)
+        if pc.all(pc.equal(days.cast(kind), column)).as_py() is False:
+            rule = f"the column {name} is of type {kind} and holds times of day"
+            raise file.unreadable(rule, "write it as days, or as text", column=name)
+        return days.cast(pa.string())
+    if pa.types.is_date(kind):
+        return column.cast(pa.date32()).cast(pa.string())
+    if pa.types.is_boolean(kind):
+        return pc.if_else(column, "True", "False")
+    if _is_binary(kind):
+        try:
+            return column.cast(pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid:
+            raise _not_utf8(file, name) from None
+    return column
+
+
+def _is_made_text(kind: pa.DataType) -> bool:
+    """Whether a column that is asked for becomes text."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return (
+        pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_boolean(kind)
+        or _is_binary(kind)
+    )
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
 
 
 def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
@@ -204,8 +280,12 @@ def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        rule = f"the column {name} holds bytes that are not UTF-8 text"
-        raise file.unreadable(rule, "write the file again with UTF-8 texts", column=name) from None
+        raise _not_utf8(file, name) from None
+
+
+def _not_utf8(file: InputFile, name: str) -> UnreadableInput:
+    rule = f"the column {name} holds bytes that are not UTF-8 text"
+    return file.unreadable(rule, "write the file again with UTF-8 texts", column=name)
 
 
 def _is_supported(kind: pa.DataType) -> bool:

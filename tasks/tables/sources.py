@@ -8,13 +8,11 @@ that does not answer may answer later (`StorageFailed`). The original error is d
 from __future__ import annotations
 
 import codecs
-import glob
 import gzip
 import os
+import re
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -22,14 +20,13 @@ import numpy as np
 from ..runs.stores import StoreFile, StoreRefused, is_url
 from .cef_layout import LAYOUTS
 from .findings import Finding, UnreadableInput, unreadable_refused
+from .folders import base_of, files_of, folder_columns, refusals
 from .formats import UTF_8, TextFormat
 from .layouts import TableLayout
 
 GZIP_MAGIC = b"\x1f\x8b"
 PARQUET_MAGIC = b"PAR1"
-FILE_ENDINGS = (".parquet", ".csv", ".txt", ".tsv", ".gz")
-"""What the names of the files of a table end with, where a folder holds it."""
-
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
 _UTF8_BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -39,7 +36,8 @@ class InputFile:
     """One input table: its kind, the path or URL to open, and the name that messages show.
 
     `layout` is that of a table outside `LAYOUTS`, whose columns the settings name; `format` is how
-    its files are written, where settings can say it.
+    its files are written, where settings can say it. `folders` are columns that the names of its
+    folders hold, such as `sex=1`; `refused` are the rule and the remedy that refuse it.
     """
 
     table: str
@@ -47,6 +45,8 @@ class InputFile:
     name: str
     layout: TableLayout | None = None
     format: TextFormat | None = None
+    folders: tuple[tuple[str, str | None], ...] = ()
+    refused: tuple[str, str] | None = None
 
     @property
     def columns(self) -> TableLayout:
@@ -81,17 +81,21 @@ def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFi
     default the last part of it; a file among several is called by its path below the folder that
     holds all of them.
     """
-    found: Sequence[str] = ()
-    if names_several_files(path):
-        if os.path.isdir(path):
-            entries = sorted(Path(path).rglob("*"))
-            found = [str(p) for p in entries if p.suffix in FILE_ENDINGS and p.is_file()]
-        else:
-            found = [p for p in sorted(glob.glob(path, recursive=True)) if os.path.isfile(p)]
+    found = files_of(path) if names_several_files(path) else []
     if not found:
         return (InputFile(table, path, name or path.rpartition("/")[2]),)
-    above = os.path.commonpath([os.path.dirname(each) for each in found])
-    return tuple(InputFile(table, each, os.path.relpath(each, above)) for each in found)
+    above, base = os.path.commonpath([file.parent for file in found]), base_of(path)
+    refused = refusals(found, base, of_folder=os.path.isdir(path))
+    return tuple(
+        InputFile(
+            table,
+            str(file),
+            os.path.relpath(file, above),
+            folders=folder_columns(file.relative_to(base)),
+            refused=refused.get(file),
+        )
+        for file in found
+    )
 
 
 ByteStream = BinaryIO | StoreFile
@@ -100,6 +104,8 @@ ByteStream = BinaryIO | StoreFile
 
 def open_binary(file: InputFile) -> ByteStream:
     """Open a file for reading at its first byte; the result can seek."""
+    if file.refused is not None:
+        raise file.unreadable(*file.refused)
     remedy = f"correct the path input.{file.table} in the settings"
     if not is_url(file.path) and os.path.isdir(file.path):
         raise file.unreadable("the path is a directory, not a file", remedy)
@@ -247,7 +253,14 @@ class TextStream:
         except UnicodeError:
             # Of a file that should begin with a byte order mark.
             raise self._not_in_encoding(1) from None
+        n_before = self._line_ends
         self._line_ends += chunk.count(b"\n")
+        if chunk.count(b"\r") == chunk.count(b"\r\n"):
+            return chunk
+        # A carriage return alone ends a line, as old spreadsheets write it.
+        after = self._checked(1 << 24) if chunk.endswith(b"\r") else b""
+        chunk = _LONE_RETURN.sub(b"\n", chunk + after)
+        self._line_ends = n_before + chunk.count(b"\n")
         return chunk
 
     def _decoded(self, chunk: bytes, size: int) -> bytes:

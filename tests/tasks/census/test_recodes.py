@@ -26,7 +26,7 @@ from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.validation.census.input_rules import RULES
 
-CANDIDATES = [None, "", "x", "-1", "1.0", "²", *map(str, range(1200)), "9" * 30]
+CANDIDATES = [None, "", "x", "-1", "1.5", "²", *map(str, range(1200)), "9" * 30]
 
 
 @pytest.mark.parametrize("attribute", CENSUS.universes["persons"].recodes)

@@ -109,7 +109,7 @@ def test_fractions_are_in_the_bin_of_their_whole_part():
     assert levels(values, bins=[0, 5], largest=10) == [
         *("0-4", "5-10", "5-10", "5-10", "5-10", None, None, None)
     ]
-    assert levels(["4.0", "4"], numbers=[0, 9]) == [None, "4"]
+    assert levels(["4.0", "4", "4.5"], numbers=[0, 9]) == ["4", "4", None]
 
 
 def test_missing_codes_are_blank():

@@ -7,6 +7,7 @@ occupied; they do not tell how the first and the second go together.
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,13 +205,26 @@ def _files(folder: Path) -> dict[str, Path]:
     return {part: paths[0] for part, paths in found.items()}
 
 
+def _encoding(path: Path) -> str:
+    """UTF-8 if all bytes of a file are it, else Latin-1; some vintages are in either."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as stream:
+        try:
+            while block := stream.read(1 << 24):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "latin-1"
+    return "utf-8"
+
+
 def _read(path: Path, names: tuple[str, ...], integers: tuple[str, ...]) -> pd.DataFrame:
     """The records of a file; blanks around texts are stripped, as older files pad them."""
     types = dict.fromkeys(names, pa.string()) | dict.fromkeys(("LOGRECNO", *integers), pa.int64())
     try:
         table = pyarrow.csv.read_csv(
             path,
-            read_options=pyarrow.csv.ReadOptions(column_names=names, encoding="latin-1"),
+            read_options=pyarrow.csv.ReadOptions(column_names=names, encoding=_encoding(path)),
             parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=types, null_values=[], strings_can_be_null=False

@@ -10,6 +10,7 @@ from scipy import sparse
 from spineflow.flows.cli import main
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.release.tabulations import published
 from spineflow.tasks.topdown.release.tabulations.input_tables import write_input_tables
 from spineflow.tasks.topdown.release.tabulations.published import (
     PUBLISHED_PERSONS,
@@ -182,3 +183,11 @@ def test_command_writes_tables_that_are_accepted(shared: Path, tmp_path: Path, c
     assert "in order" in capsys.readouterr().out
     assert main(["from-pl94171", str(tmp_path), str(tmp_path / "other")]) == 2
     assert "no file named" in capsys.readouterr().err
+
+
+def test_texts_are_in_utf_8_if_they_decode_and_else_in_latin_1(tmp_path) -> None:
+    path = tmp_path / "geo.pl"
+    for encoding in ("utf-8", "latin-1"):
+        path.write_bytes("1|Doña Ñuñez\n".encode(encoding))
+        frame = published._read(path, ("LOGRECNO", "NAME"), ())
+        assert frame["NAME"].tolist() == ["Doña Ñuñez"]
