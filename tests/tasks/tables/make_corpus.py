@@ -317,7 +317,7 @@ duck("duckdb/plain.parquet", "FORMAT parquet")
 duck("duckdb/hive", "FORMAT parquet, PARTITION_BY (sex)")
 
 
-@written("sqlite/people.db")
+@written("sqlite/people.sqlite")
 def _sqlite(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         TEXTS.to_sql("people", database, index=False)
