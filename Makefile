@@ -19,7 +19,7 @@ test: WORKERS = 4
 # says of it, these are compiled once.
 test quick soak newest newest-prefect pythons: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test newest newest-prefect pythons quick soak check types map site recompile clean
+.PHONY: demo test newest newest-prefect pythons quick soak check types map record site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -97,6 +97,10 @@ types:
 map: $(TESTED)
 	$(BIN)/python docs/design_map.py
 	$(BIN)/python docs/declared_page.py
+
+# Record anew the digests of what seeded runs write, by which a change of a release is noticed.
+record: $(INSTALLED)
+	$(BIN)/python -m tests.recorded
 
 # The documentation as a site, in build/site, with the notebooks run; broken links are errors.
 site: $(TESTED)
