@@ -57,10 +57,8 @@ from .sensitivity import (
     Norms,
     Reach,
     charge_of,
-    made_columns,
-    made_reaches,
+    made_ways,
     reaches,
-    refuse_unbounded,
     steps_of,
 )
 
@@ -368,10 +366,8 @@ def compiled(declared: CensusDeclaration) -> Census:
         universes[name] = _universe(name, universe, declared, schemas, recodes)
     for made in universes.values():
         _check_description(made, universes)
-    columns = made_columns(declared, {name: one.columns for name, one in universes.items()})
-    for name, one in universes.items():
-        universes[name] = replace(one, made=made_reaches(one.declared, one.columns, columns))
-    _check_charges(declared, universes)
+    ways = made_ways(declared, {name: one.columns for name, one in universes.items()})
+    universes = {name: replace(one, made=ways[name]) for name, one in universes.items()}
     below = declared.geography.geolevels[1:]
     unknown = sorted(declared.geography.columns.keys() - {*below})
     if unknown:
@@ -595,16 +591,3 @@ def _check_description(universe: Universe, universes: Mapping[str, Universe]) ->
         query = marginal_query(other.schema, column.attribute or "")
         if column.codes is not None and len(column.codes) != query.n_rows:
             raise ValueError(f"{what} has {column.name} with another number of codes than levels")
-
-
-def _check_charges(declared: CensusDeclaration, universes: Mapping[str, Universe]) -> None:
-    """Refuse a declaration from which it does not follow what one changed record changes."""
-    read = set()
-    for name, one in universes.items():
-        refuse_unbounded(
-            name, one.declared, declared.contributions, declared.geography.table, one.made
-        )
-        read |= {reach.table for reach in one.reaches}
-    idle = sorted(declared.contributions.keys() - read)
-    if idle:
-        raise ValueError(f"contributions names {idle[0]!r}, which no universe reads; remove it")

@@ -122,6 +122,27 @@ def made_reaches(
     return tuple(dict.fromkeys(found))
 
 
+def made_ways(
+    declared: CensusDeclaration, read: Mapping[str, Collection[str]]
+) -> dict[str, tuple[MadeReach, ...]]:
+    """By universe, the ways by which made columns get into its records; `read` has the columns that
+    each reads.
+
+    Raises ValueError for a declaration from which no bound follows on what one changed record
+    changes, and for contributions to a table that no universe reads.
+    """
+    made, found, known = made_columns(declared, read), {}, set[str]()
+    for name, universe in declared.universes.items():
+        found[name] = made_reaches(universe, read[name], made)
+        areas = declared.geography.table
+        refuse_unbounded(name, universe, declared.contributions, areas, found[name])
+        known |= {one.table for one in reaches(universe, declared.contributions, found[name])}
+    idle = sorted(declared.contributions.keys() - known)
+    if idle:
+        raise ValueError(f"contributions names {idle[0]!r}, which no universe reads; remove it")
+    return found
+
+
 def _within(columns: Iterable[str], prefix: str) -> Iterator[str]:
     """Columns of a table that a universe reads as `prefix.column`; its own without a prefix."""
     for column in columns:
