@@ -81,7 +81,11 @@ def test_lines_of_a_trade_off_are_its_false_negatives() -> None:
     frame = spineflow.trade_off("topdown", PL94)
     axes = spineflow.plot_trade_off(frame)
     lines = axes.get_lines()
-    assert [line.get_label() for line in lines] == ["persons", "units", "by guessing"]
+    assert [line.get_label() for line in lines] == [
+        "persons (records of persons and units)",
+        "units",
+        "by guessing",
+    ]
     units = frame[frame["universe"] == "units"]
     assert list(lines[1].get_ydata()) == units["false_negatives"].tolist()
     assert spineflow.plot_trade_off(frame, axes) is axes

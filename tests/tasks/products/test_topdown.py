@@ -18,6 +18,7 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.rules import declares_state_totals, refuse_no_spine
+from spineflow.tasks.topdown.workload.privacy_curve import scope_of_figures
 
 TABLES = """\
 [input]
@@ -176,7 +177,11 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     assert settings.is_private
     older, whole = text_of(settings), said(facts_of_run(run, settings))
     first, told, rest = whole.partition("The epsilon above follows from rho alone.")
-    assert told and older.startswith(first) and rest.endswith(older.removeprefix(first))
+    # Of what the figures are stands once, with the first of them.
+    scope, stated = " ".join(scope_of_figures(settings)), older.removeprefix(first)
+    assert scope in rest and scope in stated
+    assert told and older.startswith(first)
+    assert rest.endswith(stated.partition(scope)[2])
     rows = re.findall(r"\| (persons|units) \| (16\.47|2\.37) \| 1e-10 \| \d+ \|", rest)
     assert [row[0] for row in rows] == ["persons", "units"]
     assert "16.47" not in older
@@ -190,10 +195,12 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     # On every path of the spine as without bypass, or in the worst one a little more.
     parts = re.findall(r"\| units \| (occupancy|US|Block_Group) \| (2\.3[67]|0\.782) \|", rest)
     assert [part[0] for part in parts] == ["occupancy", "US", "Block_Group"]
-    told_apart = re.search(r"is true: (\d+) % for persons and (\d+) % for units", whole)
+    told_apart = re.search(r"is true: (\d+) % for persons \(.*?\) and (\d+) % for units", whole)
     for percent, rho in zip(map(int, told_apart.groups()), (2.55623, 0.0749437), strict=True):
         assert percent == math.ceil(100 * float(ndtr(math.sqrt(rho / 2))))
-    found = re.search(r"true in at most (\d+) of 100 for persons and in at most (\d+) of", whole)
+    found = re.search(
+        r"true in at most (\d+) of 100 for persons \(.*?\) and in at most (\d+) of", whole
+    )
     # Of continuous Gaussians: P(Z > z_0.95 - sqrt(2 rho)).
     limit = [float(ndtr(ndtri(0.05) + math.sqrt(2 * rho))) for rho in (2.55623, 0.0749437)]
     for percent, least in zip(map(int, found.groups()), limit, strict=True):

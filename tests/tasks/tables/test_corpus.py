@@ -181,7 +181,8 @@ def _spelling(draw: st.DrawFn, text: Text) -> None:
     place, form = text.rows[0].index(column), draw(SPELLINGS[column])
     every = draw(st.booleans())
     for row in text.rows[1:] if every else [draw(st.sampled_from(text.rows[1:]))]:
-        row[place] = form.replace("{}", row[place])
+        if place < len(row):  # An earlier change may have shortened it.
+            row[place] = form.replace("{}", row[place])
 
 
 def _shape(draw: st.DrawFn, text: Text) -> None:
@@ -194,7 +195,7 @@ def _shape(draw: st.DrawFn, text: Text) -> None:
             row.append(row[1])
     elif kind == "order":
         order = draw(st.permutations(range(len(text.rows[0]))))
-        text.rows[:] = [[row[place] for place in order] for row in text.rows]
+        text.rows[:] = [[row[n] for n in order if n < len(row)] for row in text.rows]
     elif kind == "lost":
         del text.rows[draw(st.integers(2, len(text.rows))) :]
     else:
