@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,10 +49,20 @@ from .declarations import (
     UniverseDeclaration,
 )
 from .formats import declared_formats
+from .influence import (
+    OCCUPANTS,
+    OWN,
+    STEP,
+    Graph,
+    Way,
+    graph_of,
+    refuse_unbounded,
+    steps_of,
+)
 from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
 from .recodes import CodeSet, Recode, compiled_recode
 from .schema import Schema
-from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
+from .sensitivity import Norms, Reach, norms_of
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -154,13 +164,38 @@ class Universe:
     bounds: tuple[Bound, ...]
     relations: tuple[Relation, ...]
     held: tuple[Held, ...]
-    contributions: Mapping[str, ContributionDeclaration] = field(default_factory=dict)
+    graph: Graph
     agreements: tuple[AgreeDeclaration, ...] = ()
 
     @property
+    def contributions(self) -> Mapping[str, ContributionDeclaration]:
+        """Tables in which a person may have several records."""
+        return self.graph.contributions
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """The ways by which its records read tables."""
+        return self.graph.ways[self.name]
+
+    @property
+    def own_way(self) -> Way:
+        """The way of its own table."""
+        return next(way for way in self.ways if way.kind == OWN)
+
+    @property
+    def occupant_ways(self) -> Mapping[str, Way]:
+        """The ways of its occupants, by their names."""
+        return {way.name: way for way in self.ways if way.kind == OCCUPANTS}
+
+    @property
+    def step_ways(self) -> tuple[Way, ...]:
+        """The ways of its steps, in their order."""
+        return tuple(way for way in self.ways if way.kind == STEP)
+
+    @cached_property
     def reaches(self) -> tuple[Reach, ...]:
-        """What one changed record of each table changes here; see `sensitivity.reaches`."""
-        return reaches(self.declared, self.contributions)
+        """The records that a change of each table changes here; see `influence.Graph`."""
+        return self.graph.reaches(self.name)
 
     @property
     def held_earlier(self) -> tuple[Held, ...]:
@@ -189,12 +224,12 @@ class Universe:
     @property
     def charge(self) -> Norms:
         """The norms of the largest change that is charged."""
-        return charge_of(self.reaches)
+        return norms_of(reach for reach in self.reaches if reach.is_charged)
 
     @property
     def stated(self) -> Norms:
-        """The norms of the largest change that is stated beside the charge and not counted."""
-        return charge_of(self.reaches, is_charged=False)
+        """The norms of the largest change, whether the ledger counts all of it or not."""
+        return norms_of(self.reaches)
 
     @property
     def bounded_queries(self) -> tuple[BoundedQuery, ...]:
@@ -345,12 +380,20 @@ def compiled(declared: CensusDeclaration) -> Census:
         name: compiled_schema(name, universe, recodes, coarsenings)
         for name, universe in declared.universes.items()
     }
+    columns = {
+        name: [
+            *(c for attribute in schemas[name].attributes for c in recodes[attribute].columns),
+            *universe.where,
+        ]
+        for name, universe in declared.universes.items()
+    }
+    graph = graph_of(declared, columns)
     universes = {}
     for name, universe in declared.universes.items():
-        universes[name] = _universe(name, universe, declared, schemas, recodes)
+        universes[name] = _universe(name, universe, declared, schemas, recodes, graph)
     for made in universes.values():
         _check_description(made, universes)
-    _check_charges(declared)
+    _check_charges(declared, graph)
     below = declared.geography.geolevels[1:]
     unknown = sorted(declared.geography.columns.keys() - {*below})
     if unknown:
@@ -358,9 +401,6 @@ def compiled(declared: CensusDeclaration) -> Census:
             f"census.geography.columns has {unknown[0]!r}, which is no geolevel below the root; "
             f"there are {', '.join(below)}"
         )
-    idle = sorted(declared.members.keys() - {one.table for one in declared.universes.values()})
-    if idle:
-        raise ValueError(f"members names {idle[0]!r}, which no universe counts; remove it")
     for table in declared.tables:
         check_table(table, declared, schemas)
     check_summary_levels(declared)
@@ -398,6 +438,7 @@ def _universe(
     census: CensusDeclaration,
     schemas: Mapping[str, Schema],
     recodes: Mapping[str, Recode],
+    graph: Graph,
 ) -> Universe:
     full = schemas[name]
     schema = full.of(declared.attributes)
@@ -457,7 +498,7 @@ def _universe(
         bounds,
         relations,
         held,
-        census.contributions,
+        graph,
         compiled_agreements(name, census, schemas),
     )
 
@@ -576,12 +617,13 @@ def _check_description(universe: Universe, universes: Mapping[str, Universe]) ->
             raise ValueError(f"{what} has {column.name} with another number of codes than levels")
 
 
-def _check_charges(declared: CensusDeclaration) -> None:
+def _check_charges(declared: CensusDeclaration, graph: Graph) -> None:
     """Refuse a declaration from which it does not follow what one changed record changes."""
-    read = set()
-    for name, universe in declared.universes.items():
-        refuse_unbounded(name, universe, declared.contributions, declared.geography.table)
-        read |= {reach.table for reach in reaches(universe, declared.contributions)}
-    idle = sorted(declared.contributions.keys() - read)
-    if idle:
+    for name in declared.universes:
+        refuse_unbounded(name, graph, declared.geography.table)
+    read = {way.table for ways in graph.ways.values() for way in ways}
+    if idle := sorted(declared.members.keys() - read):
+        raise ValueError(f"members names {idle[0]!r}, which no universe reads; remove it")
+    read |= {edge.source for edge in graph.edges}
+    if idle := sorted(declared.contributions.keys() - read):
         raise ValueError(f"contributions names {idle[0]!r}, which no universe reads; remove it")

@@ -66,12 +66,12 @@ def read_ways(
         joined = _joined(files, universe, depth, place, evidence, scratch)
         place = ByTable(universe.steps[depth].column, joined)
     occupants = {}
-    for name, declared in universe.declared.occupants.items():
-        columns = _columns_of(universe, name)
-        conditions = tuple(dict.fromkeys((*columns, *declared.where)))
-        own = shaped(files[declared.table], conditions, (declared.column,), evidence)
+    for name, way in universe.occupant_ways.items():
+        declared = universe.declared.occupants[name]
+        conditions = tuple(dict.fromkeys((*way.columns, *way.conditions)))
+        own = shaped(files[way.table], conditions, way.references, evidence)
         occupants[name] = load_occupants(
-            own, declared, name, columns, universe.name, evidence, scratch
+            own, declared, name, way.columns, universe.name, evidence, scratch
         )
     return Ways(place, occupants)
 
@@ -99,9 +99,7 @@ class UniverseCounter(RecordCounter):
         self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
         asked = [column for recode in self.recodes for column in recode.columns]
         asked += [*universe.rows, *identity_columns(universe, schema)]
-        others = (*universe.declared.occupants, *(step.table for step in universe.steps))
-        prefixes = tuple(f"{name}." for name in others)
-        own = [column for column in asked if not column.startswith(prefixes)]
+        own = [column for column in asked if column in universe.own_way.columns]
         counted = (universe.declared.count,) if universe.declared.count else ()
         self.texts = tuple(dict.fromkeys((*own, *ways.place.texts, *counted)))
         self.keys = tuple(dict.fromkeys((*ways.place.keys, *(one.key for one in self._occupants))))
@@ -207,7 +205,7 @@ def tally_contributions(
     declared = universe.declared
     for reach in universe.reaches:
         contribution = universe.contributions.get(reach.table)
-        if contribution is None or reach.table not in files:
+        if contribution is None or reach.table not in files or reach.beside:
             continue
         is_counted = reach.table == declared.table and declared.count is not None
         texts = (declared.count,) if is_counted and declared.count else ()
@@ -238,7 +236,7 @@ def _joined(
 ) -> JoinedTable:
     """The table of a step on a universe's way to the area; `place` is how its rows find theirs."""
     name, step = universe.name, universe.steps[depth]
-    wanted = _columns_of(universe, step.table)
+    wanted = universe.step_ways[depth].columns
     referring = np.zeros(len(place), dtype=np.int64)
 
     def tally(batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int) -> None:
@@ -258,16 +256,6 @@ def _joined(
     if isinstance(place, ByTable):
         tally_references(universe, referring, place.joined.n_rows, evidence, depth + 1)
     return joined
-
-
-def _columns_of(universe: Universe, table: str) -> tuple[str, ...]:
-    """Columns of a table, or of occupants, that the universe's recodes and conditions read."""
-    names = [column for recode in universe.recodes.values() for column in recode.columns]
-    names += universe.rows
-    prefix = f"{table}."
-    return tuple(
-        dict.fromkeys(name.removeprefix(prefix) for name in names if name.startswith(prefix))
-    )
 
 
 def _count(value: str | None) -> int:
