@@ -28,6 +28,7 @@ from tests.tasks.census.declared_countries import (
     Tables,
     countries,
     guarantees,
+    inputs,
     most_changed,
     paid,
 )
