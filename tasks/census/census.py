@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,18 +49,21 @@ from .declarations import (
     UniverseDeclaration,
 )
 from .formats import declared_formats
-from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
-from .recodes import CodeSet, Recode, compiled_recode
-from .schema import Schema
-from .sensitivity import (
-    MadeReach,
-    Norms,
-    Reach,
-    charge_of,
-    made_ways,
-    reaches,
+from .influence import (
+    OCCUPANTS,
+    OWN,
+    STEP,
+    Graph,
+    Way,
+    graph_of,
+    refuse_uncharged,
     steps_of,
 )
+from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
+from .recodes import CodeSet, Recode, compiled_recode
+from .relations import Relation, compiled_relation
+from .schema import Schema
+from .sensitivity import Norms, Reach, norms_of
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -83,28 +86,6 @@ class Bound(BoundDeclaration):
     """Declared bounds; all have names."""
 
     name: Label
-
-
-@dataclass(frozen=True)
-class Side:
-    """Weights of a universe's cells in a relation, `(n_cells,)` int64."""
-
-    universe: str
-    weights: np.ndarray
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A linear relation of every geounit: own . x `sign` - sum of others . released counts.
-
-    All terms stand on the left: `own` are the weights of the universe's cells, `others` those of
-    earlier universes, and `sign` compares their sum with 0.
-    """
-
-    name: str
-    sign: str
-    own: np.ndarray
-    others: tuple[Side, ...]
 
 
 @dataclass(frozen=True)
@@ -162,21 +143,38 @@ class Universe:
     bounds: tuple[Bound, ...]
     relations: tuple[Relation, ...]
     held: tuple[Held, ...]
-    contributions: Mapping[str, ContributionDeclaration] = field(default_factory=dict)
+    graph: Graph
     agreements: tuple[AgreeDeclaration, ...] = ()
-    made: tuple[MadeReach, ...] = ()
-    """The ways by which columns made from other tables get into its records."""
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that may be read of its records: of all attributes, and of its rows."""
-        columns = (column for recode in self.recodes.values() for column in recode.columns)
-        return tuple(dict.fromkeys([*columns, *self.rows, *self.area_columns]))
+    def contributions(self) -> Mapping[str, ContributionDeclaration]:
+        """Tables in which a person may have several records."""
+        return self.graph.contributions
 
     @property
+    def ways(self) -> tuple[Way, ...]:
+        """The ways by which its records read tables."""
+        return self.graph.ways[self.name]
+
+    @property
+    def own_way(self) -> Way:
+        """The way of its own table."""
+        return next(way for way in self.ways if way.kind == OWN)
+
+    @property
+    def occupant_ways(self) -> Mapping[str, Way]:
+        """The ways of its occupants, by their names."""
+        return {way.name: way for way in self.ways if way.kind == OCCUPANTS}
+
+    @property
+    def step_ways(self) -> tuple[Way, ...]:
+        """The ways of its steps, in their order."""
+        return tuple(way for way in self.ways if way.kind == STEP)
+
+    @cached_property
     def reaches(self) -> tuple[Reach, ...]:
-        """What one changed record of each table changes here; see `sensitivity.reaches`."""
-        return reaches(self.declared, self.contributions, self.made)
+        """The records that a change of each table changes here; see `influence.Graph`."""
+        return self.graph.reaches(self.name)
 
     @property
     def held_earlier(self) -> tuple[Held, ...]:
@@ -205,12 +203,12 @@ class Universe:
     @property
     def charge(self) -> Norms:
         """The norms of the largest change that is charged."""
-        return charge_of(self.reaches)
+        return norms_of(reach for reach in self.reaches if reach.is_charged)
 
     @property
     def stated(self) -> Norms:
-        """The norms of the largest change that is stated beside the charge and not counted."""
-        return charge_of(self.reaches, is_charged=False)
+        """The norms of the largest change, whether the ledger counts all of it or not."""
+        return norms_of(self.reaches)
 
     @property
     def bounded_queries(self) -> tuple[BoundedQuery, ...]:
@@ -361,13 +359,20 @@ def compiled(declared: CensusDeclaration) -> Census:
         name: compiled_schema(name, universe, recodes, coarsenings)
         for name, universe in declared.universes.items()
     }
+    columns = {
+        name: [
+            *(c for attribute in schemas[name].attributes for c in recodes[attribute].columns),
+            *universe.where,
+        ]
+        for name, universe in declared.universes.items()
+    }
+    graph = graph_of(declared, columns)
     universes = {}
     for name, universe in declared.universes.items():
-        universes[name] = _universe(name, universe, declared, schemas, recodes)
+        universes[name] = _universe(name, universe, declared, schemas, recodes, graph)
     for made in universes.values():
         _check_description(made, universes)
-    ways = made_ways(declared, {name: one.columns for name, one in universes.items()})
-    universes = {name: replace(one, made=ways[name]) for name, one in universes.items()}
+    refuse_uncharged(declared, graph)
     below = declared.geography.geolevels[1:]
     unknown = sorted(declared.geography.columns.keys() - {*below})
     if unknown:
@@ -375,9 +380,6 @@ def compiled(declared: CensusDeclaration) -> Census:
             f"census.geography.columns has {unknown[0]!r}, which is no geolevel below the root; "
             f"there are {', '.join(below)}"
         )
-    idle = sorted(declared.members.keys() - {one.table for one in declared.universes.values()})
-    if idle:
-        raise ValueError(f"members names {idle[0]!r}, which no universe counts; remove it")
     for table in declared.tables:
         check_table(table, declared, schemas)
     check_summary_levels(declared)
@@ -415,6 +417,7 @@ def _universe(
     census: CensusDeclaration,
     schemas: Mapping[str, Schema],
     recodes: Mapping[str, Recode],
+    graph: Graph,
 ) -> Universe:
     full = schemas[name]
     schema = full.of(declared.attributes)
@@ -451,7 +454,8 @@ def _universe(
     bounds = tuple(_bound(where, entry, schema, schemas) for entry in declared.bounds)
     _check_shared_names(where, declared.bounds, schema)
     relations = tuple(
-        _relation(name, number, census, schemas) for number in range(len(declared.relations))
+        compiled_relation(name, number, census, schemas)
+        for number in range(len(declared.relations))
     )
     held = tuple(_held(name, entry, census, schemas) for entry in declared.held_to)
     for number, one in enumerate(held):
@@ -474,7 +478,7 @@ def _universe(
         bounds,
         relations,
         held,
-        census.contributions,
+        graph,
         compiled_agreements(name, census, schemas),
     )
 
@@ -546,33 +550,6 @@ def _named(kind: type[Made], declared: Part, name: str, **further: Any) -> Made:
     """What is declared, as a kind of it whose entries all have a name: its own, or else this."""
     found = {**dict(declared), **further}
     return kind.model_construct(**{**found, "name": found["name"] or name})
-
-
-def _relation(
-    name: str, number: int, census: CensusDeclaration, schemas: Mapping[str, Schema]
-) -> Relation:
-    entry = census.universes[name].relations[number]
-    weights: dict[str, Any] = {}
-    for sign, terms in ((1, entry.left), (-1, entry.right)):
-        for term in terms:
-            other = term.universe or name
-            if other not in schemas:
-                raise ValueError(f"relation {entry.name!r} names {other!r}, which is no universe")
-            schema = schemas[other].of(census.universes[other].attributes)
-            moved = sign * term.times * schema.cells_where(term.where)
-            weights[other] = weights.get(other, 0) + moved
-    own = weights.pop(name, None)
-    if own is None or not own.any():
-        raise ValueError(f"relation {entry.name!r} says nothing of {name!r}, which declares it")
-    order = list(census.universes)
-    late = [other for other in weights if order.index(other) > order.index(name)]
-    if late:
-        raise ValueError(
-            f"relation {entry.name!r} of {name!r} needs the released counts of {late[0]!r}; "
-            f"declare {late[0]!r} before {name!r}"
-        )
-    sides = tuple(Side(other, values) for other, values in weights.items())
-    return Relation(entry.name, entry.sign, own, sides)
 
 
 def _check_description(universe: Universe, universes: Mapping[str, Universe]) -> None:

@@ -63,8 +63,13 @@ class ComputedFromDeclaration(Part):
     as the size of a dwelling from its persons."""
 
     records: int = Field(ge=1)
-    """Most records of the universe that a change of one record there changes: two, where somebody
-    moves from one dwelling to another."""
+    """Most records of the universe, or rows of a table that `through` leads to, that a change of
+    one record there changes in these columns: two, where somebody moves from one dwelling to
+    another."""
+    columns: tuple[str, ...] | None = None
+    """The columns, as attributes and conditions name them; left out, all that the universe reads
+    of its own table and by `through`. Other universes that read the same columns are charged,
+    too."""
     opposite: bool = False
     """Whether as many of them take one way as the other, as where one dwelling becomes vacant and
     another occupied; changes then add up less."""
@@ -299,6 +304,9 @@ class UniverseDeclaration(Part):
     out, all columns that are read."""
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
+    public: bool = False
+    """Whether the numbers of its records by its attributes are public, as those of addresses are,
+    so that bounds may publish them although another universe protects records of the table."""
     counted: CountedDeclaration | None = None
     """What maps and predicted deviations are of; left out, the number of its records."""
 

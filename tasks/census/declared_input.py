@@ -294,8 +294,8 @@ class DeclaredTables:
             return []
         found = ways.raw.columns()
         referring = [
-            (one.table, one.key, one.column, occupant_columns(compiled, name))
-            for name, one in declared.occupants.items()
+            (way.table, way.found_by, way.references[0], occupant_columns(way))
+            for way in compiled.occupant_ways.values()
         ]
         if members := self.census.members.get(declared.table):
             referring.append((members.table, members.key, members.key, OF_MEMBERS))

@@ -100,47 +100,119 @@ def refuse_protected_answers(
     budgeted: Collection[str],
     refuse: Callable[[str], None],
 ) -> None:
-    """Refuse bounds that would publish exactly what is protected.
+    """Refuse exact answers, but invariants, that would publish what is protected.
 
-    These are the records of a universe that has a budget, by a query that none of its invariants in
-    the finest areas tells; and the records of a universe that others tell, its occupants.
+    What they tell is followed on the graph of influence to the columns of tables: those of the
+    query that matches them, and of the conditions on their records. Refused are columns of
+    occupants or made from other records, and those of a universe with a budget, by a query that no
+    invariant of it in the finest areas tells. Numbers of a universe that declares itself public are
+    so although another protects records of its table. How many records a universe has is public by
+    the declaration of a bound.
     """
-    for name in universes:
-        for bound in census.universes[name].bounds:
-            per = census.universes[bound.per]
-            what = f"bound {bound.name!r} of {name}"
-            numbers = f"number of {per.name}"
-            if bound.by is not None:
-                numbers = f"numbers of {per.name} by {bound.by!r}"
-            published = f"would publish the exact {numbers} in every {census.geolevels[-1]}"
-            if _is_derived_from_occupants(per, bound):
+    for answers in exact_answers(census, universes):
+        if answers.invariant is not None:
+            continue
+        per = census.universes[answers.universe]
+        attributes = _attributes(per, answers.query)
+        by = {column for name in attributes for column in per.recodes[name].columns}
+        numbers = f"number of {per.name}"
+        if attributes:
+            numbers = f"numbers of {per.name} by {answers.query!r}"
+        what = f"{answers.reason.removeprefix('the ')} of {answers.of} would publish the exact "
+        what += f"{numbers} in every {answers.geolevel}"
+        remove = f"take {answers.reason} out"
+        if told := _occupants_of(per, {*by, *per.rows}):
+            refuse(
+                f"{what}, which their occupants tell ({', '.join(told)}); take the bound out, or "
+                "make it per a universe without occupants"
+            )
+        if made := _made_columns(per, {*by, *per.rows}):
+            refuse(
+                f"{what}, by {made[0]}, which is made from records of others; {remove}, or make it "
+                "per a universe that does not read this column"
+            )
+        for name in dict.fromkeys((per.name, *sorted(budgeted))):
+            own = census.universes[name]
+            conditions = by if name == per.name else {*by, *per.rows}
+            if name not in budgeted or (per.declared.public and name != per.name):
+                continue
+            columns = sorted(_columns(per, conditions) & _protected(own))
+            if columns and not _is_invariant(own, per, answers, conditions - by):
+                table, column = columns[0]
                 refuse(
-                    f"{what} {published}, which their occupants tell ("
-                    f"{', '.join(per.declared.occupants)}); take the bound out, or make it per a "
-                    "universe without occupants"
-                )
-            if bound.by is not None and per.name in budgeted and not _is_invariant(census, bound):
-                refuse(
-                    f"{what} {published}, which budget.{per.name} protects; take `by` out, or "
-                    f"declare {bound.by!r} an invariant of {per.name} at {census.geolevels[-1]}, "
-                    f"or leave budget.{per.name} out"
+                    f"{what}, which budget.{name} protects; take `by` out, or declare "
+                    f"{answers.query!r} an invariant of {name} at {census.geolevels[-1]}, or leave "
+                    f"budget.{name} out"
+                    if name == per.name
+                    else f"{what}, by {column} of {table}, which budget.{name} protects; {remove}, "
+                    f"or declare `public = true` in universe {per.name!r} if these numbers are "
+                    "public facts, as those of addresses are"
                 )
 
 
-def _is_derived_from_occupants(per: Universe, bound: Bound) -> bool:
-    """Whether other records tell what a bound publishes: by a query, or which records there are."""
-    own = {column.partition(".")[0] for column in per.rows if "." in column}
-    return bool(per.declared.occupants) and (
-        bound.by is not None or not own.isdisjoint(per.declared.occupants)
+def _attributes(universe: Universe, query: str) -> list[str]:
+    """Attributes whose levels a query tells apart."""
+    shape = marginal_query(universe.schema, query).shape
+    return [name for name, size in zip(universe.schema.attributes, shape, strict=True) if size > 1]
+
+
+def _columns(universe: Universe, asked: Collection[str]) -> set[tuple[str, str]]:
+    """Tables and columns there, of columns as attributes and conditions name them."""
+    return {
+        (way.table, column)
+        for way in universe.ways
+        for column in way.columns
+        if (f"{way.name}.{column}" if way.name else column) in asked
+    }
+
+
+def _protected(universe: Universe) -> set[tuple[str, str]]:
+    """Tables and columns whose values a universe protects: all that it reads of tables whose
+    records it protects, but for columns that have one code in all of its records.
+    """
+    protected = {reach.table for reach in universe.reaches if reach.records is not None}
+    constant = {
+        (universe.declared.table, column)
+        for column, codes in universe.declared.where.items()
+        if len(codes) == 1 and isinstance(codes[0], str)
+    }
+    return {
+        (way.table, column)
+        for way in universe.ways
+        if way.table in protected
+        for column in (*way.columns, *way.conditions)
+    } - constant
+
+
+def _occupants_of(universe: Universe, asked: Collection[str]) -> list[str]:
+    """Names of the occupants of a universe that some columns tell of."""
+    return [
+        name
+        for name in universe.occupant_ways
+        if any(column.startswith(f"{name}.") for column in asked)
+    ]
+
+
+def _made_columns(universe: Universe, asked: Collection[str]) -> list[str]:
+    """Columns among some that are made from other records than a universe's own."""
+    found = _columns(universe, asked)
+    return sorted(
+        f"{column} of {table}"
+        for table in {table for table, _ in found}
+        for column in universe.graph.made_from(universe.name, table)
+        if (table, column) in found
     )
 
 
-def _is_invariant(census: Census, bound: Bound) -> bool:
-    """Whether an invariant of the universe that a bound is per tells its rows in every area."""
-    per = census.universes[bound.per]
-    wanted = marginal_query(per.schema, bound.by or TOTAL)
-    return any(
-        invariant.geolevel == census.geolevels[-1]
-        and marginal_query(per.schema, invariant.query).refines(wanted)
-        for invariant in per.invariants
+def _is_invariant(
+    own: Universe, per: Universe, answers: ExactAnswers, conditions: Collection[str]
+) -> bool:
+    """Whether an invariant of a universe tells the numbers of another by a query, in every area."""
+    found = [one.query for one in own.invariants if one.geolevel == answers.geolevel]
+    if own is per:
+        wanted = marginal_query(per.schema, answers.query)
+        return any(marginal_query(per.schema, one).refines(wanted) for one in found)
+    tokens = {part.strip() for part in answers.query.split("*")}
+    return not conditions and any(
+        tokens <= {part.strip() for part in one.split("*")} for one in found
     )

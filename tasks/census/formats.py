@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ..tables.formats import TextFormat
 from .attribute_declarations import OTHER, FilesDeclaration
 from .declarations import CensusDeclaration
+from .influence import steps_of
 from .recodes import CodeSet
-from .sensitivity import steps_of
 
 
 def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:

@@ -21,6 +21,7 @@ from .areas import AreaIndex, Areas, shaped
 from .census import Universe
 from .counting import Counted, PlacedBatch, RecordCounter, Weights
 from .evidence import EvidenceTally
+from .influence import Way
 from .joins import (
     ByTable,
     JoinedTable,
@@ -73,19 +74,19 @@ def read_ways(
         raw.add_rows(told, joined.area)
         place = ByTable(universe.steps[depth].column, joined)
     occupants = {}
-    for name, declared in universe.declared.occupants.items():
-        columns, read = _columns_of(universe, name), occupant_columns(universe, name)
-        own = shaped(files[declared.table], read, (declared.column,), evidence)
+    for name, way in universe.occupant_ways.items():
+        declared = universe.declared.occupants[name]
+        own = shaped(files[way.table], occupant_columns(way), way.references, evidence)
         occupants[name] = load_occupants(
-            own, declared, name, columns, universe.name, evidence, scratch
+            own, declared, name, way.columns, universe.name, evidence, scratch
         )
     return Ways(place, occupants, raw)
 
 
-def occupant_columns(universe: Universe, name: str) -> tuple[str, ...]:
-    """The columns that a universe reads of the table of its occupants of a name."""
-    columns = (*_columns_of(universe, name), *universe.declared.occupants[name].where)
-    return tuple(dict.fromkeys(column for column in columns if column != NUMBER))
+def occupant_columns(way: Way) -> tuple[str, ...]:
+    """The columns that are read of the rows of occupants, besides what they refer to."""
+    columns = dict.fromkeys((*way.columns, *way.conditions))
+    return tuple(column for column in columns if column != NUMBER)
 
 
 def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]:
@@ -96,10 +97,10 @@ def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]
     have in common.
     """
     return tuple(
-        f"{step.table}.{column}"
-        for step in universe.steps
-        if step.records_per_row is not None or step.table in records
-        for column in _columns_of(universe, step.table)
+        f"{way.table}.{column}"
+        for way in universe.step_ways
+        if way.records is not None or way.table in records
+        for column in way.columns
     )
 
 
@@ -126,9 +127,7 @@ class UniverseCounter(RecordCounter):
         self._zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
         asked = [column for recode in self.recodes for column in recode.columns]
         asked += [*universe.rows, *recognised]
-        others = (*universe.declared.occupants, *(step.table for step in universe.steps))
-        prefixes = tuple(f"{name}." for name in others)
-        own = [column for column in asked if not column.startswith(prefixes)]
+        own = [column for column in asked if column in universe.own_way.columns]
         counted = (universe.declared.count,) if universe.declared.count else ()
         self.texts = tuple(dict.fromkeys((*own, *ways.place.texts, *counted)))
         self.keys = tuple(dict.fromkeys((*ways.place.keys, *(one.key for one in self._occupants))))
@@ -235,7 +234,7 @@ def tally_contributions(
     declared = universe.declared
     for reach in universe.reaches:
         contribution = universe.contributions.get(reach.table)
-        if contribution is None or reach.table not in files:
+        if contribution is None or reach.table not in files or reach.beside:
             continue
         is_counted = reach.table == declared.table and declared.count is not None
         texts = (declared.count,) if is_counted and declared.count else ()
@@ -266,7 +265,7 @@ def _joined(
 ) -> JoinedTable:
     """The table of a step on a universe's way to the area; `place` is how its rows find theirs."""
     name, step = universe.name, universe.steps[depth]
-    wanted = _columns_of(universe, step.table)
+    wanted = universe.step_ways[depth].columns
     referring = np.zeros(len(place), dtype=np.int64)
 
     def tally(batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int) -> None:
@@ -286,16 +285,6 @@ def _joined(
     if isinstance(place, ByTable):
         tally_references(universe, referring, place.joined.n_rows, evidence, depth + 1)
     return joined
-
-
-def _columns_of(universe: Universe, table: str) -> tuple[str, ...]:
-    """Columns of a table, or of occupants, that the universe's recodes and conditions read."""
-    names = [column for recode in universe.recodes.values() for column in recode.columns]
-    names += universe.rows
-    prefix = f"{table}."
-    return tuple(
-        dict.fromkeys(name.removeprefix(prefix) for name in names if name.startswith(prefix))
-    )
 
 
 def _count(value: str | None) -> int:

@@ -56,6 +56,8 @@ class Guarantee:
     "two_records", "several_records", "bounded_one_of_several" or "unbounded_one_of_several".
     `bounded_factor` is the ratio of rho per person to that of the others under zCDP, and also
     under pure DP for several records; for one of several, the ratio of what is stated.
+    `stated_factor` is the ratio of what is stated where several records are charged and a person's
+    change may change more.
     """
 
     definition: str
@@ -63,6 +65,7 @@ class Guarantee:
     neighbors: str = BOUNDED
     delta: Fraction = Fraction(0)
     bounded_factor: Fraction = GROUP_OF_TWO
+    stated_factor: Fraction | None = None
 
     @property
     def bounded_rho(self) -> Fraction:
@@ -97,6 +100,8 @@ class Guarantee:
     @property
     def stated_rho(self) -> Fraction:
         """As `bounded_rho`, of all records that one person's change may change."""
+        if self.stated_factor is not None:
+            return self.own_rho * self.stated_factor
         is_one = self.neighbors in (ONE_OF_SEVERAL, UNBOUNDED_OF_SEVERAL)
         return self.bounded_rho * (self.bounded_factor if is_one else 1)
 

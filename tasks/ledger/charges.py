@@ -23,6 +23,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 
 from ..noise.draws import Noise
 from ..runs.errors import BudgetRefused
@@ -163,10 +164,15 @@ def _row(
         "product": product,
         "mechanism": draw.mechanism,
         **{column: str(getattr(draw.guarantee, column)) for column in OF_GUARANTEE},
+        "stated_factor": _text(draw.guarantee.stated_factor),
         "inputs": json.dumps(digests),
         "charged_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "n_values": draw.n_values,
     }
+
+
+def _text(number: Fraction | None) -> str | None:
+    return None if number is None else str(number)
 
 
 def _check_same_charge(asked: Mapping, known: Mapping) -> None:
@@ -181,7 +187,7 @@ def _check_same_charge(asked: Mapping, known: Mapping) -> None:
         for column in asked
         if column != "charged_at"
         and asked[column] != known[column]
-        and not (column == "n_values" and known[column] is None)
+        and not (column in ("n_values", "stated_factor") and known[column] is None)
         and not (is_stated_now and column in unstated)
     )
     if differing:

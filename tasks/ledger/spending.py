@@ -226,7 +226,8 @@ def guarantee_of(row: Mapping[str, Any] | sqlite3.Row) -> Guarantee:
     name = f"draw {row['name']!r} of run {row['run_id']}"
     numbers = ("parameter", "delta", "bounded_factor")
     parameter, delta, factor = (parsed(row[column], name) for column in numbers)
-    guarantee = Guarantee(row["definition"], parameter, row["neighbors"], delta, factor)
+    stated = None if row["stated_factor"] is None else parsed(row["stated_factor"], name)
+    guarantee = Guarantee(row["definition"], parameter, row["neighbors"], delta, factor, stated)
     if guarantee.bounded_rho != parsed(row["bounded_rho"], name):
         raise Damaged(f"bounded rho of {name}")
     return guarantee

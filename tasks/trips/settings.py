@@ -196,7 +196,10 @@ class TripsSettings(ProductSettings):
                 not is_leaves and mechanism.name != TDA_CHEBYSHEV,
                 "a top-down mechanism with a projection of its own",
             ),
-            "tree": (not is_leaves and self.input.trips is not None, "input.trips and a tree"),
+            "tree": (
+                not is_leaves and self.input.trips is not None,
+                "a top-down mechanism" if is_leaves else "input.trips",
+            ),
             "share_ratio": (mechanism.shares == "geometric" and not is_leaves, "geometric shares"),
             "projection": (is_full, f"the mechanism {FULL_INFORMATION}"),
             "most_nodes": (is_full, f"the mechanism {FULL_INFORMATION}"),

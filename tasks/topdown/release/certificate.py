@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...census.declarations import SentenceDeclaration
+from ...census.sensitivity import Norms
 from ...ledger.accounting import compose
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Block, Section, Table
@@ -191,10 +192,11 @@ def statement_of(
         )
     person = per_person(settings)
     if person is not None:
+        is_one = all(budget.charge == Norms() for budget in budgets)
+        counted = "one record of each" if is_one else "less"
         together += (
             f" One person's change of all records that follow from it has rho {person} (about "
-            f"{float(person):.4g}) over {' and '.join(universes)}; the ledger counts one record "
-            "of each."
+            f"{float(person):.4g}) over {' and '.join(universes)}; the ledger counts {counted}."
         )
     return Statement(
         None,

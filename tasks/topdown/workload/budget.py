@@ -38,7 +38,7 @@ class Budget:
     """Of the largest change that is charged: one record's, or more where the declaration says that
     a person's change may change several, as of households told by their members."""
     stated: Norms = Norms()
-    """Of the largest change that is stated beside the charge and not counted."""
+    """Of the largest change, whether all of it is charged or not."""
 
     @property
     def is_pure(self) -> bool:

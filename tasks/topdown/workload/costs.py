@@ -76,15 +76,21 @@ def guarantee_of(budget: Budget) -> Guarantee:
     What a person's change costs follows from what it changes (`census.sensitivity`).
     """
     definition = PURE_DP if budget.is_pure else ZCDP
-    several, neighbors = budget.stated, ONE_OF_SEVERAL
+    charged, stated = (_factor(budget, norms) for norms in (budget.charge, budget.stated))
+    more = stated if stated > charged else None
     if budget.charge != Norms():
-        # Beside that of one record a guarantee has one figure: the larger one is charged.
-        several = several.or_more(budget.charge)
-        neighbors = TWO_RECORDS if several == Norms.of_records(2) else SEVERAL_RECORDS
-    if several == Norms():
+        neighbors = TWO_RECORDS if budget.charge == Norms.of_records(2) else SEVERAL_RECORDS
+        return Guarantee(
+            definition, budget.total, neighbors, bounded_factor=charged, stated_factor=more
+        )
+    if more is None:
         return Guarantee(definition, budget.total, BOUNDED)
-    factor = several.epsilon_factor**2 if budget.is_pure else several.rho_factor
-    return Guarantee(definition, budget.total, neighbors, bounded_factor=factor)
+    return Guarantee(definition, budget.total, ONE_OF_SEVERAL, bounded_factor=more)
+
+
+def _factor(budget: Budget, norms: Norms) -> Fraction:
+    """Rho of bounded zCDP of a change over that of one changed record."""
+    return norms.epsilon_factor**2 if budget.is_pure else norms.rho_factor
 
 
 def reported_delta(budget: Budget) -> Fraction:

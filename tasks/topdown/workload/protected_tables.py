@@ -59,6 +59,9 @@ def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:
     )
     number = "one record" if reach.records == 1 else f"at most {reach.records:,} records"
     sentence = f"One changed record of {table} {whose}changes {number} of {name}"
+    if reach.beside:
+        tables = " and ".join((table, *reach.beside))
+        sentence = f"One person's records in {tables} together change {number} of {name}"
     if reach.records == 1:
         return f"{sentence}."
     if reach.opposite:
@@ -67,8 +70,10 @@ def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:
     loss = "epsilon" if is_pure else "rho"
     sentence += f", and has {_times(factor)} as large {'an' if is_pure else 'a'} {loss} from them"
     if not reach.is_charged:
+        most = max((r.records or 0 for r in universe.reaches if r.is_charged), default=1)
+        counted = "one record" if most <= 1 else f"at most {most:,} records"
         sentence += (
-            f"; the ledger counts one record of {name}, and the loss of one person that stands "
+            f"; the ledger counts {counted} of {name}, and the loss of one person that stands "
             "below counts all of them"
         )
     return f"{sentence}."

@@ -29,7 +29,6 @@ from spineflow.tasks.topdown.workload.costs import guarantee_of
 from tests.tasks.census.conftest import Tables as CountyTables
 from tests.tasks.census.declared_neighbours import (
     AREAS,
-    CARS,
     COUNTED,
     GAUSSIAN,
     HEADS,
@@ -49,7 +48,6 @@ from tests.tasks.census.declared_neighbours import (
     cases,
     charged,
     is_refused,
-    occupants,
     protected_tables,
     true_norms,
 )
@@ -100,10 +98,6 @@ def without(case: Case, **changed: Any) -> Case:
     ("case", "message"),
     [
         (
-            without(MATES, occupants={"mates": occupants("home", "home")}),
-            "declare records_per_key there, the most records with one home",
-        ),
-        (
             without(HEADS, through={"column": "head", "table": "people", "key": "id"}),
             "declare records_per_row in the step to 'people'",
         ),
@@ -116,15 +110,6 @@ def without(case: Case, **changed: Any) -> Case:
         (
             Case(OWN.own, OWN.attributes, OWN.columns, JOBS.contributions),
             "contributions names 'jobs', which no universe reads",
-        ),
-        (
-            Case(
-                CARS.own,
-                CARS.attributes,
-                CARS.columns,
-                {name: {"person": "home", "records_per_person": 2} for name in ("people", "cars")},
-            ),
-            "told by 'cars' and 'people', in each of which a person may have several records",
         ),
     ],
 )

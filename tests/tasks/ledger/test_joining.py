@@ -232,6 +232,7 @@ def test_a_join_that_an_older_version_began_is_ended(two: tuple[Path, Path]) -> 
     with sqlite3.connect(other) as connection:
         connection.execute("DROP TABLE curves")
         for table, column in (
+            ("draws", "stated_factor"),
             ("draws", "after_results"),
             ("datasets", "epsilon_cap"),
             ("ledger", "epsilon_cap"),
@@ -242,7 +243,7 @@ def test_a_join_that_an_older_version_began_is_ended(two: tuple[Path, Path]) -> 
     assert join(one, other) == open_ledger(one)
     after = rows(one, *TABLES)
     # An older version did not enter whether results had been published.
-    old = [(*row[:-1], None) for row in before[1]["draws"]]
+    old = [(*row[:-2], None, row[-1]) for row in before[1]["draws"]]
     assert after["draws"] == sorted(before[0]["draws"] + old, key=repr)
     for name in set(TABLES) - {"datasets", "draws"}:
         assert after[name] == sorted(before[0][name] + before[1][name], key=repr), name
