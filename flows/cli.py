@@ -19,7 +19,7 @@ from ..tasks.products.registry import product
 from ..tasks.runs.charged_files import refuse_altered
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
-from ..tasks.runs.settings_files import with_runner_overrides
+from ..tasks.runs.settings_files import with_resume_overrides
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
 from .arguments import HOUSEHOLDS, parser
@@ -129,7 +129,7 @@ def _resume(options: argparse.Namespace) -> None:
     from .servers import server_for_runs
 
     run, asked, frozen = existing_run(options.run_directory)
-    settings = with_runner_overrides(frozen, options.overrides)
+    settings = with_resume_overrides(frozen, options.overrides)
     refuse_missing_runner(settings.run)
     with server_for_runs() as server:
         run_and_report(asked, settings, run.root, server)

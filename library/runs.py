@@ -23,7 +23,7 @@ from spineflow.tasks.runs.charged_files import refuse_altered
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.runs.settings_files import frozen_settings, settings_tree
+from spineflow.tasks.runs.settings_files import settings_of_run, settings_tree
 from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -293,7 +293,7 @@ class Run:
                 f"{self.path} is a run of {self.product}, which has no answers of its own; open "
                 "its parts."
             )
-        return frozen_settings(known(self.product).settings, self._directory.settings)
+        return settings_of_run(known(self.product).settings, self._directory)
 
     @property
     def _costs(self) -> Mapping[str, Any]:
