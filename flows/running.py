@@ -24,9 +24,9 @@ from ..tasks.runs.directory import (
     RELEASE_CHANGED,
     RELEASE_STAGES,
     RunDirectory,
+    discard_stages,
     refuse_odd_name,
     refuse_other_folders,
-    remove_derived,
     remove_unfinished,
     settings_digest,
     start_run,
@@ -129,7 +129,7 @@ def _change_release(run: RunDirectory, settings: ProductSettings) -> None:
                 f"--run-dir, or remove {run.release} and continue the run with 'spineflow resume', "
                 "which makes the release again from its measurements."
             )
-        remove_derived(run, RELEASE_STAGES)
+        discard_stages(run, RELEASE_STAGES)
     run.update_manifest(**{RELEASE_CHANGED: after})
 
 

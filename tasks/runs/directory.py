@@ -291,7 +291,7 @@ def start_run(
         if run.release.exists():
             return
         if manifest["code_version"] != code_version():
-            remove_derived(run)
+            discard_stages(run)
         run.update_manifest(code_version=code_version(), status="running")
         return
     refuse_other_folders(run)
@@ -395,10 +395,15 @@ def _may_be_left(name: str) -> bool:
     return name in _FIRST_ENTRIES or written is not None
 
 
-def remove_derived(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
-    """Remove what can be made again without the input and without drawing noise, or some of it."""
+def discard_stages(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
+    """Remove what `remove_derived` removes, and the stages that made it from the manifest."""
     # Before the files: what is made under the same names has other digests.
     run.update_manifest(stages=_not_derived(run.read_manifest()["stages"], names))
+    remove_derived(run, names)
+
+
+def remove_derived(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
+    """Remove what can be made again without the input and without drawing noise, or some of it."""
     for name in names:
         shutil.rmtree(run.root / name, ignore_errors=True)
         with suppress(OSError):
