@@ -278,7 +278,9 @@ class Run:
         """`spineflow.plot_errors` of this run."""
         return plot_errors(self, ax)
 
-    def plot_margins(self, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
+    def plot_margins(
+        self, table: str | None = None, count: str | None = None, ax: Axes | None = None
+    ) -> Axes:
         """`spineflow.plot_margins` of this run."""
         return plot_margins(self, table, count, ax)
 
@@ -330,7 +332,8 @@ class Run:
             hint = did_you_mean(name, names)
             there = ", ".join(sorted(names)) or "none"
             asked = f" {name!r}{hint}" if name else ""
-            raise InputRefused(f"The run has no {what}{asked}; there are {there}.")
+            lacks = f"The run has no {what}{asked}" if name else f"Name a {what} of the run"
+            raise InputRefused(f"{lacks}; there are {there}.")
 
 
 def open_run(path: str | Path) -> Run:
