@@ -28,3 +28,9 @@ for _name, _value in {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }.items():
     os.environ.setdefault(_name, _value)
+
+# A proxy that an office sets for everybody does not reach the command's own server.
+_exempt = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+_further = [host for host in ("127.0.0.1", "localhost", "::1") if host not in _exempt.split(",")]
+if any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ):
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, [_exempt, *_further]))

@@ -14,17 +14,18 @@ import shtab
 from ..tasks.ledger.listed import forget_ledger, listed_ledgers
 from ..tasks.ledger.store import open_ledger, refuse_unreachable
 from ..tasks.ledger.summary import summary
+from ..tasks.products.new_charge import new_charge
 from ..tasks.products.product import refuse_missing_runner
 from ..tasks.products.registry import product
 from ..tasks.runs.charged_files import refuse_altered
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
-from ..tasks.runs.settings_files import with_runner_overrides
+from ..tasks.runs.settings_files import with_resume_overrides
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
 from .arguments import HOUSEHOLDS, parser
 from .budgets import show_budget
-from .console import check_input, print_ledger, shown_work
+from .console import check_input, print_block, print_ledger, shown_work
 from .existing import existing_run
 from .interruption import answered
 from .kernels import announce_and_compile
@@ -129,7 +130,7 @@ def _resume(options: argparse.Namespace) -> None:
     from .servers import server_for_runs
 
     run, asked, frozen = existing_run(options.run_directory)
-    settings = with_runner_overrides(frozen, options.overrides)
+    settings = with_resume_overrides(frozen, options.overrides)
     refuse_missing_runner(settings.run)
     with server_for_runs() as server:
         run_and_report(asked, settings, run.root, server)
@@ -190,8 +191,11 @@ def _measurements(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     asked = product(options.flow)
+    settings = asked.load(options.settings, options.overrides)
     with by_the_rules_alone():
-        check_input(asked, asked.load(options.settings, options.overrides))
+        check_input(asked, settings)
+    for sentence in new_charge(asked, settings):
+        print_block(sentence)
     print("The settings and the input are in order.")
 
 

@@ -7,10 +7,11 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -26,7 +27,7 @@ from rich.table import Table
 
 from ..tasks.pages.document import Block, Section
 from ..tasks.pages.document import Table as PageTable
-from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon
+from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon, shown_rho
 from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
@@ -257,6 +258,17 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
         LOGGER.error(finding.sentence(with_counts=with_counts))
 
 
+def _caps_in_words(caps: Mapping[str, Any]) -> str:
+    """The caps of a summary or of a dataset in it, those that are set."""
+    epsilon = caps["epsilon_cap"]
+    words = [
+        *([f"rho {shown_rho(caps['cap'])}"] if caps["cap"] else []),
+        *([f"delta {shown_delta(caps['delta_cap'])}"] if caps["delta_cap"] else []),
+        *([epsilon_cap_words(epsilon)] if epsilon else []),
+    ]
+    return " and of ".join(words)
+
+
 def _exact_sentence(dataset: dict) -> str:
     """The epsilon by the exact curve of all draws, and the cap of epsilon, where there are such."""
     exact, cap = dataset["epsilon"]["exact"], dataset["epsilon_cap"]
@@ -272,6 +284,8 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
         print(json.dumps(summary, indent=2))
         return
     console = page()
+    if default := _caps_in_words(summary):
+        print(f"Every dataset without a cap of its own has a cap of {default}.")
     if not summary["datasets"]:
         print("Nothing has been drawn under this ledger.")
     for name, dataset in summary["datasets"].items():

@@ -9,7 +9,7 @@ from ..tasks.products.product import Product
 from ..tasks.products.registry import product_of
 from ..tasks.runs.directory import RunDirectory, refuse_odd_name
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.runs.settings_files import frozen_settings
+from ..tasks.runs.settings_files import settings_of_run, with_release_of
 
 
 def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
@@ -21,7 +21,7 @@ def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
     refuse_odd_name(run)
     asked = product_of(run)
     run.refuse_edited_settings()
-    return run, asked, frozen_settings(asked.settings, run.settings)
+    return run, asked, settings_of_run(asked.settings, run)
 
 
 def parts_of(
@@ -31,4 +31,5 @@ def parts_of(
     yield run, settings
     chosen = getattr(settings, "products", None)
     for name, own in chosen.chosen().items() if chosen is not None else ():
-        yield RunDirectory(run.root / name), own
+        part = RunDirectory(run.root / name)
+        yield part, with_release_of(part, own)

@@ -19,7 +19,7 @@ from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
 from ..tasks.runs.names import below
 from ..tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
-from ..tasks.runs.settings_files import frozen_settings
+from ..tasks.runs.settings_files import settings_of_run
 from ..tasks.runs.writing import name_recorded
 
 Parsed = TypeVar("Parsed")
@@ -98,7 +98,7 @@ def move_run(folder: Path) -> Path:
     """
     run = RunDirectory(folder.resolve())
     manifest = run.read_manifest()
-    settings = frozen_settings(product(manifest["product"]).settings, run.settings)
+    settings = settings_of_run(product(manifest["product"]).settings, run)
     if not settings.is_private:
         raise InputRefused(f"{run.root} is not private, so no ledger knows it; resume it there.")
     with run.locked():

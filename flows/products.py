@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 
 from prefect import flow
@@ -28,8 +29,10 @@ from ..tasks.runs.handles import Artifact
 from ..tasks.runs.metering import stopwatch
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.settings_files import with_release_of
 from .console import check_input
 from .entry import settings_flow
+from .existing import parts_of
 from .order import run_submitted
 from .population import population_order, sources_of
 from .products_settings import ProductsSettings
@@ -43,7 +46,7 @@ def products_stages(run_directory: str) -> str:
     with entered(run_directory, ProductsSettings) as (run, settings):
         _refuse_what_cannot_be_run(run, settings)
         for name, chosen in settings.products.chosen().items():
-            own = _with_earlier(chosen, run)
+            own = with_release_of(RunDirectory(run.root / name), _with_earlier(chosen, run))
             part = prepare(own, run.root / name)
             with stopwatch() as seconds:
                 run_stages(product(own.PRODUCT), part, own)
@@ -136,8 +139,7 @@ def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
 
 def rewritten(run: RunDirectory, settings: ProductsSettings) -> None:
     """Write the reports of every product, and the page that links them, again."""
-    for name, own in settings.products.chosen().items():
-        part = RunDirectory(run.root / name)
+    for part, own in islice(parts_of(run, settings), 1, None):
         with part.locked():
             product(own.PRODUCT).rewritten(part, own)
             product(own.PRODUCT).report(part, own)

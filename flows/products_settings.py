@@ -102,6 +102,11 @@ class ProductsSettings(ProductSettings):
         return None if self.population is None else self.release.publish_to
 
     @property
+    def release_keys(self) -> tuple[str, ...]:
+        """Those of the one population; the run of a product changes its own."""
+        return () if self.population is None else super().release_keys
+
+    @property
     def population(self) -> tuple[str, ...] | None:
         """Names of the products whose releases become one population: redistricting, in which
         households are possible, units and persons; None where these are not all run.

@@ -21,7 +21,10 @@ from ..tasks.products.registry import product as product_named
 from ..tasks.products.steps import copy_checked_release
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
+    RELEASE_CHANGED,
+    RELEASE_STAGES,
     RunDirectory,
+    discard_stages,
     refuse_odd_name,
     refuse_other_folders,
     remove_unfinished,
@@ -30,8 +33,14 @@ from ..tasks.runs.directory import (
 )
 from ..tasks.runs.errors import CheckFailed, InputRefused, SpineflowError
 from ..tasks.runs.publication import refuse_taken_place
-from ..tasks.runs.settings import ProductSettings, RunnerSettings, have_same_release, run_by
-from ..tasks.runs.settings_files import dump_settings, frozen_settings
+from ..tasks.runs.settings import (
+    ProductSettings,
+    RunnerSettings,
+    have_same_draws,
+    have_same_release,
+    run_by,
+)
+from ..tasks.runs.settings_files import dump_settings, frozen_settings, settings_of_run
 from .cancelling import NO_ANSWER, RunCancelled, mark_ended, was_cancelled, watched
 from .endings import Interrupted, explained
 from .events import tell_failed_check, tell_published
@@ -99,7 +108,29 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
         except OSError as error:
             raise explained(error, str(run.root), settings.run) from None
         _mend(run)
+        _change_release(run, settings)
     return run
+
+
+def _change_release(run: RunDirectory, settings: ProductSettings) -> None:
+    """Have a run released as [release] says now; what was charged stays as it was.
+
+    Raises InputRefused for a release that exists, but for the place to which it is copied.
+    """
+    before = settings_of_run(type(settings), run).release.model_dump()
+    after = settings.release.model_dump()
+    if after == before:
+        return
+    changed = [f"release.{key}" for key in after if after[key] != before[key]]
+    if changed != ["release.publish_to"]:
+        if run.release.exists():
+            raise InputRefused(
+                f"{run.root} has been released with another {', '.join(changed)}; choose another "
+                f"--run-dir, or remove {run.release} and continue the run with 'spineflow resume', "
+                "which makes the release again from its measurements."
+            )
+        discard_stages(run, RELEASE_STAGES)
+    run.update_manifest(**{RELEASE_CHANGED: after})
 
 
 def _mend(run: RunDirectory) -> None:
@@ -122,7 +153,7 @@ def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
         return False
     run.refuse_edited_settings()
-    return have_same_release(frozen_settings(type(settings), run.settings), settings)
+    return have_same_draws(frozen_settings(type(settings), run.settings), settings)
 
 
 def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
@@ -273,7 +304,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
     run = RunDirectory(Path(run_directory))
     with run.locked():
         run.refuse_edited_settings()
-        settings = frozen_settings(model, run.settings)
+        settings = settings_of_run(model, run)
         root, in_force = _IN_FORCE.get() or (None, None)
         if (
             root == run.root

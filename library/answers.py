@@ -85,7 +85,7 @@ def read_answers(
             n_files += 1
             if query is not None:
                 if "query_name" not in table.column_names:
-                    _refuse_unknown("query", query, [])
+                    _refuse_unknown("query", query, [], universe)
                 there = pc.unique(table["query_name"]).to_pylist()
                 asked = [name for name in there if _is_query(name, query)]
                 names += there
@@ -97,7 +97,7 @@ def read_answers(
     if not frames:
         if names:
             asked = sorted({name.removesuffix(DPQUERY_SUFFIX) for name in names})
-            _refuse_unknown("query", str(query), asked)
+            _refuse_unknown("query", str(query), asked, universe)
         if n_files:
             raise InputRefused(
                 f"{run.root} has no {kind} of {universe} at {geolevel}: the spine bypasses its "
@@ -112,11 +112,12 @@ def _is_query(name: str, query: str) -> bool:
     return factors_of(name.removesuffix(DPQUERY_SUFFIX)) == factors_of(query)
 
 
-def _refuse_unknown(what: str, name: str, names: Sequence[str]) -> None:
+def _refuse_unknown(what: str, name: str, names: Sequence[str], universe: str = "") -> None:
     if name not in names:
         there = ", ".join(dict.fromkeys(names)) or "none"
+        of = f" of {universe}" if universe else ""
         raise InputRefused(
-            f"The run has no {what} {name!r}{did_you_mean(name, names)}; there are {there}."
+            f"The run has no {what} {name!r}{of}{did_you_mean(name, names)}; there are {there}."
         )
 
 

@@ -106,7 +106,9 @@ def plot_errors(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _finished(axes)
 
 
-def plot_margins(run: Drawn, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
+def plot_margins(
+    run: Drawn, table: str | None = None, count: str | None = None, ax: Axes | None = None
+) -> Axes:
     """Margins of a table's counts, as far as they reach below and above what was released.
 
     A margin is an interval that holds the truth with a probability of 90 % at least. It need not
@@ -122,9 +124,14 @@ def plot_margins(run: Drawn, table: str, count: str | None = None, ax: Axes | No
         ax: Axes to draw on; new ones where none are given.
 
     Raises:
-        SpineflowError: The table has no margins, or no such count; or matplotlib is not installed.
+        SpineflowError: No table is named, or it has no margins, or no such count; or matplotlib is
+            not installed.
     """
-    margins, released = run.margins(table), run.table(table)
+    # Of no table, the run says which there are.
+    margins = run.margins(table or "")
+    if table is None:
+        raise InputRefused("plot_margins needs the name of a table that has margins.")
+    released = run.table(table)
     if "count" in released:
         value, ends = "count", ENDS
     else:

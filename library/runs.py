@@ -23,7 +23,7 @@ from spineflow.tasks.runs.charged_files import refuse_altered
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.runs.settings_files import frozen_settings, settings_tree
+from spineflow.tasks.runs.settings_files import settings_of_run, settings_tree
 from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -278,7 +278,9 @@ class Run:
         """`spineflow.plot_errors` of this run."""
         return plot_errors(self, ax)
 
-    def plot_margins(self, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
+    def plot_margins(
+        self, table: str | None = None, count: str | None = None, ax: Axes | None = None
+    ) -> Axes:
         """`spineflow.plot_margins` of this run."""
         return plot_margins(self, table, count, ax)
 
@@ -293,7 +295,7 @@ class Run:
                 f"{self.path} is a run of {self.product}, which has no answers of its own; open "
                 "its parts."
             )
-        return frozen_settings(known(self.product).settings, self._directory.settings)
+        return settings_of_run(known(self.product).settings, self._directory)
 
     @property
     def _costs(self) -> Mapping[str, Any]:
@@ -330,7 +332,8 @@ class Run:
             hint = did_you_mean(name, names)
             there = ", ".join(sorted(names)) or "none"
             asked = f" {name!r}{hint}" if name else ""
-            raise InputRefused(f"The run has no {what}{asked}; there are {there}.")
+            lacks = f"The run has no {what}{asked}" if name else f"Name a {what} of the run"
+            raise InputRefused(f"{lacks}; there are {there}.")
 
 
 def open_run(path: str | Path) -> Run:

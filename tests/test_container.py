@@ -44,7 +44,7 @@ def test_the_steps_of_the_containerfile_install_the_command(tmp_path: Path) -> N
     (packages / "tests.pth").write_text("\n".join(others) + "\n")
     environment["PATH"] = f"{tmp_path / 'python' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     folder = tmp_path
-    ran = []
+    ran, is_user = [], False
     for word, rest in instructions():
         if word == "FROM":
             wanted = re.search(r'requires-python = ">=([\d.]+),', read("pyproject.toml"))
@@ -63,8 +63,16 @@ def test_the_steps_of_the_containerfile_install_the_command(tmp_path: Path) -> N
             )
             assert done.returncode == 0, f"{rest}: {done.stdout}{done.stderr}"
             ran.append(done.stdout)
+        elif word == "USER":
+            assert not rest.startswith(("0", "root")), "not as the superuser"
+            assert environment["NUMBA_CACHE_DIR"].startswith(environment["HOME"])
+            home = tmp_path / environment["HOME"].lstrip("/")
+            assert home.stat().st_mode & 0o777 == 0o777
+            environment |= {"HOME": str(home), "NUMBA_CACHE_DIR": str(home / "kernels")}
+            is_user = True
         else:
             assert word == "CMD", f"the test does not know {word}"
+    assert is_user
     assert any(re.search(r"^spineflow \d", output, re.M) for output in ran)
     python = tmp_path / "python" / "bin" / "python"
     where = [python, "-c", "import spineflow; print(spineflow.__file__)"]

@@ -30,8 +30,9 @@ class AgreeDeclaration(Part):
     """Of `presence`, the query that tells the records from the others of the universe. Of
     `householders`, what both universes tell of them with the same levels, such as the householder's
     sex."""
-    where: Where = Field(min_length=1)
-    """The records that agree: of `presence`, some of the answers to the query."""
+    where: Where = {}
+    """The records that agree: of `presence`, some of the answers to the query; by default
+    all."""
     universe: FileName
     """The earlier universe of the run."""
     of: Where = {}

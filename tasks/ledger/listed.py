@@ -27,7 +27,12 @@ def list_file() -> Path | None:
     named = os.environ.get(LIST_VARIABLE)
     if named is not None:
         return Path(named).absolute() if named else None
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    if state.startswith("~"):
+        raise BudgetRefused(
+            "this user has no home, where the list of this machine's ledgers would be; name a file "
+            f"for it with {LIST_VARIABLE}"
+        )
     return Path(state) / "spineflow" / "ledgers"
 
 

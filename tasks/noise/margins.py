@@ -8,7 +8,7 @@ from fractions import Fraction
 from .distributions import IntegerDistribution
 from .draws import Noise
 from .mechanisms import DISCRETE_LAPLACE
-from .quantiles import margin
+from .quantiles import is_too_wide, margin
 
 COVERAGE = Fraction(95, 100)
 """Probability with which margins of error hold where none is asked for."""
@@ -36,7 +36,8 @@ def loss_for_margin(
 
     Sigma^2 and scale are in proportion to one over the loss (rho or epsilon), so that `noise` at
     `loss` tells those at any other. The margin holds with the probability `coverage` at least, by
-    exact quantiles. Raises ValueError for a negative target.
+    exact quantiles; noise that is too wide for these counts as beyond it. Raises ValueError for a
+    negative target.
 
     >>> from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
     >>> loss_for_margin(Noise(DISCRETE_GAUSSIAN, Fraction(625)), Fraction(1), 49)
@@ -47,7 +48,8 @@ def loss_for_margin(
 
     def meets(tried: Fraction) -> bool:
         at = Noise(noise.mechanism, noise.parameter * loss / tried)
-        return margin(distribution_of(at), coverage) <= target
+        distribution = distribution_of(at)
+        return not is_too_wide(distribution) and margin(distribution, coverage) <= target
 
     # Chebyshev's inequality: a standard deviation of a fifth of the target is surely enough.
     high = _rounded_up(loss * _enough(noise, Fraction(max(2 * target, 1), 2)))

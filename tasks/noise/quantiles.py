@@ -22,6 +22,11 @@ SMALLEST_GAUSSIAN_RATE = Fraction(1, 10**10)
 """Of c = 1 / (2 sigma^2): for wider noise the sums would have millions of terms."""
 
 
+def is_too_wide(distribution: IntegerDistribution) -> bool:
+    """Whether a distribution is a Gaussian wider than its quantiles can be worked out for."""
+    return distribution.power == 2 and distribution.c < SMALLEST_GAUSSIAN_RATE
+
+
 @lru_cache(maxsize=4096)
 def inverse_cdf(distribution: IntegerDistribution, probability: Fraction) -> int:
     """The smallest integer k with P(X <= k) >= probability, for a symmetric distribution.
@@ -39,7 +44,7 @@ def inverse_cdf(distribution: IntegerDistribution, probability: Fraction) -> int
         raise ValueError("quantiles are those of distributions on all integers")
     if not 0 < probability < 1:
         raise ValueError(f"a probability of {probability} has no quantile")
-    if distribution.power == 2 and distribution.c < SMALLEST_GAUSSIAN_RATE:
+    if is_too_wide(distribution):
         raise ValueError("the noise is too wide for its quantiles to be worked out")
     if 2 * probability > 1:
         return _first_tail_at_most(distribution, 1 - probability)

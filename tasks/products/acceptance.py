@@ -29,7 +29,8 @@ def accept(
         raise CheckFailed(
             f"The check '{first.name.replace('_', ' ')}' of {first.subject} failed "
             f"({len(failed)} of {len(outcomes)} did) and the release is withheld: {first.detail}; "
-            f"see {run.checks.name}/{CHECKS_FILE} in the run directory."
+            f"see {run.checks.name}/{CHECKS_FILE} in the run directory. The measurements stay: a "
+            "version that mends the fault resumes this run without a new charge."
         )
     return tuple(outcomes)
 

@@ -110,7 +110,8 @@ class Product:
     `check_input` reads the input and holds it to every rule; `fits` holds the settings to an input
     that was accepted, and tells what a user may want to know. `costs` is what a run would spend and
     how wide its noise is, from settings and public files alone, by universe; `costs_in_words` the
-    same for people. `needed` is the budget that a margin of error needs, given the name of what has
+    same for people, and `charged_for` sentences on a charge of more than a budget adds up to.
+    `needed` is the budget that a margin of error needs, given the name of what has
     it, and `needed_at_once` that of several, with its split. `curves` are the privacy
     curves of its parts, None where nothing is guaranteed. `of_parts` are the settings of the
     products that a run is made of, by their names in it; all of this is then asked of each.
@@ -142,6 +143,7 @@ class Product:
     refuse: Callable[[Any], None] = lambda settings: None
     check_input: Callable[[Any], InputCheck[Any]] | None = None
     fits: Callable[[Any, Any], Iterable[Block]] | None = None
+    charged_for: Callable[[Any], Iterable[str]] = lambda settings: ()
     needed: Callable[[Any, str, int], str] | None = None
     needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
     curves: Callable[[Any], Curves | None] = lambda settings: None

@@ -57,6 +57,12 @@ ONLY_SHARD = "00000"
 IDENTITY = ".identity"
 """File that tells a run's directory from its copies; written once, and never touched again."""
 
+RELEASE_STAGES = ("intervals", "release-unchecked", "validation/checks.json", "report")
+"""What is made again when the settings of a release change before there is one."""
+
+RELEASE_CHANGED = "release"
+"""Key of a manifest with the settings of the release, where they have changed since it began."""
+
 OWN_DIGEST = "digest"
 """Key of a manifest with the digest of all the rest."""
 
@@ -285,9 +291,7 @@ def start_run(
         if run.release.exists():
             return
         if manifest["code_version"] != code_version():
-            # Before their files: what is made under the same names has other digests.
-            run.update_manifest(stages=_not_derived(manifest["stages"]))
-            remove_derived(run)
+            discard_stages(run)
         run.update_manifest(code_version=code_version(), status="running")
         return
     refuse_other_folders(run)
@@ -391,21 +395,30 @@ def _may_be_left(name: str) -> bool:
     return name in _FIRST_ENTRIES or written is not None
 
 
-def remove_derived(run: RunDirectory) -> None:
-    """Remove what can be made again without the input and without drawing noise."""
-    for name in DERIVED:
+def discard_stages(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
+    """Remove what `remove_derived` removes, and the stages that made it from the manifest."""
+    # Before the files: what is made under the same names has other digests.
+    run.update_manifest(stages=_not_derived(run.read_manifest()["stages"], names))
+    remove_derived(run, names)
+
+
+def remove_derived(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
+    """Remove what can be made again without the input and without drawing noise, or some of it."""
+    for name in names:
         shutil.rmtree(run.root / name, ignore_errors=True)
         with suppress(OSError):
             (run.root / name).unlink()
 
 
-def _not_derived(stages: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _not_derived(
+    stages: Mapping[str, Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, Mapping[str, Any]]:
     """The stages of a manifest that have made nothing of what `remove_derived` removes."""
     return {
         name: stage
         for name, stage in stages.items()
         if not any(
-            Path(path).is_relative_to(derived) for path in stage["digests"] for derived in DERIVED
+            Path(path).is_relative_to(derived) for path in stage["digests"] for derived in names
         )
     }
 

@@ -213,6 +213,12 @@ class ProductSettings(Section):
         return self.release.publish_to
 
     @property
+    def release_keys(self) -> tuple[str, ...]:
+        """The settings of the release, which spend nothing; a run that has begun may change them
+        until it is released."""
+        return tuple(f"release.{name}" for name in type(self.release).model_fields)
+
+    @property
     def why_not_private(self) -> str | None:
         """Why the run's noise protects nobody, as a clause; None if it does protect."""
         if self.privacy.infinite:
@@ -337,6 +343,11 @@ def run_by(settings: AnySection, runner: RunnerSettings) -> AnySection:
         chosen = {name: getattr(runner, name) for name in RunnerSettings.model_fields}
         return settings.model_copy(update=chosen)
     return settings.with_sections(lambda section: run_by(section, runner))
+
+
+def have_same_draws(one: ProductSettings, other: ProductSettings) -> bool:
+    """Whether two settings differ in their runners and in [release] alone, if at all."""
+    return have_same_release(one, other.model_copy(update={"release": one.release}))
 
 
 def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:

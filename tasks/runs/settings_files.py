@@ -18,12 +18,13 @@ from unicodedata import normalize
 import tomli_w
 from pydantic import ValidationError
 
-from .directory import RunDirectory
+from .directory import RELEASE_CHANGED, RunDirectory
 from .errors import InputRefused
 from .files import NOT_PRIVATE
 from .names import spelt_as
 from .settings import (
     RUNNER_KEYS,
+    AnySection,
     ProductSettings,
     Refuse,
     RunnerSettings,
@@ -128,7 +129,7 @@ def settings_of_finished(
             "resume'."
         )
     run.refuse_edited_settings()
-    return frozen_settings(model, run.settings)
+    return settings_of_run(model, run)
 
 
 @lru_cache(maxsize=32)
@@ -137,29 +138,55 @@ def _frozen(model: type[Settings], text: str, path: Path) -> Settings:
     return _validated(model.chosen_by(tree), tree, path, _place_in("", ()))
 
 
-def with_runner_overrides(settings: Settings, overrides: Sequence[str]) -> Settings:
-    """The settings of a run with `run.key=value` overrides of what runs its tasks.
+def settings_of_run(model: type[Settings], run: RunDirectory) -> Settings:
+    """The settings of a run: those that it has frozen, with [release] as it is now."""
+    return with_release_of(run, frozen_settings(model, run.settings))
 
-    Raises InputRefused for any other key: the rest decides the release, and was charged.
+
+def with_release_of(run: RunDirectory, settings: Settings) -> Settings:
+    """The settings of a run with [release] as the run has it now, if it has begun."""
+    changed = run.read_manifest().get(RELEASE_CHANGED) if run.manifest.exists() else None
+    if changed is None:
+        return settings
+    release = type(settings.release).model_validate(changed)
+    return settings.model_copy(update={"release": release})
+
+
+def with_resume_overrides(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """The settings of a run with overrides of what a resumed run may change: what runs its tasks,
+    and how it is released. Relative paths are taken from the working directory.
+
+    Raises InputRefused for any other key: the rest decides what is drawn, and was charged.
     """
     tree: dict[str, Any] = {}
+    may_change = (*RUNNER_KEYS, *settings.release_keys)
     for override in overrides:
         key = override.partition("=")[0].strip()
-        if "=" in override and key not in RUNNER_KEYS:
+        if "=" in override and key not in may_change:
             raise InputRefused(
                 f"--set {override}: a run that has begun keeps its settings; only "
-                f"{', '.join(RUNNER_KEYS)} may change."
+                f"{', '.join(may_change)} may change."
             )
         _apply_override(tree, override)
-    if not tree:
-        return settings
-    own = {name: getattr(settings.run, name) for name in RunnerSettings.model_fields}
-    given = own | tree["run"]
+    if "run" in tree:
+        own = {name: getattr(settings.run, name) for name in RunnerSettings.model_fields}
+        settings = run_by(settings, _overridden(RunnerSettings, "run", own | tree["run"]))
+    if "release" in tree:
+        given = settings.release.model_dump() | tree["release"]
+        release = _overridden(type(settings.release), "release", given).with_absolute_paths(
+            lambda path: path if is_url(path) else str(Path(path).resolve())
+        )
+        settings = settings.model_copy(update={"release": release})
+        settings.refuse_unfit_addresses(refuse_in("--set"))
+    return settings
+
+
+def _overridden(model: type[AnySection], name: str, given: Mapping[str, Any]) -> AnySection:
+    """A section with overrides; raises InputRefused for what is wrong with them."""
     try:
-        runner = RunnerSettings.model_validate(given)
+        return model.model_validate(given)
     except ValidationError as error:
-        raise InputRefused(f"--set run.{sentences(RunnerSettings, error, given)}.") from None
-    return run_by(settings, runner)
+        raise InputRefused(f"--set {name}.{sentences(model, error, given)}.") from None
 
 
 def dump_settings(settings: ProductSettings) -> str:

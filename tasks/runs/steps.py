@@ -23,7 +23,7 @@ from .handles import Artifact, Made, found
 from .logs import shorten_errors
 from .metering import confined_work, metered, reads_public_files, stopwatch
 from .settings import ProductSettings
-from .settings_files import frozen_settings
+from .settings_files import settings_of_run
 from .stores import StoreSilent
 
 shorten_errors()
@@ -55,7 +55,7 @@ def opened(run_root: str | Path, model: Model) -> tuple[RunDirectory, ProductSet
         run.refuse_edited_settings()
         refuse_altered(run)
     own = model if isinstance(model, type) else model(run)
-    return run, frozen_settings(own, run.settings)
+    return run, settings_of_run(own, run)
 
 
 def artifact_of(run: RunDirectory, made: Made, seconds: float) -> Artifact:

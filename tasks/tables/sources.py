@@ -116,7 +116,8 @@ def open_binary(file: InputFile) -> ByteStream:
     except StoreRefused as error:
         raise file.unreadable(error.rule, f"{remedy}, or {error.remedy}") from None
     except (FileNotFoundError, NotADirectoryError):
-        raise file.unreadable("the file does not exist", remedy) from None
+        what = f"there is no object {file.path}" if is_url(file.path) else "the file does not exist"
+        raise file.unreadable(what, remedy) from None
     except IsADirectoryError:
         raise file.unreadable("the path is a directory, not a file", remedy) from None
     except PermissionError:

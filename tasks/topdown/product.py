@@ -67,6 +67,16 @@ def _charged(settings: TopdownSettings, universe: str, charged: str) -> str:
     return f"The ledger is charged rho {shown_rho(charged)}, that of the largest change. {why}"
 
 
+def charged_for(settings: TopdownSettings) -> Iterator[str]:
+    """Of each universe that is charged more than the rho of one record: for which change."""
+    for universe in settings.run.universes:
+        budget = settings.budget_of(universe)
+        if not budget.infinite:
+            charged = str(guarantee_of(budget).bounded_rho)
+            if _own_rho(settings, universe, charged) != charged:
+                yield f"{universe}: {_charged(settings, universe, charged)}"
+
+
 def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
     """The costs as tables, with what an attacker learns about an attribute, and the first solve.
 
@@ -151,6 +161,7 @@ TOPDOWN: Product = Product(
     settings=TopdownSettings,
     costs=costs_with_sizes,
     costs_in_words=costs_in_words,
+    charged_for=charged_for,
     refuse=refuse_settings,
     check_input=check_input_of,
     fits=fits,

@@ -216,6 +216,21 @@ of = { role = ["householder"] }
 ).replace("""bounds = [{ query = "total", per = "dwellings", at_most = 20 }]\n""", "")
 
 
+def test_records_that_agree_are_all_where_none_are_named(folder: Path) -> None:
+    """Everybody lives in a household here, so that all levels, `{}` and no `where` are one."""
+    census = BOTH.replace(', institution = ["i"]', "").replace(
+        'levels = { household = ["householder", "other"], elsewhere = ["institution"] }',
+        'levels = { household = ["householder", "other"] }',
+    )
+    found = []
+    for number, where in enumerate(('where = { lives = ["household"] }', "where = {}", "")):
+        text = census.replace('where = { lives = ["household"] }', where)
+        universe = settings_of(folder, f"all{number}", text).compiled_census.universes["persons"]
+        (sizes,) = [one for one in universe.agreements if one.kind == "sizes"]
+        found.append(universe.schema.cells_where(sizes.where).tolist())
+    assert found == [[True] * len(found[0])] * 3
+
+
 @pytest.fixture(scope="module")
 def both(folder) -> RunDirectory:
     return run_of(folder, "both", BOTH, margins="true")

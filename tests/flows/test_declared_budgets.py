@@ -22,6 +22,25 @@ def by_year(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("command", ["check", "budget"])
+@pytest.mark.parametrize("rho", ["1e-12", "1e-9"])
+def test_a_budget_whose_noise_has_no_margin_is_refused_by_its_key(
+    by_year: Path, capsys, command: str, rho: str
+) -> None:
+    overrides = ["--set", f'budget.people.rho="{rho}"']
+    assert main([command, "topdown", str(by_year), *overrides]) == 2
+    assert "budget.people.rho is 1e-" in capsys.readouterr().err
+
+
+def test_the_least_budget_that_a_check_accepts_has_a_table(by_year: Path, capsys) -> None:
+    for power in range(12, 0, -1):
+        overrides = ["--set", f'budget.people.rho="1e-{power}"']
+        if (code := main(["check", "topdown", str(by_year), *overrides])) == 0:
+            break
+    assert code == 0 and main(["budget", "topdown", str(by_year), *overrides]) == 0
+    capsys.readouterr()
+
+
 def test_a_budget_is_shown_where_there_can_be_no_forecast(by_year: Path, capsys) -> None:
     page = by_year.parent / "forecast.html"
     assert main(["budget", "topdown", str(by_year), "--forecast", str(page)]) == 0

@@ -32,6 +32,8 @@ def shown(ledger: list[str], capsys) -> dict:
 def test_a_ledger_is_made_with_its_caps(ledger: list[str], capsys) -> None:
     caps = ["--cap", "3", "--cap", "town=1/2", "--delta-cap", "1e-6"]
     assert main(["ledger", "init", *caps, *ledger]) == 0
+    said = capsys.readouterr().out
+    assert "has a cap of rho 3 and of delta 1e-6" in said and "town" in said
     found = shown(ledger, capsys)
     assert (found["cap"], Fraction(found["delta_cap"])) == ("3", Fraction(1, 10**6))
     assert found["datasets"]["town"]["cap"] == "1/2"
@@ -186,3 +188,45 @@ def test_ledgers_of_this_machine_are_listed_joined_and_forgotten(
     assert listed() == [str(one)]
     for action in ("join", "forget"):
         assert main(["ledger", action, "--ledger", str(one)]) == 2
+
+
+SMALL = """
+[input]
+sizes = "sizes.csv"
+regions = "regions.csv"
+[privacy]
+dataset = "homes"
+ledger = "ledger.db"
+rho = "1/2"
+[mechanism]
+largest_size = 3
+"""
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Path:
+    regions = "level,region,parent\nnation,n,\ncounty,a,n\ncounty,b,n\n"
+    (tmp_path / "regions.csv").write_text(regions)
+    (tmp_path / "sizes.csv").write_text("region,size,count\na,1,4\nb,2,5\n")
+    file = tmp_path / "settings.toml"
+    file.write_text(SMALL)
+    return file
+
+
+def test_a_check_says_what_is_charged_and_what_remains(homes: Path, ledger, capsys) -> None:
+    assert main(["check", "group-sizes", str(homes)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "charged rho 2 to dataset 'homes'" in said and "There is no ledger" in said
+    assert main(["ledger", "init", "--cap", "9/2", *ledger]) == 0
+    assert main(["check", "group-sizes", str(homes)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "cap of rho 9/2 (about 4.5), 0 is spent; 2.5 would remain" in said
+    assert shown(ledger, capsys)["datasets"] == {}, "nothing is entered"
+
+
+@pytest.mark.parametrize("cap", ["--cap=3/2", "--epsilon-cap=1@1e-10"])
+def test_a_check_refuses_what_the_ledger_would(homes: Path, ledger, capsys, cap: str) -> None:
+    assert main(["ledger", "init", cap, *ledger]) == 0
+    assert main(["check", "group-sizes", str(homes)]) == 3
+    refused = capsys.readouterr()
+    assert "would be refused: dataset 'homes'" in refused.err and "in order" not in refused.out

@@ -15,7 +15,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, settings_digest, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import RunnerSettings, have_same_release
-from spineflow.tasks.runs.settings_files import dump_settings, load_settings, with_runner_overrides
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings, with_resume_overrides
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -84,10 +84,10 @@ def test_a_run_goes_on_with_another_runner_and_keeps_its_settings(file: Path) ->
 
 def test_resume_changes_the_runner_alone(file: Path) -> None:
     settings = PRODUCT.load(file)
-    changed = with_runner_overrides(settings, ["run.workers=1", "run.runner=processes"])
+    changed = with_resume_overrides(settings, ["run.workers=1", "run.runner=processes"])
     assert (changed.run.workers, changed.run.runner) == (1, "processes")
     assert have_same_release(settings, changed) and changed != settings
-    assert with_runner_overrides(settings, []) is settings
+    assert with_resume_overrides(settings, []) is settings
 
 
 def test_settings_are_compared_by_themselves_and_not_by_what_follows_from_them() -> None:
@@ -116,7 +116,7 @@ def test_a_name_that_is_not_utf8_is_refused(file: Path, command: str, capsys) ->
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("run.estimator=full_information", "only run.runner, run.workers, run.dask_address may"),
+        ("run.estimator=full_information", "run.dask_address, release.publish_to, release."),
         ("geography.spine=aian", "a run that has begun keeps its settings"),
         ("run.workers=0", "--set run.workers must be"),
         ("run.runner=abacus", "--set run.runner must be"),

@@ -48,6 +48,11 @@ def test_lines_of_errors_are_the_errors() -> None:
         spineflow.plot_errors(errors.drop(columns="query"))
 
 
+def test_a_plot_of_margins_says_which_tables_there_are(town_folder: Path) -> None:
+    with pytest.raises(spineflow.SpineflowError, match="Name a table with margins .* AGE_SEX"):
+        spineflow.open_run(town_folder / "run").plot_margins()
+
+
 def test_margins_reach_as_far_as_their_intervals(town_folder: Path) -> None:
     run = spineflow.open_run(town_folder / "run")
     axes = run.plot_margins("AGE_SEX")

@@ -252,7 +252,7 @@ def test_all_problems_of_settings_are_told_at_once() -> None:
     [
         (lambda run: run.measurements("regin"), "no geolevel 'regin' .did you mean 'region'"),
         (lambda run: run.measurements(universe="people"), "no universe 'people'"),
-        (lambda run: run.measurements("region", query="sex*agee"), "no query 'sex.agee'"),
+        (lambda run: run.measurements("region", query="sex*agee"), "no query 'sex.agee' of "),
         (lambda run: run.table("AGE"), "no table 'AGE' .did you mean 'AGE_SEX'"),
         (lambda run: run.margins("AGE"), "no table with margins 'AGE'"),
         (lambda run: run.microdata("homes"), "no microdata 'homes'"),

@@ -100,6 +100,8 @@ def level_figures(
     for (region_type, level), budget in budgets.items():
         noise = budget.second_stage
         with refused_budget(f"{region_type}, level {level}", budget):
+            if budget.stage_1_fraction:
+                margin(budget.first_stage, wanted.coverage)  # The report compares it as well.
             figures.append(
                 LevelFigures(
                     region_type,

@@ -8,6 +8,8 @@ that tables do not add up unless that is restored.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..workload.tables import PublishedTable
@@ -31,9 +33,12 @@ def looked_up(counts: np.ndarray, keys: np.ndarray, table: np.ndarray) -> np.nda
 def perturbed(counts: np.ndarray, sums: np.ndarray, table: np.ndarray) -> PublishedTable:
     """Counts `(n_entities, n_answers)` with their cells' noise, by the sums of records' keys.
 
-    With the perturbation table known, a count is at most the largest noise away, and a published
-    zero is a count that may become one.
+    With the perturbation table known, a count is at most the largest noise away, a published zero
+    is a count that may become one, and what is published above 0 is a count of 1 at least: zeros
+    stay.
     """
     keys = np.mod(sums, 1.0)
     noise = looked_up(counts.ravel(), keys.ravel(), table).reshape(counts.shape)
-    return PublishedTable.within(counts + noise, table.shape[1] // 2)
+    value = counts + noise
+    bounds = PublishedTable.within(value, table.shape[1] // 2)
+    return replace(bounds, low=np.maximum(bounds.low, value > 0))

@@ -58,15 +58,36 @@ def merged_entities(
     return merged
 
 
-def minimum_size(counts: np.ndarray, merged: np.ndarray) -> PublishedTable:
+def small_entities(merged: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """Mask `(n_entities,)` of entities that the rule of `merged_entities` shows to be small.
+
+    An area is closed by the entity that makes it large, so that those before have fewer persons
+    together. Only of the last area of a group is it not public which one closed it.
+
+    >>> small_entities(np.array([0, 0, 1, 1]), [np.arange(4)])
+    array([ True, False, False, False])
+    """
+    is_small = np.zeros(len(merged), dtype=bool)
+    for group in groups:
+        own = merged[group]
+        is_small[group[:-1]] = (own[:-1] == own[1:]) & (own[:-1] != own[-1])
+    return is_small
+
+
+def minimum_size(
+    counts: np.ndarray, merged: np.ndarray, groups: Sequence[np.ndarray], smallest: int
+) -> PublishedTable:
     """A table of merged areas, told for the entities `(n_entities, n_answers)` that they are of.
 
     The value that a user takes for an entity is its merged area's, shared out evenly among its
-    entities; it is exact where an entity stands alone.
+    entities; it is exact where an entity stands alone. Entities that are known to be small have
+    less than `smallest`.
     """
     n = int(merged.max(initial=-1)) + 1
     sums = incidence(merged, n) @ counts
     size = np.bincount(merged, minlength=n)[:, None]
     is_alone = (size == 1)[merged]
     whole = sums[merged]
-    return PublishedTable((sums / size)[merged], np.where(is_alone, whole, 0), whole)
+    limit = np.where(small_entities(merged, groups), smallest - 1, np.inf)[:, None]
+    low = np.where(is_alone, whole, 0)
+    return PublishedTable((sums / size)[merged], low, np.minimum(whole, limit))

@@ -70,8 +70,9 @@ def _coarsened(
             published[table.key] = coarsening.ranges(counts, threshold)
         else:
             persons = table.places.sums(population.people.area)
-            merged = coarsening.merged_entities(persons, siblings(table.places), threshold)
-            published[table.key] = coarsening.minimum_size(counts, merged)
+            groups = siblings(table.places)
+            merged = coarsening.merged_entities(persons, groups, threshold)
+            published[table.key] = coarsening.minimum_size(counts, merged, groups, threshold)
     return published
 
 

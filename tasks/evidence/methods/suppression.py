@@ -2,7 +2,7 @@
 
 Small counts are the primary cells. They could be computed from totals and the other cells, so
 secondary cells are withheld with them, which leave each a wide enough interval to somebody who
-knows all published values, all sums of the table, and that counts are not negative. That is
+knows all published values, all sums of the table, and that zeros are never withheld. That is
 verified by linear programs in both directions. Cells are chosen one after the other, which
 withholds more than the least that would do. Each table is protected by itself, as is usual: sums of
 other tables may tell what it withholds.
@@ -17,6 +17,9 @@ from scipy import sparse
 
 from ...solvers.highs import SolveStatus, solve
 from ..workload.tables import PublishedTable
+
+LEAST = 1
+"""The least count that is withheld: a zero never is, which every reader of the rule knows."""
 
 
 def with_totals(counts: np.ndarray) -> np.ndarray:
@@ -48,7 +51,7 @@ def intervals(
     has_cells = np.diff(matrix.indptr) > 0
     matrix, side = matrix[has_cells], side[has_cells]
     place = {int(cell): number for number, cell in enumerate(own)}
-    lower, upper = np.zeros(len(own)), np.full(len(own), np.inf)
+    lower, upper = np.full(len(own), LEAST), np.full(len(own), np.inf)
     found = np.empty((2, len(asked)))
     for number, cell in enumerate(asked):
         for which, sign in enumerate((1.0, -1.0)):
@@ -73,9 +76,10 @@ def with_secondary(
 
     Primary are the counts from 1 to below the threshold. Each is protected by a rectangle of cells
     that are not zero, itself at one corner (the hypercube method): what one corner gains the two
-    beside it lose, and the opposite one gains, so that an attacker's interval is at least
+    beside it lose, and the opposite one gains. A corner loses at most what it has above `LEAST`, so
+    that an attacker's interval is at least
 
-        min(cell, opposite) + min(beside in its row, beside in its column)
+        min(cell, opposite) + min(beside in its row, beside in its column) - 2 LEAST
 
     wide, which must be the threshold or more. A rectangle may go over totals of rows, or over those
     of columns that are withheld, which gain and lose what their cells do. Of the rectangles that
@@ -101,11 +105,12 @@ def _protect(
 ) -> None:
     """Withhold the rectangle of one cell that costs least."""
     m, n = whole.shape[0] - 1, whole.shape[1] - 1
-    cell, beside, below = whole[row, column], whole[row][None, :], whole[:, column][:, None]
-    width = np.minimum(cell, whole) + np.minimum(beside, below)
+    spare = np.maximum(whole - LEAST, 0)
+    cell, beside, below = spare[row, column], spare[row][None, :], spare[:, column][:, None]
+    width = np.minimum(cell, spare) + np.minimum(beside, below)
     # A total gains what the cells under it gain, and bounds nothing: two cells move alone.
-    width[m, :], width[:, n] = cell + whole[row], cell + whole[:, column]
-    possible = (whole > 0) & (beside > 0) & (below > 0)
+    width[m, :], width[:, n] = cell + spare[row], cell + spare[:, column]
+    possible = (whole > 0) & (whole[row][None, :] > 0) & (whole[:, column][:, None] > 0)
     possible[m, :] &= withheld[m, :] & withheld[m, column]
     possible[row, :], possible[:, column], possible[m, n] = False, False, False
     cost = np.where(withheld, 0, whole)
@@ -174,17 +179,17 @@ def cells_withheld(
 def without_cells(
     counts: np.ndarray, groups: Sequence[np.ndarray], masks: Sequence[np.ndarray]
 ) -> PublishedTable:
-    """The table without the withheld cells, of which everybody knows that they are not more than
-    their row's or column's total leaves."""
+    """The table without the withheld cells, which everybody knows to be `LEAST` at least, and not
+    more than their row's or column's total leaves beside the other ones."""
     value, high = counts.copy(), counts.copy()
     for rows, mask in zip(groups, masks, strict=True):
         own, cells = counts[rows], mask[:-1, :-1]
-        hidden = np.where(cells, own, 0)
-        by_row = np.where(mask[:-1, -1], np.inf, hidden.sum(axis=1))[:, None]
-        by_column = np.where(mask[-1, :-1], np.inf, hidden.sum(axis=0))[None, :]
+        spare = np.where(cells, own - LEAST, 0)
+        by_row = np.where(mask[:-1, -1], np.inf, spare.sum(axis=1))[:, None]
+        by_column = np.where(mask[-1, :-1], np.inf, spare.sum(axis=0))[None, :]
         value[rows] = np.where(cells, np.nan, own)
-        high[rows] = np.where(cells, np.minimum(by_row, by_column), own)
-    return PublishedTable(value, np.where(np.isnan(value), 0, counts), high)
+        high[rows] = np.where(cells, LEAST + np.minimum(by_row, by_column), own)
+    return PublishedTable(value, np.where(np.isnan(value), LEAST, counts), high)
 
 
 def tables_withheld(counts: np.ndarray, population: np.ndarray, smallest: int) -> PublishedTable:

@@ -21,6 +21,12 @@ from .areas import BlockAreas
 
 BLOCK = "block"
 """The column of the finest areas' codes, and what those of the census of 2020 are called."""
+PUBLISHED = {"BLOCKID": BLOCK, "DISTRICT": "area"}
+"""Columns of published block assignment files, and what they are here."""
+NO_DISTRICT = r"Z+"
+"""What stands there for a block of no district."""
+GROUP_DIGIT = 11
+"""Place of the block group in a geocode of 16 digits, after state, county and tract."""
 MOST_SHOWN = 3
 """Unknown codes that a message quotes: they are of a list that somebody gave, not of the input."""
 
@@ -40,7 +46,9 @@ class KnownBlocks:
         """From a geography frame; `last` is the last geolevel of a declared census, by which
         messages call the areas, and its column with their codes."""
         geocode, word = pd.Index(geography["block_geocode"].astype(object)), last or BLOCK
-        if last is None or last not in geography or geography[last].duplicated().any():
+        if last is None:
+            return cls(geocode, _published_codes(geocode), word)
+        if last not in geography or geography[last].duplicated().any():
             return cls(geocode, None, word)
         return cls(geocode, pd.Index(geography[last].astype(object)), word)
 
@@ -57,12 +65,24 @@ class KnownBlocks:
             several = f"{len(unknown):,} codes that are" if len(unknown) > 1 else "a code that is"
             some = ", ".join(repr(code) for code in unknown[:MOST_SHOWN])
             further = ", and so on" if len(unknown) > MOST_SHOWN else ""
-            also = "" if self.short is None else f", or of the last geolevel as {self.short[0]!r}"
+            which = "as published," if self.word == BLOCK else "of the last geolevel"
+            also = "" if self.short is None else f", or {which} as {self.short[0]!r}"
             raise InputRefused(
                 f"The areas list {several} of no {self.word} of the run: {some}{further}; write "
                 f"all parts of a code, as in {self.geocode[0]!r}{also}."
             )
         return self.geocode.to_numpy(dtype=object)[number]
+
+
+def _published_codes(geocode: pd.Index) -> pd.Index | None:
+    """The codes of 15 digits by which the Census Bureau publishes blocks: without the digit of the
+    block group, which is the first of the block's own. None where they do not tell blocks apart, or
+    geocodes are others.
+    """
+    if not geocode.str.fullmatch(r"\d{16}").all():
+        return None
+    published = geocode.str.slice(0, GROUP_DIGIT) + geocode.str.slice(GROUP_DIGIT + 1)
+    return published if published.is_unique else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +129,8 @@ class NamedAreas:
 def read_areas(
     path: Path, last: str | None = None, written: TextFormat | None = None
 ) -> pd.DataFrame:
-    """Areas as lists of blocks, from CSV or Parquet with the columns `area` and `block`.
+    """Areas as lists of blocks, from CSV or Parquet with the columns `area` and `block`, or from a
+    published block assignment file (BLOCKID and DISTRICT, in which ZZ is no district).
 
     Of a declared census, whose last geolevel is `last`, its column may also have that name.
     `written` is how its files are, where the declaration says so and the file does not show it.
@@ -187,9 +208,12 @@ def read_pairs(path: Path, written: TextFormat | None = None) -> pd.DataFrame:
 def _area_columns(table: pd.DataFrame, where: str, last: str | None) -> pd.DataFrame:
     """The columns `area` and `block`, the latter also under the name of the last geolevel."""
     word = last or BLOCK
+    if word == BLOCK and {*PUBLISHED} <= {*table.columns}:
+        table = table.rename(columns=PUBLISHED)
+        table = table[~table["area"].astype(str).str.fullmatch(NO_DISTRICT)]
     if BLOCK not in table and word in table:
         table = table.rename(columns={word: BLOCK})
-    where_it_stands = f"'{BLOCK}': all parts of it, one after the other"
+    where_it_stands = f"'{BLOCK}', or 'DISTRICT' and 'BLOCKID' as published"
     if last is not None:
         where_it_stands = f"'{word}' or '{BLOCK}'"
     meaning = (

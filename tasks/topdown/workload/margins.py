@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ...noise.margins import COVERAGE, distribution_of, loss_for_margin
-from ...noise.quantiles import margin
+from ...noise.quantiles import is_too_wide, margin
 from ...runs.spelling import did_you_mean
 from .budget import Budget
 
@@ -23,6 +23,19 @@ def margin_of_error(budget: Budget, geolevel_share: Fraction, query_share: Fract
     if budget.infinite:
         return 0
     return margin(distribution_of(budget.noise(geolevel_share, query_share)), COVERAGE)
+
+
+def refuse_wide_noise(budget: Budget) -> None:
+    """Raise ValueError for noise that is too wide for its margins to be worked out."""
+    for geolevel, shares in {} if budget.infinite else budget.query_shares.items():
+        for query, share in shares.items():
+            noise = budget.noise(budget.geolevel_shares[geolevel], share)
+            if is_too_wide(distribution_of(noise)):
+                raise ValueError(
+                    f"rho is {float(budget.total):.3g}, by which the noise of {query!r} at "
+                    f"{geolevel} has a standard deviation of {float(noise.parameter) ** 0.5:,.0f}: "
+                    "too wide for a margin of error; spend more, or ask fewer queries"
+                )
 
 
 def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> Fraction:

@@ -95,3 +95,24 @@ def test_the_same_records_have_the_same_noise_and_zeros_stay():
     value = perturbed(counts, sums, table).value[0]
     assert value[0] == value[1]
     assert value[2] == 0
+
+
+@pytest.mark.parametrize("threshold", [0, 2])
+def test_bounds_hold_the_count_and_know_that_zeros_stay(threshold):
+    table = Perturbation(4, 3.0, threshold, None, (False,)).table()
+    draws = np.random.default_rng(3)
+    counts = draws.integers(0, 9, (200, 5)).astype(float)
+    published = perturbed(counts, draws.random(counts.shape), table)
+    assert ((published.low <= counts) & (counts <= published.high)).all()
+    possible = [
+        {
+            count
+            for count in range(20)
+            if 0 <= value - count + 4 <= 8
+            and table[min(count, len(table) - 1), int(value) - count + 4] > 0
+        }
+        for value in (0, 3, 4)
+    ]
+    for value, own in zip((0, 3, 4), possible, strict=True):
+        at = published.value == value
+        assert (published.low[at] == min(own)).all() and (published.high[at] == max(own)).all()

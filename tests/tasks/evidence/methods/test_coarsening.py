@@ -34,11 +34,22 @@ def test_merged_areas_have_enough_persons_and_stay_within_their_group(data):
         # Only a group that is too small as a whole has a merged area that is.
         totals = np.bincount(own - own.min(), persons[group])
         assert (totals >= 50).all() or len(totals) == 1
+    published = minimum_size(persons[:, None].astype(float), merged, groups, 50)
+    assert (published.low <= persons[:, None]).all() and (persons[:, None] <= published.high).all()
+
+
+def test_areas_that_do_not_close_a_merged_one_are_known_to_be_small():
+    persons = np.array([40, 30, 70, 200, 60, 10])
+    groups = [np.arange(6)]
+    merged = merged_entities(persons, groups, 100)
+    assert merged.tolist() == [0, 0, 0, 1, 1, 1]
+    high = minimum_size(persons[:, None].astype(float), merged, groups, 100).high
+    assert high.ravel().tolist() == [99, 99, 140, 270, 270, 270]
 
 
 def test_counts_of_merged_areas_are_shared_out():
     counts = np.array([[2.0, 6.0], [4.0, 0.0], [9.0, 9.0]])
-    published = minimum_size(counts, np.array([0, 0, 1]))
+    published = minimum_size(counts, np.array([0, 0, 1]), [np.arange(3)], 9)
     assert published.value.tolist() == [[3.0, 3.0], [3.0, 3.0], [9.0, 9.0]]
     assert published.high.tolist() == [[6.0, 6.0], [6.0, 6.0], [9.0, 9.0]]
     assert published.low.tolist() == [[0.0, 0.0], [0.0, 0.0], [9.0, 9.0]]

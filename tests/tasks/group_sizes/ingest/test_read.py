@@ -80,6 +80,7 @@ def test_public_numbers_by_region_are_held_against_the_input(folder: Path) -> No
         "a,4\nb,4\nb,4\n": "must stand in one row",
         "a,4\nb,4\nNYC,8\n": "region must be a region of invariants.level",
         "a,4\nb,x\n": "groups must be a whole number",
+        "a,4\nb,1e+05\n": "100000 in place of 1e",
     }.items():
         with pytest.raises(InputRefused, match=words):
             check_groups(numbers_settings(folder, f"region,groups\n{numbers}")).accepted()

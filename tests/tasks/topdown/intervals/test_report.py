@@ -15,6 +15,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.intervals.area_lists import KnownBlocks
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
@@ -280,6 +281,41 @@ def test_areas_need_their_columns_and_blocks_of_the_spine(replicates, tmp_path: 
         (tmp_path / "b.csv").write_text("area;block\n" + "".join(f"a;{c}\n" for c in codes))
         with pytest.raises(InputRefused, match=words):
             list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / "b.csv"))
+
+
+@pytest.mark.parametrize("form", ["published", "csv", "quoted", "parquet"])
+def test_blocks_are_known_by_the_digits_that_are_published(replicates, tmp_path: Path, form: str):
+    """15 digits, without the group, in a list of one's own or in a block assignment file."""
+    settings, runs = replicates
+    geocodes = read_geography(geography_file(runs[0]))["block_geocode"].tolist()
+    short = [code[:11] + code[12:] for code in geocodes]
+    areas = ["01", "02", "ZZ"] * len(short)
+    listed = pd.DataFrame({"area": areas[: len(short)], "block": geocodes})
+    inside = listed[listed["area"] != "ZZ"]
+    kept = inside.assign(block=inside["block"].str[:11] + inside["block"].str[12:])
+    file = tmp_path / ("areas.parquet" if form == "parquet" else "areas.csv")
+    if form == "published":
+        lines = [f"{code}|{area}\n" for code, area in zip(short, areas, strict=False)]
+        file.write_text("BLOCKID|DISTRICT\n" + "".join(lines))
+    elif form == "parquet":
+        kept.to_parquet(file)
+    else:
+        kept.to_csv(file, index=False, quoting=int(form == "quoted"))
+
+    def intervals(entities) -> pd.DataFrame:
+        out = tmp_path / "out.parquet"
+        list(write_run_intervals(runs[0], settings, ["total"], entities=entities, out=out))
+        return pd.read_parquet(out)
+
+    pd.testing.assert_frame_equal(intervals(file), intervals(inside))
+
+
+def test_digits_that_several_blocks_have_name_none_of_them():
+    geography = pd.DataFrame({"block_geocode": ["4400504010011000", "4400504010021000"]})
+    known = KnownBlocks.of(geography)
+    assert known.geocodes(geography["block_geocode"]).tolist() == list(geography["block_geocode"])
+    with pytest.raises(InputRefused, match="'440050401001000'; write all parts"):
+        known.geocodes(pd.Series(["440050401001000"]))
 
 
 def test_areas_are_read_from_files_alone(replicates, tmp_path: Path):

@@ -105,6 +105,10 @@ def test_origins_and_destinations_may_live_in_different_areas(tmp_path: Path) ->
 BREAKS: dict[str, tuple[Callable[[], dict], str]] = {
     "negative": (lambda: {"trips": TRIPS.assign(n=[5, -2, 0, 7])}, "must not be negative"),
     "fractional": (lambda: {"trips": TRIPS.assign(n=[5, 2.5, 0, 7])}, "must be a whole number"),
+    "exponents": (
+        lambda: {"trips": TRIPS.assign(n=["5", "1e+05", "0", "7"])},
+        "100000 in place of",
+    ),
     "words": (lambda: {"trips": TRIPS.assign(n=["5", "two", "0", "7"])}, "must be a whole number"),
     "blank count": (lambda: {"trips": TRIPS.assign(n=["5", "", "0", "7"])}, "a whole number"),
     "huge": (lambda: {"trips": TRIPS.assign(n=[5, 10**18, 0, 7])}, "must be a whole number"),
