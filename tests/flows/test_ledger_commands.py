@@ -198,6 +198,8 @@ regions = "regions.csv"
 dataset = "homes"
 ledger = "ledger.db"
 rho = "1/2"
+[invariants]
+groups = true
 [mechanism]
 largest_size = 3
 """
