@@ -67,7 +67,8 @@ def test_a_certificate_has_the_ledgers_figures_at_its_time(runs) -> None:
 def test_the_ledger_command_prints_the_certificates_figures(runs, capsys) -> None:
     _, settings = runs
     spent = spent_of(settings)
-    print_ledger({"datasets": {"it": spent}}, as_json=False)
+    caps = dict.fromkeys(("cap", "delta_cap", "epsilon_cap"))
+    print_ledger({**caps, "datasets": {"it": spent}}, as_json=False)
     printed = " ".join(capsys.readouterr().out.split())
     certified = composed_sentence(spent)
     epsilon = f"epsilon {shown_epsilon(spent['epsilon']['tight'])}"

@@ -388,7 +388,7 @@ def test_a_text_file_is_no_parquet_file_by_name(content, tmp_path):
         ("bad\0name", "cannot be opened"),
         ("x" * 5000, "cannot be opened"),
         ("nothing://x/y", "cannot be opened"),
-        ("memory://missing/file", "does not exist"),
+        ("memory://missing/file", "there is no object memory://missing/file"),
     ],
 )
 @pytest.mark.parametrize("table", LAYOUTS)
