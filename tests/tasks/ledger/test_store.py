@@ -242,7 +242,9 @@ def test_a_use_of_a_ledger_does_not_read_all_of_it(ledger: Ledger) -> None:
         return min(taken)
 
     few = seconds()
-    row = "VALUES (?, 'n', 'd', 'p', 'm', 'zcdp', '1', 'bounded', '0', '4', '1', '{}', 't', 1, 1, 1)"
+    row = (
+        "VALUES (?, 'n', 'd', 'p', 'm', 'zcdp', '1', 'bounded', '0', '4', '1', '{}', 't', 1, 1, 1)"
+    )
     with writing(ledger) as connection:
         connection.executemany(
             f"INSERT INTO draws {row}", [(f"run-{number}",) for number in range(20_000)]
