@@ -254,6 +254,8 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
     for name, written in check.formats.items():
         if written:
             print(f"{name}: {written}")
+    for note in check.notes:
+        print(f"note: {note}")
     for finding in check.findings[1:]:
         LOGGER.error(finding.sentence(with_counts=with_counts))
 

@@ -7,7 +7,7 @@ as such: the areas, the numbers of records that bounds are multiples of, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,9 @@ from .records import (
     way_columns,
 )
 from .schema import Schema
+
+MOST_SHOWN = 5
+"""Levels that a note names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +359,41 @@ class DeclaredTables:
             }
             return DeclaredInput(areas, histograms, multiples, totals, columns)
 
-        return evidence.checked(rules, self.files, read, build, self.ahead)
+        check = evidence.checked(rules, self.files, read, build, self.ahead)
+        if check.result is None:
+            return check
+        notes = [
+            note
+            for name, schema in schemas.items()
+            for note in level_notes(census.universes[name], schema, counts[name])
+        ]
+        return replace(check, notes=tuple(notes))
+
+
+def level_notes(universe: Universe, schema: Schema, counts: sparse.csr_array) -> Iterator[str]:
+    """Sentences on levels with listed codes that no record has, and on such as all records have.
+
+    Both are what a misspelt code looks like: 01 for 1, or a rule that takes all that is left.
+    `counts` are the records `(n_areas, n_cells)`.
+    """
+    of_cell = np.asarray(counts.sum(axis=0)).reshape(schema.shape)
+    if not of_cell.any():
+        yield f"{universe.declared.table}: no record belongs to {universe.name}; check its codes."
+        return
+    for axis, attribute in enumerate(schema.attributes):
+        if not universe.recodes[attribute].has_listed_codes:
+            continue
+        number = of_cell.sum(axis=tuple(n for n in range(of_cell.ndim) if n != axis))
+        labels, found = schema.labels(attribute), np.flatnonzero(number)
+        where = f"{universe.declared.table}: "
+        if len(found) == 1 and len(labels) > 1:
+            yield f"{where}every record has the level {labels[found[0]]!r} of {attribute}."
+        else:
+            missing = [repr(labels[level]) for level in np.flatnonzero(number == 0)]
+            shown = ", ".join(missing[:MOST_SHOWN])
+            more = f" and {len(missing) - MOST_SHOWN} more" if len(missing) > MOST_SHOWN else ""
+            if missing:
+                yield f"{where}no record has the level {shown}{more} of {attribute}."
 
 
 def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:

@@ -81,13 +81,15 @@ class InputCheck(Generic[Accepted]):
     """Outcome of checking an input; `result` is None if a rule failed.
 
     `outcomes` are public, and so are `formats`: by file, how it is written. The counts in
-    `findings` are confidential unless the input is not.
+    `findings` are confidential unless the input is not, and so are `notes`: sentences on records
+    that break no rule.
     """
 
     outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     result: Accepted | None
     formats: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def accepted(self, *, with_counts: bool = False) -> Accepted:
         """The result, or InputRefused with the first finding; counts only if asked for."""
