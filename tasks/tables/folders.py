@@ -20,12 +20,17 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..runs.stores import StoreFile
+
 ENDINGS = (".parquet", ".csv", ".txt", ".tsv", ".gz")
 """Endings, in any case, of the files of a table."""
 HIVE_BLANK = "__HIVE_DEFAULT_PARTITION__"
 """A blank in the name of a folder such as `sex=1`."""
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
+ByteStream = BinaryIO | StoreFile
+"""A file that is open for reading, on this machine or in a store."""
+
 _WILD = re.compile(r"[*?[]")
 _HEAD_BYTES, _BLOCK_BYTES = 1 << 16, 1 << 24
 
@@ -115,10 +120,10 @@ def _copies(files: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
 def _has_rows(file: Path) -> bool:
     """Whether a file holds more than the names of its columns."""
     with open(file, "rb") as stream:
-        start = _unpacked(stream).read(_HEAD_BYTES)
+        start = unpacked(stream).read(_HEAD_BYTES)
     if start.startswith(b"PAR1"):
         with open(file, "rb") as stream, suppress(pa.ArrowException, OSError):
-            return bool(pq.read_metadata(_unpacked(stream)).num_rows)
+            return bool(pq.read_metadata(unpacked(stream)).num_rows)
     return len(start.strip().splitlines()) > 1
 
 
@@ -138,7 +143,7 @@ def _apart(group: list[Path], n_bytes: int | None) -> list[list[Path]]:
 def _unpacked_size(file: Path) -> int:
     """Bytes of a file, modulo 2 ** 32 as gzip files end with theirs."""
     with open(file, "rb") as stream:
-        if stream.read(2) != _GZIP_MAGIC:
+        if stream.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             return file.stat().st_size % (1 << 32)
         stream.seek(-4, os.SEEK_END)
         return int.from_bytes(stream.read(4), "little")
@@ -146,7 +151,7 @@ def _unpacked_size(file: Path) -> int:
 
 def _digest(file: Path, n_bytes: int | None) -> bytes:
     with open(file, "rb") as stream:
-        content = _unpacked(stream)
+        content = unpacked(stream)
         if n_bytes is not None:
             return blake2b(content.read(n_bytes)).digest()
         digest = blake2b()
@@ -155,7 +160,9 @@ def _digest(file: Path, n_bytes: int | None) -> bytes:
         return digest.digest()
 
 
-def _unpacked(stream: BinaryIO) -> BinaryIO | gzip.GzipFile:
-    is_packed = stream.read(2) == _GZIP_MAGIC
+def unpacked(stream: ByteStream) -> ByteStream | gzip.GzipFile:
+    """A stream from its first byte, unpacked if it is gzipped."""
+    stream.seek(0)
+    is_packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     stream.seek(0)
     return gzip.GzipFile(fileobj=stream) if is_packed else stream

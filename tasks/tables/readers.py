@@ -26,16 +26,10 @@ import pyarrow.parquet as pq
 from ..runs.stores import is_url
 from .cleaned import cleaned
 from .findings import UnreadableInput
+from .folders import ByteStream
 from .formats import SEPARATORS
 from .layouts import TableLayout
-from .sources import (
-    PARQUET_MAGIC,
-    ByteStream,
-    InputFile,
-    TextStream,
-    gunzipped,
-    open_binary,
-)
+from .sources import PARQUET_MAGIC, InputFile, TextStream, gunzipped, open_binary
 
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
@@ -243,10 +237,14 @@ def _as_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
     return column
 
 
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values, of those of a dictionary too."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def _is_made_text(kind: pa.DataType) -> bool:
     """Whether a column that is asked for becomes text."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = _value_type(kind)
     return (
         pa.types.is_date(kind)
         or pa.types.is_timestamp(kind)
@@ -289,8 +287,7 @@ def _not_utf8(file: InputFile, name: str) -> UnreadableInput:
 
 
 def _is_supported(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = _value_type(kind)
     return (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)

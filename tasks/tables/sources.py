@@ -13,18 +13,24 @@ import os
 import re
 import zlib
 from dataclasses import dataclass
-from typing import BinaryIO
 
 import numpy as np
 
 from ..runs.stores import StoreFile, StoreRefused, is_url
 from .cef_layout import LAYOUTS
 from .findings import Finding, UnreadableInput, unreadable_refused
-from .folders import base_of, files_of, folder_columns, refusals
+from .folders import (
+    GZIP_MAGIC,
+    ByteStream,
+    base_of,
+    files_of,
+    folder_columns,
+    refusals,
+    unpacked,
+)
 from .formats import UTF_8, TextFormat
 from .layouts import TableLayout
 
-GZIP_MAGIC = b"\x1f\x8b"
 PARQUET_MAGIC = b"PAR1"
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -96,10 +102,6 @@ def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFi
         )
         for file in found
     )
-
-
-ByteStream = BinaryIO | StoreFile
-"""A file that is open for reading, on this machine or in a store."""
 
 
 def open_binary(file: InputFile) -> ByteStream:
@@ -181,9 +183,7 @@ class TextStream:
 
     def __init__(self, file: InputFile, stream: ByteStream) -> None:
         self._file = file
-        magic = stream.read(len(GZIP_MAGIC))
-        stream.seek(0)
-        self._raw = gzip.GzipFile(fileobj=stream) if magic == GZIP_MAGIC else stream
+        self._raw = unpacked(stream)
         start = _read(file, self._raw, len(_UTF8_BOM))
         declared = file.format.encoding if file.format else None
         self.encoding = encoding_of(start, declared)

@@ -124,7 +124,7 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
         if section.guarantee is not None and universe in settings.run.universes
     ]
     exact = {name: own.points for name, own in known.items() if own.points is not None}
-    all_tests = told_tests(run, settings, known)
+    all_tests = tests_of_changes(run, settings, known)
     tests = {name: test for name, test in all_tests.items() if test is not None}
     curve = privacy_curve(list(budgets.values()), exact)
     return (
@@ -155,11 +155,11 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
     )
 
 
-def told_tests(
+def tests_of_changes(
     run: RunDirectory, settings: TopdownSettings, known: Mapping[str, ExactLoss]
 ) -> dict[str, TradeOff | None]:
-    """What a test can tell of every change that is protected, over all universes that it changes;
-    None where that is not known.
+    """The trade-off of every protected change, over all universes that it changes; None where it is
+    not known.
     """
     changes = reaches_of_run(settings)
     if all(name in known for name in changes):
