@@ -244,16 +244,18 @@ def as_typed(program: str) -> str:
 
 
 def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
-    """Pass or fail of every rule on the input, then what is wrong with it."""
+    """Pass or fail of every rule on the input, its files, then what is wrong with it."""
     console = page()
     table = Table("table", "rule", "outcome", title="Rules on the input")
     for outcome in check.outcomes:
         shown = "[green]passed" if outcome.passed else "[red]failed"
         table.add_row(outcome.subject, outcome.name.replace("_", " "), shown)
     console.print(table)
-    for name, written in check.formats.items():
-        if written:
-            print(f"{name}: {written}")
+    for file in check.files:
+        rows = f"{file.n_rows:,} rows" if with_counts and file.n_rows is not None else ""
+        print(f"{file.name}: {', '.join(filter(None, (file.written, rows))) or 'read'}")
+        if file.n_rows == 0:
+            print(f"note: {file.name} holds no rows.")
     for note in check.notes:
         print(f"note: {note}")
     for finding in check.findings[1:]:

@@ -132,6 +132,7 @@ def load_areas(
     required = (*own, *sorted(set(further) - set(own)))
     parts: list[dict[str, np.ndarray]] = []
     for file in shaped(files, tuple(column_of.values()), (), evidence):
+        n_rows = 0
         for batch in read_batches(file, Selection(required, with_others=True)):
             parts.append(
                 {
@@ -139,6 +140,8 @@ def load_areas(
                     for name, array in batch.items()
                 }
             )
+            n_rows += len(next(iter(batch.values())))
+        evidence.files.add_rows([file], np.array([n_rows]))
     names = [name for name in parts[0] if all(name in part for part in parts)]
     texts = {name: np.concatenate([part[name] for part in parts]) for name in names}
     texts = texts | {name: texts[column] for name, column in column_of.items() if column in texts}
@@ -195,5 +198,5 @@ def shaped(
     ]
     layout = TableLayout(files[0].table, tuple(fields), length, column_names="expected")
     found = tuple(replace(file, layout=layout) for file in files)
-    evidence.add_formats(found)
+    evidence.files.add_formats(found)
     return found

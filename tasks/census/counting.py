@@ -14,6 +14,7 @@ from scipy import sparse
 
 from ..ledger.recognition import RecordColumn
 from ..tables.columns import CodedColumn, KeyColumn
+from ..tables.copies import RecordSums
 from ..tables.layouts import TableLayout
 from ..tables.mapped import zeros
 from ..tables.readers import Batch, Selection, read_partitions
@@ -179,5 +180,8 @@ def count_files(
     """
     wanted = Selection(tuple(dict.fromkeys((*counter.texts, *counter.keys))))
     own = [files[position] for position in positions]
+    sums = RecordSums(own, of_table=len(files))
     for number, batch in read_partitions(own, wanted, may_be_empty=of_part):
+        sums.add(number, batch, wanted.required)
         counter.add(batch, own[number].columns, positions[number], evidence)
+    evidence.files.add_records(sums)

@@ -13,8 +13,8 @@ import numpy as np
 from ...validation.expectations import run_suites
 from ...validation.outcome import Outcome
 from ...validation.rules import Rule, Value, count_violations
+from ..tables.copies import FilesRead
 from ..tables.findings import Finding, InputCheck
-from ..tables.readers import format_of
 from ..tables.sources import InputFile
 
 Accepted = TypeVar("Accepted")
@@ -29,8 +29,7 @@ class EvidenceTally:
 
     suites: dict[str, dict[str, dict[Value, int]]] = field(default_factory=dict)
     _first_file: dict[tuple[str, str, Value], int] = field(default_factory=dict)
-    formats: dict[str, str] = field(default_factory=dict)
-    """How files are written, by their names; public."""
+    files: FilesRead = field(default_factory=FilesRead)
 
     def add(self, suite: str, column: str, counts: Mapping[Value, int], *, file: int = 0) -> None:
         """Add the rows of some distinct values, of the table's file at this position."""
@@ -39,12 +38,6 @@ class EvidenceTally:
             total[value] = total.get(value, 0) + rows
             where = suite, column, value
             self._first_file[where] = min(file, self._first_file.get(where, file))
-
-    def add_formats(self, files: Iterable[InputFile]) -> None:
-        """Add how files are written that are not known yet."""
-        for file in files:
-            if file.name not in self.formats:
-                self.formats[file.name] = format_of(file)
 
     def add_mask(self, suite: str, column: str, mask: np.ndarray, *, file: int = 0) -> None:
         """Add the rows of a yes/no column."""
@@ -64,7 +57,7 @@ class EvidenceTally:
         """Add what another has tallied, of files by their positions in the same tables."""
         for suite, column, value, rows, file in other.as_rows():
             self.add(suite, column, {value: rows}, file=file)
-        self.formats |= other.formats
+        self.files.merge(other.files.as_rows())
 
     def as_rows(self) -> list[list[Any]]:
         """Suite, column, value, rows and first file of every value, for a file in JSON."""
@@ -89,7 +82,8 @@ class EvidenceTally:
         files: Mapping[str, Sequence[InputFile]],
         outcomes: Sequence[Outcome] | None = None,
     ) -> tuple[Finding, ...]:
-        """The rules that rows break, or that an outcome says are not met, with counts of rows.
+        """The rules that rows break, or that an outcome says are not met, with counts of rows, and
+        the files that are copies of others.
 
         `outcomes` are those of the rules in their order. A finding names the first file of the
         rule's table with such a row.
@@ -104,6 +98,8 @@ class EvidenceTally:
                 first = min((self._first_file[*where, value] for value in broken), default=0)
                 name = files[rule.table][first].name
                 found.append(Finding(name, rule.column, rule.statement, rule.remedy, count or None))
+        for own in files.values():
+            found.extend(self.files.copies(own))
         return tuple(found)
 
     def checked(
@@ -127,4 +123,5 @@ class EvidenceTally:
                 ahead(result)
             judged = judging.result()
         findings = self.findings(rules, files, judged)
-        return InputCheck((*read, *judged), findings, None if findings else result, self.formats)
+        accepted = None if findings else result
+        return InputCheck((*read, *judged), findings, accepted, self.files.listed)

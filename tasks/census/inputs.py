@@ -228,6 +228,7 @@ class CefTables:
     ) -> InputCheck[IngestResult]:
         """The check of tables that have been read: every rule is evaluated on the evidence."""
         units, persons = before.units, counted["persons"]
+        evidence.files.add_formats(file for files in self.files.values() for file in files)
         tally_empty_facilities(evidence, units, persons.references)
         rules, read = applicable_rules(evidence.suites), [readable(name, True) for name in _TABLES]
 

@@ -185,7 +185,7 @@ def keep_mark(
     """
     facts = {
         "evidence": evidence.as_rows(),
-        "formats": evidence.formats,
+        "files": evidence.files.as_rows(),
         "finding": None if finding is None else asdict(finding),
         **further,
     }
@@ -196,7 +196,7 @@ def kept_mark(path: Path) -> tuple[EvidenceTally, Finding | None, dict[str, Any]
     """What `keep_mark` wrote."""
     facts = kept_facts(path)
     evidence, finding = EvidenceTally.of_rows(facts["evidence"]), facts["finding"]
-    evidence.formats.update(facts["formats"])
+    evidence.files.merge(facts["files"])
     return evidence, None if finding is None else Finding(**finding), facts
 
 

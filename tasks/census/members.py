@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from ..ledger.recognition import RecordColumn
 from ..tables.cef_layout import RACE_COLUMN
 from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
+from ..tables.copies import FilesRead, RecordSums
 from ..tables.findings import Finding
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
@@ -59,8 +60,8 @@ def completed_units(
     keys, home, there = read_units(units, own, key)
     index = KeyIndex(keys)
     raw = RawColumns(OF_MEMBERS, len(home), target.parent)
-    members, n_apart = read_members(persons, key, index, home, raw)
-    findings = list(_findings(units[0], persons[0], index, members, n_apart, len(home)))
+    members, n_apart, copies = read_members(persons, key, index, home, raw)
+    findings = [*copies, *_findings(units[0], persons[0], index, members, n_apart, len(home))]
     if findings:
         return MembersCheck(tuple(findings), members, raw)
     made = unit_columns(members, len(home))
@@ -116,13 +117,15 @@ def read_units(
 
 def read_members(
     persons: Sequence[InputFile], key: str, index: KeyIndex, home: np.ndarray, raw: RawColumns
-) -> tuple[Members, int]:
-    """The persons in housing units, and how many persons have no unit at all; `raw` gets the
-    columns of all who have one, by its row.
+) -> tuple[Members, int, tuple[Finding, ...]]:
+    """The persons in housing units, how many persons have no unit at all, and findings on copies
+    among the files; `raw` gets the columns of all who have a unit, by its row.
     """
     parts: list[list[np.ndarray]] = [[] for _ in range(1 + len(OF_MEMBERS))]
     n_apart = 0
-    for _, batch, columns in read_coded(persons, OF_MEMBERS, (key,)):
+    sums = RecordSums(persons)
+    for file, batch, columns in read_coded(persons, OF_MEMBERS, (key,)):
+        sums.add(file, batch, (*OF_MEMBERS, key))
         row = index.positions(batch[key])
         raw.add_rows(columns, row)
         n_apart += int((row < 0).sum())
@@ -130,7 +133,10 @@ def read_members(
         values = [row, *(whole_numbers(columns[name]) for name in OF_MEMBERS)]
         for part, value in zip(parts, values, strict=True):
             part.append(value[inside])
-    return Members(*(np.concatenate(part) for part in parts)), n_apart
+    read = FilesRead()
+    read.add_records(sums)
+    members = Members(*(np.concatenate(part) for part in parts))
+    return members, n_apart, tuple(read.copies(persons))
 
 
 def household_columns(

@@ -17,6 +17,7 @@ from ..tables.columns import (
     canonical_keys,
     is_inexact_key,
 )
+from ..tables.copies import RecordSums
 from ..tables.mapped import zeros
 from ..tables.sources import InputFile
 from .declarations import OccupantDeclaration
@@ -82,7 +83,9 @@ def load_occupants(
     texts = tuple(dict.fromkeys((*wanted, *conditions)))
     keys, found = KeyColumn(scratch), {column: GrowingColumn(scratch) for column in wanted}
     n_rows = np.zeros(len(files), dtype=np.int64)
+    sums = RecordSums(files)
     for file, batch, coded in read_coded(files, texts, (declared.column,)):
+        sums.add(file, batch, (*texts, declared.column))
         fits = np.ones(len(batch[declared.column]), dtype=bool)
         for column, codes in conditions.items():
             fits &= coded[column].lookup(codes.holds, bool)
@@ -93,6 +96,7 @@ def load_occupants(
         for column, growing in found.items():
             growing.append(coded[column].at(fits))
         n_rows[file] += int(fits.sum())
+    evidence.files.add_records(sums)
     index = KeyIndex(keys)
     if wanted:
         evidence.add_masks(suite, f"repeated_{name}", index.is_repeated, n_rows)

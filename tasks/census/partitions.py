@@ -114,14 +114,14 @@ def check_whole(
     evidence, counted = EvidenceTally(), dict[str, Counted]()
     before = reading.read_before(evidence, scratch)
     if isinstance(before, Unreadable):
-        return replace(reading.unreadable(*before), formats=evidence.formats)
+        return replace(reading.unreadable(*before), files=evidence.files.listed)
     for universe in reading.records:
         counter, files = reading.counter(before, universe, scratch, evidence)
         try:
             count_files(counter, files, range(len(files)), evidence)
         except UnreadableInput as error:
             check = reading.unreadable(universe, error.finding, tuple(counted))
-            return replace(check, formats=evidence.formats)
+            return replace(check, files=evidence.files.listed)
         counted[universe] = counter.counted()
     return reading.put_together(before, counted, evidence, scratch)
 

@@ -280,6 +280,7 @@ def _joined(
     own = shaped(files[step.table], texts, (step.key, *place.keys), evidence)
     columns = {f"{step.table}.{column}": column for column in wanted}
     joined = read_joined(own, step.key, columns, place, tally, scratch)
+    evidence.files.add_rows(own, joined.n_rows)
     for state, mask in (("blank", joined.index.is_blank), ("repeated", joined.index.is_repeated)):
         evidence.add_masks(name, f"{state}_key_of_{step.table}", mask, joined.n_rows)
     if isinstance(place, ByTable):

@@ -137,6 +137,7 @@ def load_geography(
             if name in GEOGRAPHY_LAYOUT.names:
                 evidence.add("geography", name, column.counts(), file=file)
     index = KeyIndex(keys)
+    evidence.files.add_rows(files, n_rows)
     evidence.add_masks("geography", "blank_block_identifier", index.is_blank, n_rows)
     evidence.add_masks("cross_table", "repeated_block_identifier", index.is_repeated, n_rows)
 
@@ -200,6 +201,7 @@ def load_units(
     columns = {f"{_PREFIX}{name}": name for name in UNIT_COLUMNS}
     place = ByTable(BLOCK_OF_UNIT, geography.blocks)
     units = read_joined(files, UNIT_KEY, columns, place, tally, scratch)
+    evidence.files.add_rows(files, units.n_rows)
     evidence.add_masks("units", "blank_mafid", units.index.is_blank, units.n_rows)
     evidence.add_masks("cross_table", "repeated_mafid", units.index.is_repeated, units.n_rows)
     return units

@@ -353,6 +353,17 @@ def canonical_keys(keys: pa.Array) -> pa.Array:
     return pc.coalesce(texts, _texts(plain))
 
 
+def key_hashes(keys: pa.Array) -> np.ndarray:
+    """A 64-bit hash of every identifier, shape `(n_keys,)`, uint64; equal ones have one, however
+    the file writes them."""
+    plain = _plain(keys)
+    numbers = _numbers(plain)
+    hashes = pd.util.hash_array(numbers)
+    if not pa.types.is_integer(plain.type) and (other := numbers < 0).any():
+        hashes[other] = _hashes(_texts(plain.filter(pa.array(other)))).view(np.uint64)
+    return hashes
+
+
 def _plain(keys: pa.Array) -> pa.Array:
     """Identifiers as int64, or as texts without surrounding blanks; null where blank."""
     if pa.types.is_dictionary(keys.type):

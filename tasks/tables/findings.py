@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -77,10 +77,22 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
 
 
 @dataclass(frozen=True)
+class FileRead:
+    """A file that was read: its name, how it is written, in words ("" if unknown), its rows, and
+    the sum of their hashes, 0 if unknown. Rows and sum are confidential.
+    """
+
+    name: str
+    written: str = ""
+    n_rows: int | None = None
+    hashes: int = 0
+
+
+@dataclass(frozen=True)
 class InputCheck(Generic[Accepted]):
     """Outcome of checking an input; `result` is None if a rule failed.
 
-    `outcomes` are public, and so are `formats`: by file, how it is written. The counts in
+    `outcomes` are public, and so are the names of `files` and how they are written. The counts in
     `findings` are confidential unless the input is not, and so are `notes`: sentences on records
     that break no rule.
     """
@@ -88,7 +100,7 @@ class InputCheck(Generic[Accepted]):
     outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     result: Accepted | None
-    formats: Mapping[str, str] = field(default_factory=dict)
+    files: Sequence[FileRead] = ()
     notes: tuple[str, ...] = ()
 
     def accepted(self, *, with_counts: bool = False) -> Accepted:

@@ -1,4 +1,4 @@
-"""The files of a table that a folder or a glob holds, and the copies among them.
+"""The files of a table that a folder or a glob holds.
 
 Hidden files, those that begin with an underscore, and checkpoints are passed over, in folders with
 such names too: editors and Spark write them beside a table. All others count or are refused.
@@ -10,15 +10,10 @@ import glob
 import gzip
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from hashlib import blake2b
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..runs.stores import StoreFile
 
@@ -32,7 +27,6 @@ ByteStream = BinaryIO | StoreFile
 """A file that is open for reading, on this machine or in a store."""
 
 _WILD = re.compile(r"[*?[]")
-_HEAD_BYTES, _BLOCK_BYTES = 1 << 16, 1 << 24
 
 
 def base_of(path: str) -> Path:
@@ -71,7 +65,9 @@ def folder_columns(file: Path) -> tuple[tuple[str, str | None], ...]:
 
 
 def refusals(files: Sequence[Path], base: Path, *, of_folder: bool) -> dict[Path, tuple[str, str]]:
-    """The rule and the remedy of every file that is refused: its ending, or a copy of another."""
+    """The rule and the remedy of every file that is refused: for its ending, or as another form of
+    one beside it. Copies under other names are found as they are read; see `tasks.tables.copies`.
+    """
     refused: dict[Path, tuple[str, str]] = {}
     stems: dict[Path, Path] = {}
     for file in files:
@@ -83,9 +79,6 @@ def refusals(files: Sequence[Path], base: Path, *, of_folder: bool) -> dict[Path
         if first != file:
             rule = f"the file has the name of {first.relative_to(base)} but for its ending"
             refused[file] = rule, "remove one of them, or name them apart if their rows differ"
-    for file, first in _copies([file for file in files if file not in refused]):
-        rule = f"the file holds the rows of {first.relative_to(base)}"
-        refused[file] = rule, "remove one of them, since a row counts once for each"
     return refused
 
 
@@ -94,70 +87,6 @@ def _without_endings(file: Path) -> Path:
     while (stem := Path(name)).suffix.lower() in ENDINGS:
         name = stem.stem
     return file.with_name(name)
-
-
-def _copies(files: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
-    """Files that hold what another holds, unpacked, and the first of these.
-
-    Files are compared by their sizes, then by their beginnings, then whole, so that tables without
-    copies are not read for it. Rows in folders of other values, such as `sex=1`, are not the same.
-    """
-    alike: dict[tuple[object, ...], list[Path]] = {}
-    for file in files:
-        try:
-            if size := _unpacked_size(file):
-                alike.setdefault((folder_columns(file), size), []).append(file)
-        except OSError:  # Which reading it says.
-            continue
-    groups = list(alike.values())
-    for n_bytes in (_HEAD_BYTES, None):
-        groups = [part for group in groups for part in _apart(group, n_bytes)]
-    for group in groups:
-        if _has_rows(group[0]):
-            yield from ((file, group[0]) for file in group[1:])
-
-
-def _has_rows(file: Path) -> bool:
-    """Whether a file holds more than the names of its columns."""
-    with open(file, "rb") as stream:
-        start = unpacked(stream).read(_HEAD_BYTES)
-    if start.startswith(b"PAR1"):
-        with open(file, "rb") as stream, suppress(pa.ArrowException, OSError):
-            return bool(pq.read_metadata(unpacked(stream)).num_rows)
-    return len(start.strip().splitlines()) > 1
-
-
-def _apart(group: list[Path], n_bytes: int | None) -> list[list[Path]]:
-    """A group apart by the digests of the files' first bytes, or all."""
-    if len(group) < 2:
-        return []
-    found: dict[bytes, list[Path]] = {}
-    for file in group:
-        try:
-            found.setdefault(_digest(file, n_bytes), []).append(file)
-        except (OSError, EOFError, ValueError):
-            continue
-    return list(found.values())
-
-
-def _unpacked_size(file: Path) -> int:
-    """Bytes of a file, modulo 2 ** 32 as gzip files end with theirs."""
-    with open(file, "rb") as stream:
-        if stream.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
-            return file.stat().st_size % (1 << 32)
-        stream.seek(-4, os.SEEK_END)
-        return int.from_bytes(stream.read(4), "little")
-
-
-def _digest(file: Path, n_bytes: int | None) -> bytes:
-    with open(file, "rb") as stream:
-        content = unpacked(stream)
-        if n_bytes is not None:
-            return blake2b(content.read(n_bytes)).digest()
-        digest = blake2b()
-        while block := content.read(_BLOCK_BYTES):
-            digest.update(block)
-        return digest.digest()
 
 
 def unpacked(stream: ByteStream) -> ByteStream | gzip.GzipFile:

@@ -18,6 +18,7 @@ from ...census.raw_columns import RawColumns
 from ...census.tables import UNIT_KEY, load_geography, load_units, unit_codes
 from ...tables.cef_layout import PERSONS_LAYOUT
 from ...tables.columns import CodedColumn, is_blank_key
+from ...tables.copies import RecordSums
 from ...tables.readers import Selection, read_partitions
 from ...tables.sources import InputFile
 from ..workload.mapping import NONE
@@ -97,7 +98,9 @@ def read_persons(
     """
     units = geography.units
     wanted = PERSON_COLUMNS if household_of_unit is None else (*PERSON_COLUMNS, _RELATIONSHIP)
+    sums = RecordSums(files)
     for file, batch in read_partitions(files, Selection((UNIT_KEY, *wanted))):
+        sums.add(file, batch, (UNIT_KEY, *wanted))
         unit = units.index.positions(batch[UNIT_KEY])
         is_blank = is_blank_key(batch[UNIT_KEY])
         for suite, column, mask in (
@@ -127,3 +130,4 @@ def read_persons(
         if block.size:
             person_evidence(columns, codes, evidence, file=file)
             yield coded_persons(columns, block, codes, household)
+    evidence.files.add_records(sums)

@@ -70,7 +70,7 @@ def check_groups_input(
         missing = _missing_passes(read.names["geography"], set(blocks["TABBLKST"]), parameters)
         if missing:
             outcomes, findings = _evaluate(read.rules(), evidence, read.files)
-            return InputCheck(outcomes, findings or missing, None)
+            return InputCheck(outcomes, findings or missing, None, evidence.files.listed)
         area_of_block, _ = areas_of(blocks)
         tally = PersonTally(area_of_block, parameters.max_race_codes)
         states_seen: set[str] = set()
@@ -80,14 +80,17 @@ def check_groups_input(
                 tally.add(batch)
                 states_seen |= set(state_of_block[batch.block])
     except UnreadableInput as error:
-        return InputCheck((readable("files", False),), (error.finding,), None)
+        files = evidence.files.listed
+        return InputCheck((readable("files", False),), (error.finding,), None, files)
+    evidence.files.add_formats(file for files in read.files.values() for file in files)
     outcomes, findings = _evaluate(read.rules(), evidence, read.files)
     findings = findings or read.findings
     findings = findings or _missing_passes(read.names["persons"], states_seen, parameters)
     outcomes = (readable("files", True), *outcomes)
     if findings:
-        return InputCheck(outcomes, findings, None)
-    return InputCheck(outcomes, (), AcceptedGroups(blocks, invariants, *tally.finish(), read.raw()))
+        return InputCheck(outcomes, findings, None, evidence.files.listed)
+    accepted = AcceptedGroups(blocks, invariants, *tally.finish(), read.raw())
+    return InputCheck(outcomes, (), accepted, evidence.files.listed)
 
 
 def read_blocks(

@@ -294,7 +294,7 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
         **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
     )
     if check.result is None:
-        return InputCheck(check.outcomes, check.findings, None)
+        return InputCheck(check.outcomes, check.findings, None, check.files)
     result = check.result
     largest = settings.mechanism.largest_size
     tally = RuleTally(names)
@@ -313,5 +313,5 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     _hold_to_numbers(settings, hierarchy, counts, "units", tally, read)
     outcomes = (*check.outcomes, *read, *tally.outcomes())
     findings = tally.findings(outcomes)
-    accepted = GroupInput(hierarchy, counts, result)
-    return InputCheck(outcomes, findings, None if findings else accepted)
+    accepted = None if findings else GroupInput(hierarchy, counts, result)
+    return InputCheck(outcomes, findings, accepted, check.files)

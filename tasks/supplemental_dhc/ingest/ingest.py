@@ -64,7 +64,7 @@ def check_households(
         **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
     )
     if check.result is None:
-        return InputCheck(check.outcomes, check.findings, None)
+        return InputCheck(check.outcomes, check.findings, None, check.files)
     result, files = check.result, table_files(paths, names)
     areas, area_of_block = areas_of(result.geography, settings.geography.levels, names["geography"])
     with TemporaryDirectory(dir=scratch) as folder:
@@ -73,24 +73,25 @@ def check_households(
             found = completed_units(files["units"], files["persons"], UNIT_KEY, target)
             outcomes = (*check.outcomes, Outcome(MEMBERS_AGREE, "units", not found.findings))
             if found.findings:
-                return InputCheck(outcomes, found.findings, None)
+                return InputCheck(outcomes, found.findings, None, check.files)
             units = completed_files(files["units"], target)
             households = read_households(units)
             block, n_blocks = result.unit_block, len(result.geography)
             raw = household_columns(units, (TENURE,), block, n_blocks, scratch)
             raw += [*result.raw, *in_areas(found.raw.columns(), block, n_blocks)]
         except UnreadableInput as error:
-            return InputCheck(check.outcomes, (error.finding,), None)
+            return InputCheck(check.outcomes, (error.finding,), None, check.files)
     tally = RuleTally(names)
     tally.add(TENURE_RULE, households.n_of_unknown_tenure)
     outcomes = (*outcomes, *tally.outcomes())
     if findings := tally.findings(outcomes):
-        return InputCheck(outcomes, findings, None)
+        return InputCheck(outcomes, findings, None, check.files)
     counts = count_people(
         households, found.members, area_of_block[block], settings.mechanism.taus, len(areas)
     )
     result = replace(result, raw=raw)
-    return InputCheck(outcomes, (), SupplementalInput(areas, counts, result))
+    accepted = SupplementalInput(areas, counts, result)
+    return InputCheck(outcomes, (), accepted, check.files)
 
 
 def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> None:

@@ -81,7 +81,7 @@ def test_parts_add_up_to_the_whole(
     monkeypatch.setattr(partitions, "MOST_PARTS", most)
     tables = cut(tmp_path, name)
     whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
-    assert (parts.outcomes, parts.formats) == (whole.outcomes, whole.formats)
+    assert (parts.outcomes, parts.files) == (whole.outcomes, whole.files)
     one, other = whole.accepted(), parts.accepted()
     pd.testing.assert_frame_equal(other.areas.frame, one.areas.frame)
     assert other.histograms.keys() == one.histograms.keys()
@@ -130,3 +130,18 @@ def test_a_damaged_file_is_told_as_of_the_whole(tmp_path: Path) -> None:
     whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
     assert [finding.file for finding in whole.findings] == ["1.parquet"]
     assert (parts.findings, parts.outcomes) == (whole.findings, whole.outcomes)
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [("register", "persons"), ("homes", "people"), ("households", "people"), ("schools", "pupils")],
+)
+def test_a_copy_in_another_form_is_refused(name: str, table: str, tmp_path: Path) -> None:
+    cut(tmp_path, name)
+    part = pd.read_parquet(tmp_path / table / "1.parquet").sample(frac=1, random_state=0)
+    part.to_csv(tmp_path / table / "copy.csv", index=False)
+    tables = reading_of(TOPDOWN.load(tmp_path / "settings.toml"))
+    whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
+    (found,) = [one for one in whole.findings if "holds the rows" in one.rule]
+    assert (found.file, found.rule) == ("copy.csv", "the file holds the rows of 1.parquet")
+    assert parts == whole

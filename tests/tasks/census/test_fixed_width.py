@@ -69,7 +69,7 @@ def test_fixed_width_is_read_as_delimited_text(filler: int, folder: Path) -> Non
     wanted = check(folder, TEXT).accepted()
     found = check(folder, as_fixed_width(folder, filler=filler))
     result = found.accepted()
-    assert all(re.match(r"text of \d+ characters a line", told) for told in found.formats.values())
+    assert all(re.match(r"text of \d+ characters a line", own.written) for own in found.files)
     pd.testing.assert_frame_equal(result.areas.frame, wanted.areas.frame)
     for universe, histogram in wanted.histograms.items():
         assert histogram.nnz and (result.histograms[universe] != histogram).nnz == 0

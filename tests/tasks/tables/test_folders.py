@@ -82,29 +82,15 @@ def test_an_unknown_ending_is_refused_by_name(tmp_path: Path, name: str) -> None
     [
         ("north.csv.gz", gzip.compress(NORTH, mtime=0), "has the name of north.csv"),
         ("north.txt", NORTH + b"1,7\n", "has the name of north.csv"),
-        ("other.csv.gz", gzip.compress(NORTH, mtime=0), "holds the rows of north.csv"),
-        ("deep/other.csv", NORTH, "^north.csv: the file holds the rows of deep/other.csv"),
     ],
 )
-def test_copies_are_refused(tmp_path: Path, name: str, content: bytes, match: str) -> None:
+def test_other_forms_of_a_file_beside_it_are_refused(
+    tmp_path: Path, name: str, content: bytes, match: str
+) -> None:
     folder = write(tmp_path / "people")
-    (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)
     with pytest.raises(UnreadableInput, match=match):
         rows_of(folder)
-
-
-def test_files_of_one_size_that_differ_are_all_read(tmp_path: Path) -> None:
-    folder = write(tmp_path / "people")
-    (folder / "third.csv").write_bytes(NORTH.replace(b"40", b"41"))
-    assert len(rows_of(folder)) == 7
-
-
-def test_files_without_rows_may_be_alike(tmp_path: Path) -> None:
-    folder = write(tmp_path / "people")
-    for name in "abc":
-        (folder / f"{name}.csv").write_bytes(b"sex,age\n")
-    assert len(rows_of(folder)) == 5
 
 
 def test_an_archive_is_refused_as_one(tmp_path: Path) -> None:

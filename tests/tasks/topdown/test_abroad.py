@@ -61,9 +61,10 @@ def test_the_input_is_counted_as_a_plain_reading_counts_it(finished):
 
 def test_the_formats_of_the_files_are_told(finished):
     path, _ = finished
-    formats = check_input_of(load(path)).formats
-    assert set(formats) == {"Gebiete.csv", "Bevölkerung.csv", "Wohnungen.csv"}
-    assert set(formats.values()) == {"text separated by semicolons, decimal commas, ISO8859-1"}
+    files = check_input_of(load(path)).files
+    assert {file.name for file in files} == {"Gebiete.csv", "Bevölkerung.csv", "Wohnungen.csv"}
+    written = "text separated by semicolons, decimal commas, ISO8859-1"
+    assert {file.written for file in files} == {written}
 
 
 def test_tables_have_points_for_decimal_commas_and_letters_as_they_are(finished):
