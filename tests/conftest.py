@@ -53,11 +53,8 @@ SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""
 
 FIRST = (
-    "test_idle_settings_of_persons.py",
     "test_trips_in_process.py",
     "test_detailed_groups_rows.py",
-    "test_idle_settings_of_households.py",
-    "test_idle_settings.py",
     "test_population.py",
 )
 """Files that the workers begin with, in this order: all but the last need no kernels of topdown,

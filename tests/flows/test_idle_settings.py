@@ -1,315 +1,159 @@
-"""No setting of trips and group sizes does nothing: each is toggled, and runs are compared."""
+"""Settings without an effect beside the others are refused under their own keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tomllib
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
-from spineflow.tasks.group_sizes.ingest import read
-from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.product import GROUP_SIZES
-from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.trips.ingest import ingest
-from spineflow.tasks.trips.product import TRIPS
+import tomli_w
+from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
+from spineflow.tasks.products.registry import product as product_named
+from spineflow.tasks.runs.errors import InputRefused
 
-from tests.flows.idle_settings import (
-    ABSENT,
-    Search,
-    Tree,
-    merged,
-    refuse_idle,
-    refuse_unconsidered,
-    run_to_tables,
-)
-
-TRIPS_SEARCH = Search(
-    TRIPS,
-    {
-        "input.count": ("weight",),
-        "input.person": ("person", ABSENT),
-        "input.destination_areas": ("others.csv",),
-        "privacy.epsilon": ("2",),
-        "privacy.delta": ("1/100000",),
-        "privacy.conversion": ("tight",),
-        "privacy.rho": ("1/7",),
-        "privacy.neighbors": ("bounded", "unbounded"),
-        "privacy.trips_per_person": (1, 2, 3),
-        "privacy.distinct_trips": (True,),
-        "privacy.excess_trips": ("refused", "dropped"),
-        "privacy.total": ("measured",),
-        "privacy.infinite": (True,),
-        "privacy.seed": (2,),
-        "mechanism.name": (
-            "inftda",
-            "tda_l2",
-            "tda_chebyshev",
-            "inftda_full_information",
-            "gaussian_leaves",
-            "stability_histogram",
-        ),
-        "mechanism.tree": ("origin",),
-        "mechanism.remove_small_values": ("last",),
-        "mechanism.shares": ("geometric", "optimised", ["1/2", "1/6", "1/6", "1/6"]),
-        "mechanism.share_ratio": ("2",),
-        "mechanism.projection": ("euclidean",),
-        "mechanism.most_nodes": (1,),
-        "input.public_levels": (True,),
-    },
-    run_to_tables(TRIPS),
-    excused={
-        **dict.fromkeys(
-            (
-                "input.trips",
-                "input.origin",
-                "input.destination",
-                "input.areas",
-                "input.table",
-                "input.levels",
-            ),
-            "where the data are",
-        )
-    },
-    by_data={
-        "input.person": "the table is held to what is promised, which it keeps",
-        "input.destination_areas": "areas without trips matter where empty cells are measured",
-        "mechanism.name": "projections may agree",
-        "mechanism.projection": "projections may agree",
-        "mechanism.remove_small_values": "no small value may be left to remove",
-        "input.public_levels": "goes with confidential input, which is refused here for its seed",
-        "privacy.excess_trips": "nobody may have more trips than are promised",
-        "privacy.total": "may say what follows from the neighbours",
-    },
-)
-
-TRIPS_BASE: Tree = {
-    "input": {
-        "trips": "trips.csv",
-        "origin": "home",
-        "destination": "work",
-        "areas": "areas.csv",
-        "confidential": False,
-    },
-    "privacy": {"dataset": "d", "epsilon": "1", "delta": "1/1000000", "seed": 1},
-}
-SEVERAL: Tree = {
-    "input": {"person": "person"},
-    "privacy": {"trips_per_person": 3, "total": "measured"},
-}
-TRIPS_BASES: dict[str, Tree] = {
-    "inftda": TRIPS_BASE,
-    "geometric": merged(TRIPS_BASE, {"mechanism": {"shares": "geometric", "share_ratio": "3"}}),
-    "l2": merged(TRIPS_BASE, {"mechanism": {"name": "tda_l2"}}),
-    "highs": merged(TRIPS_BASE, {"mechanism": {"name": "tda_chebyshev"}}),
-    "full": merged(TRIPS_BASE, {"mechanism": {"name": "inftda_full_information"}}),
-    "selected": merged(
-        TRIPS_BASE, {"mechanism": {"name": "inftda_full_information", "most_nodes": 1}}
+FILES = {
+    "topdown": 'persons = "p.csv"\nunits = "u.csv"\ngeography = "g.csv"',
+    "detailed-groups": 'parameters = "params"\ndata = "data"',
+    "detailed-households": (
+        'persons = "p.csv"\nunits = "u.csv"\ngeography = "g.csv"\nparameters = "params"'
+        '\ngroups = "groups"'
     ),
-    "leaves": merged(TRIPS_BASE, {"mechanism": {"name": "gaussian_leaves"}}),
-    "stability": merged(TRIPS_BASE, {"mechanism": {"name": "stability_histogram"}}),
-    "unbounded": merged(TRIPS_BASE, {"privacy": {"neighbors": "unbounded"}}),
-    "several": merged(TRIPS_BASE, SEVERAL),
-    "distinct": merged(TRIPS_BASE, SEVERAL, {"privacy": {"distinct_trips": True}}),
-    "dropped": merged(
-        TRIPS_BASE,
-        {"input": {"person": "person"}, "privacy": {"excess_trips": "dropped"}},
-    ),
-    "rho": {
-        "input": TRIPS_BASE["input"],
-        "privacy": {"dataset": "d", "rho": "1/5", "seed": 1},
-    },
-    "table": {
-        "input": {
-            "table": "table.csv",
-            "levels": ["province", "town", "sex"],
-            "areas": "values.csv",
-            "confidential": False,
-        },
-        "privacy": TRIPS_BASE["privacy"],
-    },
+    "supplemental-dhc": 'persons = "p.csv"\nunits = "u.csv"\ngeography = "g.csv"',
+    "group-sizes": 'sizes = "sizes.csv"\nregions = "regions.csv"',
+    "trips": 'trips = "t.csv"\norigin = "home"\ndestination = "work"\nareas = "areas.csv"',
+}
+BASES = {
+    "topdown": 'preset = "pl94_2020_us"\n[privacy]\n',
+    "detailed-groups": "[privacy]\n",
+    "detailed-households": "[privacy]\n",
+    "supplemental-dhc": 'preset = "supplemental_dhc_2020_us"\n[privacy]\n',
+    "group-sizes": 'invariants.groups = true\nmechanism.largest_size = 12\nprivacy.epsilon = "1"\n',
+    "trips": '[privacy]\nepsilon = "1"\ndelta = "1/1000000"\n',
+}
+HALVES = '{ total = "1/2", detailed = "1/2" }'
+PASSES = '{ least_squares = [["all"]], rounder = [["total", "detailed"]] }'
+LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
+SIXTHS = "{ " + ", ".join(f"{level} = '1/6'" for level in LEVELS) + " }"
+SUMMARY_LEVELS = ["TRACT", "COUNTY", "USA", "STATE", "PLACE", "AIANNH"]
+SUMMARY_LEVELS += ["PR-STATE", "PR-COUNTY", "PR-TRACT", "PR-PLACE"]
+BLOCKS = 'run.estimator = "block_by_block"'
+NO_TRACTS = "mechanism.budgets.%s = { 1 = '0', 2 = '0' }"
+FEW_LEVELS = "\n".join(NO_TRACTS % name for name in ("COUNTY", "TRACT", "PLACE", "AIANNH"))
+
+IDLE = {
+    "topdown": [
+        ("", "run.dask_address", '"tcp://x:1"'),
+        ("", "geography.tract_subset_groups", '"even"'),
+        ("", "geography.bypass_cutoff", "2"),
+        ("", "geography.school_district_column", '"SDUNI"'),
+        ('geography.categories = ["group_quarters"]', "geography.strong_mcd_states", '["35"]'),
+        ('geography.spine = "conventional"', "geography.fanout_cutoff", "0"),
+        ('geography.spine = "conventional"', "geography.block_groups", '"production"'),
+        (BLOCKS, "geography.bypass", "false"),
+        (BLOCKS, "budget.persons.geolevels", SIXTHS),
+        (BLOCKS, "workload.persons.passes.County", PASSES),
+        (BLOCKS, "workload.persons.passes.other", PASSES),
+        ("", "budget.persons.queries.Prim", HALVES),
+        ("", "workload.persons.passes.Prim", PASSES),
+        ('run.universes = ["persons"]', "run.coherent", "true"),
+        ("release.tables = false", "release.pl94171", "false"),
+        ("workload.persons.on_demand = true", "release.margins", "false"),
+    ],
+    "detailed-groups": [
+        ("", "mechanism.budgets.PR-COUNTY", '{ 2 = "3" }'),
+        ("", "mechanism.thresholds.PR-COUNTY", "{ 2 = [5, 10, 20] }"),
+        ("", "mechanism.thresholds.AIANNH", "{ 1 = [5, 10, 20] }"),
+        ("", "mechanism.summary_levels", str(SUMMARY_LEVELS)),
+        ("", "explorer.decimals", "1"),
+        ("mechanism.zero_suppression_chance = '0'", "explorer.threshold", "9"),
+        (FEW_LEVELS, "mechanism.margins.COUNTY", "{ 2 = 9 }"),
+        (FEW_LEVELS, "mechanism.zero_suppression_chance", "'9/10'"),
+        ("mechanism.run_us = false\nmechanism.run_pr = true", "mechanism.states", '["09"]'),
+    ],
+    "detailed-households": [
+        ("", "mechanism.budgets.t3.PR-COUNTY", '{ 2 = "3" }'),
+        ("", "mechanism.thresholds.t4.AIANNH", "{ 1 = [5] }"),
+    ],
+    "supplemental-dhc": [
+        ("", "mechanism.confidence", '"99/100"'),
+    ],
+    "group-sizes": [
+        ('mechanism.name = "hierarchical"', "mechanism.largest_quantity", "2"),
+        (
+            'mechanism.name = "chain_dp"\nmechanism.calibration = "published"',
+            "privacy.neighbors",
+            '"bounded"',
+        ),
+    ],
+    "trips": [
+        ("", "privacy.distinct_trips", "true"),
+        ("", "mechanism.share_ratio", '"2"'),
+        ("", "mechanism.projection", '"euclidean"'),
+        ("", "mechanism.most_nodes", "1"),
+        ("", "mechanism.shares", '"geometric"'),
+        ('mechanism.name = "gaussian_leaves"', "mechanism.tree", '"origin"'),
+        ('mechanism.name = "tda_chebyshev"', "mechanism.remove_small_values", '"last"'),
+        ('mechanism.name = "stability_histogram"', "privacy.conversion", '"tight"'),
+    ],
+    "products": [
+        ("run.workers = 3", "products.group-sizes.run.workers", "2"),
+        ("", "preset", '"pl94_2020_us"'),
+        ("", "products.group-sizes.run.dask_address", '"tcp://x:1"'),
+    ],
+    "tune": [
+        ("", "preset", '"pl94_2020_us"'),
+        ("", "criterion.level", '"tract"'),
+        ('search.method = "fixed"', "search.step", '"2"'),
+        ('variants.one.geography.spine = "aian"', "variants.one.geography.fanout_cutoff", "3"),
+        ("topdown.release.tables = false", "topdown.release.pl94171", "false"),
+    ],
+}
+"""By product: settings beside its base, the key of a setting that they leave without an effect, and
+its value."""
+FILES |= {"products": FILES["topdown"], "tune": FILES["topdown"]}
+BASES |= {
+    "products": '[products.group-sizes.privacy]\nepsilon = "1"\n',
+    "tune": '[topdown]\npreset = "pl94_2020_us"\n',
 }
 
 
-def write_trips(folder: Path) -> None:
-    """Trips of six hundred persons, up to three each in distinct cells, most in few of them."""
-    random = np.random.default_rng(5)
-    towns = {f"{province}{i}": province for province in "ABC" for i in range(4)}
-    names = list(towns)
-    n = len(names)
-    weight = 1 / np.arange(1, n * n + 1) ** 1.3
-    cells = random.permutation(n * n)
-    rows = [
-        (person, names[cell // n], names[cell % n], 1 + person % 3)
-        for person in range(600)
-        for cell in random.choice(
-            cells, size=1 + person % 3, replace=False, p=weight / weight.sum()
-        )
-    ]
-    frame = pd.DataFrame(rows, columns=["person", "home", "work", "weight"])
-    frame.to_csv(folder / "trips.csv", index=False)
-    areas = [("province", name, "") for name in "ABC"]
-    areas += [("town", name, above) for name, above in towns.items()]
-    columns = ["level", "area", "parent"]
-    pd.DataFrame(areas, columns=columns).to_csv(folder / "areas.csv", index=False)
-    others = [*areas, ("town", "B9", "B")]
-    pd.DataFrame(others, columns=columns).to_csv(folder / "others.csv", index=False)
-    values = [*areas, ("sex", "f", ""), ("sex", "m", "")]
-    pd.DataFrame(values, columns=columns).to_csv(folder / "values.csv", index=False)
-    table = pd.DataFrame(
-        {
-            "province": [towns[name] for name in frame["home"]],
-            "town": frame["home"],
-            "sex": np.where(frame["person"] % 2, "f", "m"),
-            "weight": frame["weight"],
-        }
-    )
-    table.to_csv(folder / "table.csv", index=False)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with parameters of detailed groups."""
+    folder = tmp_path_factory.mktemp("idle")
+    generate_specification(folder / "params", detailed=6, ethnicities=2, households=True)
+    return folder
 
 
-GROUP_SIZES_SEARCH = Search(
-    GROUP_SIZES,
-    {
-        "privacy.epsilon": ("2",),
-        "privacy.rho": ("1/7",),
-        "privacy.neighbors": ("unbounded", "bounded"),
-        "privacy.infinite": (True,),
-        "privacy.seed": (2,),
-        "invariants.groups": (True, 900, ABSENT),
-        "invariants.level": ("nation", "state", "county", "State"),
-        "geography.levels": (["State", "County"], ["State", "County", "Tract"]),
-        "mechanism.name": (
-            "hierarchical",
-            "hierarchical_dp",
-            "cumulative",
-            "cumulative_dp",
-            "chain_dp",
-            "topdown",
-        ),
-        "mechanism.smallest_size": (0, 1),
-        "mechanism.largest_size": (9,),
-        "mechanism.top_coded": (False,),
-        "mechanism.largest_quantity": (1, 2),
-        "mechanism.levels": (
-            {"nation": "0", "state": "1/3", "county": "2/3"},
-            {"US": "0", "State": "1/3", "County": "2/3"},
-        ),
-        "mechanism.calibration": ("proven", "published"),
-    },
-    run_to_tables(GROUP_SIZES),
-    excused={
-        "invariants.numbers": "a table that the input is held against",
-        **{
-            f"input.{name}": "where the data are"
-            for name in ("records", "sizes", "regions", "persons", "units", "geography")
-        },
-    },
-    by_data={
-        "invariants.groups": "a number is held against the input, which has as many",
-        "mechanism.smallest_size": "may say what follows from the input",
-        "mechanism.top_coded": "there may be no group above the largest size",
-        "mechanism.largest_quantity": "records are held to it, and keep it",
-        "mechanism.calibration": "the published scale is the proven one where that is in its "
-        "table; the run then protects nobody in words alone",
-        "mechanism.name": "the mechanism that is chosen may be named",
-        "invariants.level": "the level that is public anyway may be named",
-        "geography.levels": "the levels that are there anyway may be named",
-    },
+def merged(tree: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A tree with what another says, table by table."""
+    for key, value in other.items():
+        own = tree.get(key)
+        tree[key] = merged(own, value) if isinstance(own, dict) else value
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("product", "beside", "key", "value"),
+    [(product, *case) for product, cases in IDLE.items() for case in cases],
 )
-
-SIZES_BASE: Tree = {
-    "input": {"sizes": "sizes.parquet", "regions": "regions.csv", "confidential": False},
-    "invariants": {"groups": True},
-    "mechanism": {"largest_size": 12},
-    "privacy": {"dataset": "d", "epsilon": "1", "seed": 1},
-}
-GROUP_SIZES_BASES: dict[str, Tree] = {
-    **{
-        name: merged(SIZES_BASE, {"mechanism": {"name": name}})
-        for name in GROUP_SIZES_SEARCH.toggles["mechanism.name"]
-    },
-    "by region": merged(SIZES_BASE, {"invariants": {"level": "county"}}),
-    "published": merged(
-        SIZES_BASE, {"mechanism": {"name": "chain_dp", "calibration": "published"}}
-    ),
-    "rho": {**SIZES_BASE, "privacy": {"dataset": "d", "rho": "1/5", "seed": 1}},
-    "records": {
-        **SIZES_BASE,
-        "input": {"records": "records.csv", "regions": "regions.csv", "confidential": False},
-    },
-    "census": {
-        "input": {
-            "persons": "county/persons.parquet",
-            "units": "county/units.parquet",
-            "geography": "county/grfc.txt",
-            "confidential": False,
-        },
-        "mechanism": {"largest_size": 12},
-        "privacy": SIZES_BASE["privacy"],
-    },
-}
-
-
-def write_groups(folder: Path) -> None:
-    write_dataset(folder, census_like(groups=900, counties=6, states=2, largest=20))
-    regions = pd.read_csv(folder / "regions.csv", dtype=str)
-    counties = regions.loc[regions["level"] == "county", "region"].to_numpy()
-    random = np.random.default_rng(3)
-    unit = random.integers(0, 80, 200)
-    records = pd.DataFrame(
-        {"person": np.arange(200), "unit": unit, "region": counties[unit % counties.size]}
+def test_a_setting_without_an_effect_is_refused(
+    product: str, beside: str, key: str, value: str, folder: Path
+) -> None:
+    tree = tomllib.loads(BASES[product])
+    merged(tree, tomllib.loads(f"[input]\n{FILES[product]}\nconfidential = false\n"))
+    merged(tree, {"privacy": {"dataset": "d"}})
+    merged(tree, tomllib.loads(beside))
+    file, with_key = (
+        folder / "settings.toml",
+        merged(deepcopy(tree), tomllib.loads(f"{key}={value}")),
     )
-    records.to_csv(folder / "records.csv", index=False)
-    generate_county(folder / "county", persons=2_000)
-
-
-def known_by(key_of: Callable[[Any], Any], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same function of some of the settings, called once for each."""
-    known: dict[str, Any] = {}
-
-    def found(settings: Any) -> Any:
-        key = repr(key_of(settings))
-        if key not in known:
-            known[key] = function(settings)
-        return known[key]
-
-    return found
-
-
-SEARCHES: dict[str, tuple[Search, dict[str, Tree], Callable[[Path], None]]] = {
-    "trips": (TRIPS_SEARCH, TRIPS_BASES, write_trips),
-    "group-sizes": (GROUP_SIZES_SEARCH, GROUP_SIZES_BASES, write_groups),
-}
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_every_setting_is_toggled_or_excused(name: str) -> None:
-    refuse_unconsidered(SEARCHES[name][0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SEARCHES)
-def test_no_setting_does_nothing(name: str, tmp_path: Path, monkeypatch) -> None:
-    search, bases, write = SEARCHES[name]
-    write(tmp_path)
-    # The areas of a run, which few settings change, are read anew for its costs, plan and charge.
-    shape, hierarchy = ingest.public_shape, read.public_hierarchy
-    monkeypatch.setattr(
-        ingest, "public_shape", known_by(lambda own: (own.input, own.mechanism.tree), shape)
-    )
-    monkeypatch.setattr(
-        read, "public_hierarchy", known_by(lambda own: (own.input, own.geography), hierarchy)
-    )
-    refuse_idle(search, bases, tmp_path, monkeypatch, NEVER_EFFECTIVE)
-
-
-NEVER_EFFECTIVE = {
-    "input.person",
-    "input.public_levels",
-    "privacy.excess_trips",
-    "invariants.groups",
-    "mechanism.top_coded",
-}
-"""Toggles that are there to be refused, that state what holds anyway."""
+    file.write_text(tomli_w.dumps(tree), encoding="utf-8")
+    if product_named(product).load(file) is None:
+        pytest.fail("the settings beside it are refused")
+    file.write_text(tomli_w.dumps(with_key), encoding="utf-8")
+    last = key.removeprefix("products.group-sizes.").removeprefix("variants.one.")
+    with pytest.raises(InputRefused, match=rf"{last.removeprefix('topdown.')}\b.* (does|is) "):
+        product_named(product).load(file)
