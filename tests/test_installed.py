@@ -133,6 +133,7 @@ def test_the_wheel_holds_the_package_and_all_of_it(wheel: Path) -> None:
     assert {"spineflow/py.typed", "spineflow/flows/settings/pl94_2020_us.toml"} <= held
 
 
+@pytest.mark.soak
 def test_the_demo_runs_beside_decoys(python: Path, elsewhere: Path, real_server) -> None:
     """By its command, and as a module: Python then puts the working directory on its path.
 

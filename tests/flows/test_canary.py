@@ -297,6 +297,9 @@ OF_HOUSEHOLDS = {
 }
 """Steps of detailed groups and of their households, whose orders stand beside each other."""
 
+ALWAYS = ("topdown", "trips")
+"""Products that are tried in every run of the tests."""
+
 INPUTS = {
     "topdown": (write_census, {"combine"} | OF_MEASUREMENTS),
     "detailed-groups": (write_groups, {"suppress_alone"} | OF_HOUSEHOLDS),
@@ -319,7 +322,10 @@ def test_every_product_of_confidential_input_is_tried() -> None:
     assert {*INPUTS, "estimate"} == {*OF_ONE_INPUT}, "estimate reads what is published"
 
 
-@pytest.mark.parametrize("product", INPUTS)
+@pytest.mark.parametrize(
+    "product",
+    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.soak) for name in INPUTS],
+)
 def test_no_planted_value_is_found(spineflow, real_server, tmp_path: Path, product: str) -> None:
     write_input, unused = INPUTS[product]
     sound = write_input(tmp_path / "sound", is_broken=False)

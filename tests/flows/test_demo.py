@@ -91,10 +91,10 @@ def test_generated_input_is_accepted_and_kept(flow: str, tmp_path: Path, capsys)
 @pytest.mark.parametrize(
     ("flow", "way"),
     [
-        ("detailed-groups", "judged_in_process"),
-        ("detailed-households", "judged_in_process"),
+        pytest.param("detailed-groups", "judged_in_process", marks=pytest.mark.soak),
+        pytest.param("detailed-households", "judged_in_process", marks=pytest.mark.soak),
         ("group-sizes", "judged_in_process"),
-        ("products", "prefect_server"),
+        pytest.param("products", "prefect_server", marks=pytest.mark.soak),
         ("trips", "judged_in_process"),
     ],
 )

@@ -241,7 +241,7 @@ def events_of(api: str) -> set[str]:
     return {event["event"] for event in found["events"]} if found else set()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_refusal_reaches_the_ui_as_one_sentence(server, tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
     run = run_deployment(server, "topdown", {"settings_file": str(missing)})

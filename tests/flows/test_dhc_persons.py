@@ -18,7 +18,9 @@ from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=["private", "infinite"])
+@pytest.fixture(
+    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak)]
+)
 def finished(request) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
     """A redistricting run, and a DHC run held to it, with its settings: with noise, which takes
     the time, for Puerto Rico, and without for the United States."""

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.slow
 CODES = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
 
 
-@pytest.fixture(scope="module", params=["private", "infinite"])
+@pytest.fixture(
+    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak)]
+)
 def finished(request) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
     """A redistricting run, and a run of units held to it, with its settings: with noise for Puerto
     Rico, and without for the United States, on units without the columns that their members tell.

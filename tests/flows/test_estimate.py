@@ -116,8 +116,8 @@ PURE = "".join(
     ("preset", "spine", "estimator", "further"),
     [
         pytest.param("pl94_2020_us", "conventional", "block_by_block", "", marks=pytest.mark.soak),
-        ("pl94_2020_us", "aian", "full_information", ""),
-        ("pl94_2020_us", "optimized", "topdown", PURE),
+        pytest.param("pl94_2020_us", "aian", "full_information", "", marks=pytest.mark.soak),
+        pytest.param("pl94_2020_us", "optimized", "topdown", PURE, marks=pytest.mark.soak),
         ("pl94_2020_pr", "optimized", "topdown", ""),
     ],
     ids=["conventional", "aian", "pure", "puerto rico"],
@@ -185,6 +185,7 @@ def assert_released_again(
         assert settings.is_private and not list(again.root.glob("**/ledger.db*"))
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("in_process")
 def test_the_commands_of_the_page_run(
     smallest_county: Path,

@@ -106,7 +106,7 @@ def test_the_page_tells_methods_accuracy_and_attacks(finished):
     ).read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_same_seed_gives_the_same_figures(finished, settings_file):
     """Whatever else is drawn: of a first draw those that it has beside a second."""
     run, _ = finished

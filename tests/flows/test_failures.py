@@ -124,6 +124,7 @@ def test_server_that_stays_away(
     assert_resumable(spineflow, run, errors, words, **own_server.environment)
 
 
+@pytest.mark.soak
 def test_server_that_is_not_there(new_spineflow, settings_text: str, tmp_path: Path) -> None:
     nowhere = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
     run, command = started_run(new_spineflow, tmp_path, settings_text, **nowhere)

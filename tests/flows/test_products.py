@@ -172,7 +172,7 @@ def test_the_certificate_is_of_all_products(run: RunDirectory, settings: Path) -
         assert sha256_of_file(release / "certificate.md") in text
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_that_was_interrupted_keeps_finished_products(run: RunDirectory, settings: Path):
     """The last product is finished again from its measurements; the first is left as it is."""
     ledger = settings.parent / "ledger.db"

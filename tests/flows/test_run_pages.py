@@ -53,7 +53,7 @@ def test_bars_show_what_is_done_and_what_is_left() -> None:
     assert "█" not in none
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_refusal_says_which_rules_are_not_met_and_no_more(
     spineflow, real_server, settings_text: str, county: Path, tmp_path: Path
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_refusal_says_which_rules_are_not_met_and_no_more(
     assert not any("meets its rules" in message for message in said)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_cancelling_in_the_ui_stops_the_command(
     spineflow, real_server, settings_text: str, tmp_path: Path
 ) -> None:

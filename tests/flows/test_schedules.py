@@ -127,6 +127,7 @@ def office(folder: Path) -> Iterator[Office]:
         yield Office(folder, files, lengths, costs, samples)
 
 
+@pytest.mark.soak
 def test_the_certificates_of_all_products_add_up_what_was_charged(office: Office) -> None:
     """Runs of the same people, one after the other, under one ledger."""
     folder = office.folder / "finished"

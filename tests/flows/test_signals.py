@@ -108,10 +108,17 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", ["threads", "processes", "dask"])
 @pytest.mark.parametrize(
     ("number", "word", "of_all"),
     [(signal.SIGINT, "interrupted", True), (signal.SIGTERM, "terminated", False)],
+)
+@pytest.mark.parametrize(
+    "runner",
+    [
+        pytest.param("threads", marks=pytest.mark.soak),
+        "processes",
+        pytest.param("dask", marks=pytest.mark.soak),
+    ],
 )
 def test_workers_of_an_interrupted_command_end_with_it(
     runner: str, number: signal.Signals, word: str, of_all: bool, real_server, tmp_path: Path
@@ -213,7 +220,7 @@ def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(
     assert re.search(r"'A' has ended: 2 tasks, \d+ s\.$", second)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_off_a_terminal_tells_of_its_stages_and_goes_on_after_an_interruption(
     spineflow, real_server, settings_text: str, tmp_path: Path
 ) -> None:

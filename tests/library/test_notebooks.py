@@ -94,6 +94,7 @@ def test_figures_are_drawn(executed: Path) -> None:
     assert figures == {"first_release": 1, "measurements_and_intervals": 2, "what_a_budget_buys": 2}
 
 
+@pytest.mark.soak
 def test_the_site_is_made_without_a_broken_link(executed: Path, tmp_path: Path) -> None:
     """Strictly: a link or an anchor that leads nowhere is an error, a page left out of it too."""
     done = subprocess.run(

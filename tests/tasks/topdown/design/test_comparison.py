@@ -149,7 +149,7 @@ def test_what_all_allocations_have_in_common_is_told(tmp_path: Path) -> None:
     assert "first of persons" in page and "first of units" in page
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_all_allocations_are_released_and_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

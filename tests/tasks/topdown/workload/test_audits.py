@@ -255,8 +255,8 @@ def test_an_audit_of_a_budget_that_is_larger_than_told_fails(mechanism: str) -> 
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("batch", range(100))
-def test_five_thousand_audits(batch: int) -> None:
+@pytest.mark.parametrize("batch", range(20))
+def test_a_thousand_audits(batch: int) -> None:
     audit(range(50 * batch, 50 * (batch + 1)))
     for seed, noise in audits(range(4 * batch, 4 * (batch + 1))):
         assert told_apart(seed, noise).excess(seed, is_narrow=True) > 0
