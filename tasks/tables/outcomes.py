@@ -15,7 +15,7 @@ from ..pages.document import NONE, Details, Document, FrontPage, Link, Section, 
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
-from .findings import Accepted, Finding, InputCheck, write_findings
+from .findings import Accepted, FileRead, Finding, InputCheck, write_findings
 
 RULES_FILE = "rules.json"
 """Public outcome of every rule on the input: pass or fail."""
@@ -33,21 +33,20 @@ def accepted_input(
 
     Raises InputRefused for input that breaks a rule, with counts unless it is confidential.
     """
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    return check.accepted(with_counts=not settings.input.confidential)
+    with_counts = not settings.input.confidential
+    write_input_outcomes(run, check, with_counts=with_counts, stamp=settings.stamp)
+    return check.accepted(with_counts=with_counts)
 
 
 def write_input_outcomes(
-    run: RunDirectory,
-    outcomes: Sequence[Outcome],
-    findings: Sequence[Finding],
-    *,
-    stamp: str | None,
+    run: RunDirectory, check: InputCheck[object], *, with_counts: bool, stamp: str | None
 ) -> None:
     """Write the public outcomes and the confidential findings of a checked input, with pages.
 
-    `stamp` is what the pages of a run that is not private say first.
+    Rows of the files are public `with_counts`. `stamp` is what the pages of a run that is not
+    private say first.
     """
+    outcomes, findings = check.outcomes, check.findings
     listed = [
         {"suite": outcome.subject, "rule": outcome.name, "passed": outcome.passed}
         for outcome in outcomes
@@ -60,11 +59,16 @@ def write_input_outcomes(
     folder = run.checks / DATA_DOCS
     for suite, rules in suites.items():
         write_page(folder / f"{suite}.html", _suite_page(suite, rules, stamp))
-    write_page(folder / INDEX, _index_page(suites, stamp))
+    write_page(folder / INDEX, _index_page(suites, check.files, with_counts, stamp))
     write_page(run.confidential / DATA_DOCS / INDEX, _findings_page(findings, stamp))
 
 
-def _index_page(suites: dict[str, list[Outcome]], stamp: str | None) -> Document:
+def _index_page(
+    suites: dict[str, list[Outcome]],
+    files: Sequence[FileRead],
+    with_counts: bool,
+    stamp: str | None,
+) -> Document:
     rows = tuple(
         (
             Link(_words(suite), f"{suite}.html"),
@@ -76,6 +80,8 @@ def _index_page(suites: dict[str, list[Outcome]], stamp: str | None) -> Document
     )
     headers = ("table", "outcome", "rules", "passed")
     sections = [Section("Tables of the input", (Table(headers, rows, "outcome"),))]
+    if files:
+        sections.append(Section("Files that were read", (_files_table(files, with_counts),)))
     failed = tuple(
         (_words(suite), _rule_in_words(rule))
         for suite, rules in suites.items()
@@ -90,6 +96,16 @@ def _index_page(suites: dict[str, list[Outcome]], stamp: str | None) -> Document
     )
     verdict = _verdict([rule for rules in suites.values() for rule in rules])
     return Document("Data docs: the input", (about,), tuple(sections), stamp, verdict)
+
+
+def _files_table(files: Sequence[FileRead], with_counts: bool) -> Table:
+    """The files by name, how they are written, and their rows with counts."""
+    rows = tuple((file.name, file.written or NONE) for file in files)
+    if not with_counts:
+        return Table(("file", "written as"), rows)
+    counts = [NONE if file.n_rows is None else file.n_rows for file in files]
+    counted = tuple((*row, count) for row, count in zip(rows, counts, strict=True))
+    return Table(("file", "written as", "rows"), counted)
 
 
 def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:

@@ -14,6 +14,7 @@ import pytest
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE
+from spineflow.tasks.tables.findings import FileRead, InputCheck
 from spineflow.tasks.tables.outcomes import write_input_outcomes
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
@@ -32,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     persons.to_csv(files.persons, sep="|", index=False)
     check = check_inputs(persons=files.persons, units=files.units, geography=files.geography)
     run = RunDirectory(folder / "run")
-    write_input_outcomes(run, check.outcomes, check.findings, stamp=None)
+    write_input_outcomes(run, check, with_counts=False, stamp=None)
     return run
 
 
@@ -101,10 +102,24 @@ def test_pages_need_nothing_from_elsewhere(run: RunDirectory) -> None:
         assert "<script" not in text
 
 
+def test_files_are_listed_with_their_rows_where_these_are_public(
+    run: RunDirectory, tmp_path: Path
+) -> None:
+    row = r"persons\.\w+</td><td.*?>text separated by pipes, UTF-8</td>"
+    page = public_pages(run)["index.html"]
+    assert re.search(f"{row}</tr>", page)
+    counted = RunDirectory(tmp_path / "run")
+    files = (FileRead("persons.psv", "text separated by pipes, UTF-8", 1234),)
+    check = InputCheck((), (), None, files)
+    write_input_outcomes(counted, check, with_counts=True, stamp=None)
+    page = public_pages(counted)["index.html"]
+    assert re.search(f'{row}<td class="number">1,234</td>', page)
+
+
 def test_pages_of_a_run_that_is_not_private_say_so(run: RunDirectory, tmp_path: Path) -> None:
     stamped = RunDirectory(tmp_path / "run")
     stamp = f"{NOT_PRIVATE}: noise was switched off"
-    write_input_outcomes(stamped, (), (), stamp=stamp)
+    write_input_outcomes(stamped, InputCheck((), (), None), with_counts=True, stamp=stamp)
     for page in stamped.root.rglob("data_docs/*.html"):
         assert stamp in page.read_text(encoding="utf-8")
     for page in run.root.rglob("data_docs/*.html"):
