@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,8 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.settings import PREFECT_API_URL
+from prefect.utilities.callables import ParameterSchema
+from pydantic import ConfigDict
 
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.spelling import did_you_mean
@@ -27,6 +29,35 @@ TAG = "spineflow"
 EARLIER = "settings-file"
 """Name that every deployment had up to version 0.2.0; one that is there keeps it, and with it its
 runs, schedules and automations."""
+
+
+NOTHING = "a settings file, or a dataset and its tables among the settings"
+
+NOT_EMPTY: Mapping[str, Any] = {
+    "if": {
+        "properties": {
+            "settings_file": {"maxLength": 0},
+            "overrides": {"maxItems": 0},
+            "settings": {"not": {"required": ["dataset"]}},
+        },
+        # No form has this field: the server leaves `required` out of the schema when parameters
+        # are only saved, so that nothing is then refused.
+        "not": {"required": [""]},
+    },
+    # The server names what is said of the whole; the UI shows what is said of a field.
+    "then": {
+        "const": NOTHING,
+        "required": ["settings_file"],
+        "properties": {"settings_file": {"const": NOTHING}},
+    },
+}
+"""What the schema of a form says so that the server refuses an empty one before there is a run."""
+
+
+class _Form(ParameterSchema):
+    """A schema of parameters with conditions on all of them together."""
+
+    model_config = ConfigDict(extra="allow")
 
 
 class KeptDeployment(RunnerDeployment):
@@ -134,6 +165,8 @@ def _deployment(name: str, title: str, work_pool: str | None = None) -> KeptDepl
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     assert isinstance(made, KeptDeployment)
+    fields = made._parameter_openapi_schema.model_dump(exclude_unset=True)
+    made._parameter_openapi_schema = _Form(**fields, **NOT_EMPTY)
     made.entrypoint = entry_point(name)
     return made
 

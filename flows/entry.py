@@ -7,14 +7,13 @@ from typing import Annotated
 
 from prefect import Flow
 from prefect.runtime import flow_run
-from pydantic import Field
 
 from ..tasks.products.order import LEDGER, Wave
 from ..tasks.products.product import END, Product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from .events import tell_near_cap
-from .form import SettingsForm, form_of
+from .form import SettingsForm, Written, form_of
 from .order import submitted, with_warnings
 from .results import show_notes, show_outcome, show_result, show_table
 from .running import default_run_directory, entered, prepare, run_stages, stages_run_name
@@ -25,7 +24,7 @@ CHARGED_FIRST = (
     "check has passed."
 )
 
-FullPath = Annotated[str, Field(pattern="^(/.*)?$")]
+FullPath = Annotated[str, Written("^(/.*)?$", "a full path, such as /data/settings.toml")]
 """A full path, or nothing: a server cannot tell from where a worker would take another."""
 
 

@@ -7,7 +7,9 @@ run begins. What is left empty is as the settings file, its preset or the defaul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -17,11 +19,14 @@ import tomli_w
 from pydantic import (
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     create_model,
     model_serializer,
 )
-from pydantic.json_schema import SkipJsonSchema
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import core_schema
 
 from ..tasks.products.presets import PRESETS
 from ..tasks.runs.declared import read_declared
@@ -38,19 +43,54 @@ PRESET_NAMES = tuple(name for name in _PRESETS if name not in chain(*_OWN_PRESET
 """The presets of the TopDown Algorithm, whose names do not begin with a product."""
 
 FULL_PATH = r"^(/|[a-z][a-z0-9+.-]*://)"
-"""A worker has a working directory of its own, so that paths in a form must be full ones."""
-
 FRACTION = r"^\s*[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*(/\s*[1-9][0-9]*\s*)?$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
-TYPES: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
-    "text": (str, {}),
-    "name": (str, {"pattern": NAME}),
-    "path": (str, {"pattern": FULL_PATH}),
-    "fraction": (str, {"pattern": FRACTION}),
-    "texts": (list[str], {}),
-    "integer": (int, {}),
-    "number": (float, {}),
+
+@dataclass(frozen=True)
+class Written:
+    """Mark of the type of texts of a pattern: those who type another one read the words.
+
+    A schema has no place for a message of its own: where a text has not the pattern, the constant
+    that is then expected is one.
+    """
+
+    pattern: str
+    words: str
+
+    def checked(self, value: str) -> str:
+        """The text; raises ValueError, with the words, if it has not the pattern."""
+        if re.search(self.pattern, value) is None:
+            raise ValueError(f"{self.words!r} was expected")
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        wrong = {"not": {"pattern": self.pattern}}
+        return handler(core) | {"if": wrong, "then": {"const": self.words}}
+
+
+def _number(kind: Any, name: str, words: str) -> Any:
+    """The type of numbers, by the name that a schema has for it."""
+    extra: dict[str, Any] = {"if": {"not": {"type": [name, "null"]}}, "then": {"const": words}}
+    return Annotated[kind, Field(json_schema_extra=extra)]
+
+
+TYPES: Mapping[str, Any] = {
+    "text": str,
+    "name": Annotated[str, Written(NAME, "letters, digits, dots and hyphens, without spaces")],
+    # A worker has a working directory of its own, so that paths in a form must be full ones.
+    "path": Annotated[str, Written(FULL_PATH, "a full path, such as /data/persons, or a URL")],
+    "fraction": Annotated[str, Written(FRACTION, "a number such as 1/2, 0.5 or 1e-10")],
+    "texts": list[str],
+    "integer": _number(int, "integer", "a whole number"),
+    "number": _number(float, "number", "a number"),
 }
 """Types of fields: the values, and what is checked of them; fractions are exact, such as 1/2."""
 
@@ -62,8 +102,7 @@ def _field(declared: Mapping[str, Any]) -> tuple[Any, Any]:
     """
     checks = {"ge": declared["at_least"]} if "at_least" in declared else {}
     if "type" in declared:
-        kind, further = TYPES[declared["type"]]
-        checks |= further
+        kind = TYPES[declared["type"]]
     else:
         presets = {"topdown": PRESET_NAMES, **_OWN_PRESETS}
         choices = declared.get("choices") or presets[declared["presets"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -259,7 +260,7 @@ def test_a_form_takes_full_paths_alone(name: str) -> None:
     flow = flow_of(name)
     flow.validate_parameters({"settings_file": "/data/settings.toml", "run_directory": ""})
     for parameter in ("settings_file", "run_directory"):
-        assert flow.parameters.properties[parameter]["pattern"] == "^(/.*)?$"
+        assert flow.parameters.properties[parameter]["if"] == {"not": {"pattern": "^(/.*)?$"}}
         with pytest.raises(ParameterTypeError, match=parameter):
             flow.validate_parameters({parameter: "settings.toml"})
 
@@ -437,21 +438,57 @@ def test_registering_again_keeps_what_people_set(registering: str) -> None:
 
     # What cannot be is refused before a run is created.
     for settings in ({"rho_persons": "lots"}, {"persons": "persons.parquet"}, {"preset": "none"}):
-        assert created(f"{api}/deployments/{kept['id']}", {"settings": settings}) == 409
+        assert created(f"{api}/deployments/{kept['id']}", {"settings": settings})[0] == 409
     good = {"settings": {"rho_persons": "1/2", "preset": "pl94_2020_us"}}
-    assert created(f"{api}/deployments/{kept['id']}", good) == 201
+    assert created(f"{api}/deployments/{kept['id']}", good)[0] == 201
 
 
-def created(deployment: str, parameters: dict) -> int:
-    """Status of the answer to a form that is sent off."""
+EMPTY = "a settings file, or a dataset and its tables among the settings"
+REFUSED_FORMS = {
+    EMPTY: {},
+    f"{EMPTY}'": {"settings_file": "", "overrides": [], "settings": {"workers": 2}},
+    "settings_file'.*a full path, such as /data/settings.toml": {"settings_file": "s.toml"},
+    "settings.persons'.*a full path": {"settings": {"dataset": "a", "persons": "p.csv"}},
+    "settings.dataset'.*without spaces": {"settings": {"dataset": "two words"}},
+    "settings.rho_persons'.*a number": {"settings": {"dataset": "a", "rho_persons": "lots"}},
+    "settings.workers'.*a whole number": {"settings": {"dataset": "a", "workers": "some"}},
+    "settings.workers'.*0 is less than": {"settings": {"dataset": "a", "workers": 0}},
+    "settings.preset'.*is not one of": {"settings": {"dataset": "a", "preset": "none"}},
+}
+
+
+@pytest.mark.slow
+def test_a_form_is_refused_in_words_before_there_is_a_run(registering: str) -> None:
+    with temporary_settings({PREFECT_API_URL: registering}):
+        assert main(["deploy", "topdown"]) == 0
+    (made,) = registered(registering)
+    address = f"{registering}/deployments/{made['id']}"
+    for sentence, parameters in REFUSED_FORMS.items():
+        status, answer = created(address, parameters)
+        assert status == 409
+        assert re.search(sentence, answer), answer
+        assert "match" not in answer and "schema" not in answer
+        values = {"schema": made["parameter_openapi_schema"], "values": parameters}
+        shown = asked(f"{registering}/ui/schemas/validate", values)
+        assert not shown["valid"] and "^" not in str(shown), shown
+    # Somebody may keep an empty form, and fill in what they like of it at every run.
+    change(address, {"parameters": {}})
+    change(address, {"parameters": {"settings": {"preset": "pl94_2020_us"}}})
+    assert created(address, {"settings_file": "/data/s.toml"})[0] == 201
+    assert created(address, {"settings": {"dataset": "town"}})[0] == 201
+    assert created(address, {"overrides": ["privacy.dataset=town"]})[0] == 201
+
+
+def created(deployment: str, parameters: dict) -> tuple[int, str]:
+    """Status and text of the answer to a form that is sent off."""
     body = json.dumps({"parameters": parameters}).encode()
     kind = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{deployment}/create_flow_run", body, kind)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status
+            return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code
+        return error.code, json.loads(error.read())["detail"]
 
 
 def change(url: str, body: dict) -> None:
