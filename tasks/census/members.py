@@ -61,7 +61,8 @@ def completed_units(
     index = KeyIndex(keys)
     raw = RawColumns(OF_MEMBERS, len(home), target.parent)
     members, n_apart, copies = read_members(persons, key, index, home, raw)
-    findings = [*copies, *_findings(units[0], persons[0], index, members, n_apart, len(home))]
+    first = (units[0], persons[0])
+    findings = [*copies, *_findings(first, key, index, members, n_apart, len(home))]
     if findings:
         return MembersCheck(tuple(findings), members, raw)
     made = unit_columns(members, len(home))
@@ -165,21 +166,24 @@ def household_columns(
 
 
 def _findings(
-    units: InputFile,
-    persons: InputFile,
+    files: tuple[InputFile, InputFile],
+    key: str,
     index: KeyIndex,
     members: Members,
     n_apart: int,
     n_units: int,
 ) -> Iterator[Finding]:
-    """What makes households of members that say nothing, with counts."""
+    """What makes households of members that say nothing, with counts; `files` are the first of
+    units and of persons.
+    """
+    units, persons = files
     n_repeated = int((index.is_repeated | index.is_blank).sum())
     if n_repeated:
-        rule, remedy = "every unit must have an identifier of its own", "correct the identifiers"
-        yield Finding(units.name, "", rule, remedy, n_repeated)
+        rule = f"every unit must have a {key} of its own"
+        yield Finding(units.name, key, rule, "correct the identifiers", n_repeated)
     if n_apart:
-        rule = f"every person must be in a unit of {units.name}"
-        yield Finding(persons.name, "", rule, "correct the identifiers of units", n_apart)
+        rule = f"{key} of every person must be that of a unit of {units.name}"
+        yield Finding(persons.name, key, rule, "add the units, or correct the persons", n_apart)
     for rule, count in incoherent(members, n_units).items():
         remedy = "correct RELSHIP, ages and sexes, or the identifiers of units"
         yield Finding(persons.name, "RELSHIP", rule, remedy, count)

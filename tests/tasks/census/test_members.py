@@ -86,7 +86,7 @@ def test_members_who_make_no_household_are_refused_with_counts(county) -> None:
     persons = pd.read_parquet(county / "persons.parquet")
     persons.loc[persons.index[:2], "MAFID"] = 999_999_999
     findings, _ = of(county, persons=persons)
-    assert ("every person must be in a unit", 2) in [
+    assert ("MAFID of every person must be that of a unit", 2) in [
         (finding.rule.split(" of changed")[0].split(" of units")[0], finding.count)
         for finding in findings
     ]
@@ -96,4 +96,4 @@ def test_identifiers_of_units_must_differ(county) -> None:
     units = pd.read_parquet(county / "units.parquet")
     units.loc[units.index[1], "MAFID"] = units["MAFID"].iloc[0]
     findings, _ = of(county, units)
-    assert "identifier of its own" in findings[0].rule and findings[0].count == 2
+    assert "MAFID of its own" in findings[0].rule and findings[0].count == 2
