@@ -23,7 +23,7 @@ from ..tasks.topdown.design.steps import (
     report_comparison,
 )
 from ..tasks.topdown.fits import fits
-from ..tasks.topdown.ingest.ingest import check_input_of
+from ..tasks.topdown.ingest.ingest import check_with_notes
 from ..tasks.topdown.product import TOPDOWN, costs_in_words
 from .entry import flows_of
 
@@ -57,7 +57,7 @@ PRODUCT: Product = Product(
     costs=lambda settings: TOPDOWN.costs(settings.topdown),
     costs_in_words=lambda settings: costs_in_words(settings.topdown),
     refuse=lambda settings: TOPDOWN.refuse(settings.topdown),
-    check_input=lambda settings: check_input_of(settings.topdown),
+    check_input=lambda settings: check_with_notes(settings.topdown),
     fits=lambda settings, accepted: fits(settings.topdown, accepted),
     order=order,
     summary=summary,

@@ -85,6 +85,9 @@ class FilesDeclaration(Part):
     missing: Codes | None = None
     """Codes that stand for a blank in every column, such as `["NA", "-9"]`; of identifiers, those
     that are no ranges."""
+    digits: dict[str, Annotated[int, Field(ge=2, le=18)]] = {}
+    """Digits of the codes of columns, such as `{ role = 2 }`, whose leading zeros a spreadsheet may
+    have taken away: 1 is then read as 01. Declarations have all digits of such a code."""
     columns: dict[str, tuple[int, int]] | None = Field(default=None, min_length=1)
     """Places of columns in the lines of a text of fixed width without a header: the first character
     of each, counted from 0, and the one after its last. The text must be ASCII."""

@@ -7,7 +7,7 @@ as such: the areas, the numbers of records that bounds are multiples of, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ..tables.sources import InputFile, input_files
 from .areas import Areas, load_areas, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
+from .code_notes import CodeTally, notes
 from .counting import Counted
 from .declared_rules import declared_rules
 from .entities import needed_columns
@@ -46,9 +47,6 @@ from .records import (
     way_columns,
 )
 from .schema import Schema
-
-MOST_SHOWN = 5
-"""Levels that a note names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +141,7 @@ class DeclaredTables:
     """The tables of a declared census; see `tasks.census.partitions.CensusReading`.
 
     `ahead` is called with the result of a check while that is judged. What is not recognised has no
-    raw columns.
+    raw columns. `codes` get what columns hold, for the notes of a check; without them it has none.
     """
 
     census: Census
@@ -151,6 +149,7 @@ class DeclaredTables:
     files: Mapping[str, tuple[InputFile, ...]]
     ahead: Callable[[DeclaredInput], object] | None = None
     is_recognised: bool = True
+    codes: CodeTally | None = None
 
     @classmethod
     def of(
@@ -251,6 +250,7 @@ class DeclaredTables:
             len(before.areas),
             scratch,
             recognised=self._recognised(universe),
+            codes=self.codes,
         )
         own = self.files[compiled.declared.table]
         return counter, shaped(own, counter.texts, counter.keys, evidence)
@@ -360,40 +360,14 @@ class DeclaredTables:
             return DeclaredInput(areas, histograms, multiples, totals, columns)
 
         check = evidence.checked(rules, self.files, read, build, self.ahead)
-        if check.result is None:
+        if check.result is None or self.codes is None:
             return check
-        notes = [
+        found = [
             note
             for name, schema in schemas.items()
-            for note in level_notes(census.universes[name], schema, counts[name])
+            for note in notes(census.universes[name], schema, counts[name], self.codes)
         ]
-        return replace(check, notes=tuple(notes))
-
-
-def level_notes(universe: Universe, schema: Schema, counts: sparse.csr_array) -> Iterator[str]:
-    """Sentences on levels with listed codes that no record has, and on such as all records have.
-
-    Both are what a misspelt code looks like: 01 for 1, or a rule that takes all that is left.
-    `counts` are the records `(n_areas, n_cells)`.
-    """
-    of_cell = np.asarray(counts.sum(axis=0)).reshape(schema.shape)
-    if not of_cell.any():
-        yield f"{universe.declared.table}: no record belongs to {universe.name}; check its codes."
-        return
-    for axis, attribute in enumerate(schema.attributes):
-        if not universe.recodes[attribute].has_listed_codes:
-            continue
-        number = of_cell.sum(axis=tuple(n for n in range(of_cell.ndim) if n != axis))
-        labels, found = schema.labels(attribute), np.flatnonzero(number)
-        where = f"{universe.declared.table}: "
-        if len(found) == 1 and len(labels) > 1:
-            yield f"{where}every record has the level {labels[found[0]]!r} of {attribute}."
-        else:
-            missing = [repr(labels[level]) for level in np.flatnonzero(number == 0)]
-            shown = ", ".join(missing[:MOST_SHOWN])
-            more = f" and {len(missing) - MOST_SHOWN} more" if len(missing) > MOST_SHOWN else ""
-            if missing:
-                yield f"{where}no record has the level {shown}{more} of {attribute}."
+        return replace(check, notes=tuple(found))
 
 
 def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:

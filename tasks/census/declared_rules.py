@@ -92,7 +92,11 @@ def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
             yield from _of(
                 "refused", universe, columns, attribute=attribute, number=number, **words
             )
-        yield from _of("level", universe, ", ".join(recode.columns), attribute=attribute)
+        words = {"attribute": attribute}
+        group = "level"
+        if recode.reading is not None and recode.reading.day is not None:
+            group, words["form"] = "age", recode.reading.form
+        yield from _of(group, universe, ", ".join(recode.columns), **words)
     for zero in universe.zeros:
         yield from _of("structural_zero", universe, ", ".join(zero.where), zero=zero.name)
 

@@ -32,6 +32,13 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
             f"files.{OTHER} places columns, which are those of one table; give every table of "
             "fixed width a section of its own"
         )
+    read = _columns_read(declared)
+    for name, entry in files.items():
+        if lost := [column for column in entry.digits if column not in read]:
+            raise ValueError(
+                f"files.{name} has digits of {lost[0]!r}, a column that the census does not read; "
+                "correct its name, or remove it"
+            )
     numbers = _number_columns(declared)
     return {table: _format_of(files, table, numbers) for table in dict.fromkeys(tables)}
 
@@ -53,10 +60,29 @@ def _format_of(
         missing.holds if declared.missing else None,
         missing.texts,
         numbers,
+        declared.digits,
         f"census.files.{OTHER if table not in files and OTHER in files else table}",
         places := declared.columns or {},
         declared.line_length or max((end for _, end in places.values()), default=None),
     )
+
+
+def _columns_read(declared: CensusDeclaration) -> frozenset[str]:
+    """Names of the columns of codes and identifiers that a declaration names."""
+    geography = declared.geography
+    names: list[str] = [*geography.geolevels, *geography.columns.values()]
+    for attribute in declared.attributes.values():
+        names += [column for rule in attribute.rules or () for column in rule.where]
+        names += [column for entry in attribute.refused or () for column in entry.where]
+        names += [attribute.column] if attribute.column else []
+    for universe in declared.universes.values():
+        area = universe.area or ()
+        names += [*universe.where, *((area,) if isinstance(area, str) else area)]
+        for step in steps_of(universe):
+            names += [step.column, step.key]
+        for occupant in universe.occupants.values():
+            names += [occupant.column, occupant.key, *occupant.where]
+    return frozenset(name.rpartition(".")[2] if "." in name else name for name in names)
 
 
 def _number_columns(declared: CensusDeclaration) -> frozenset[str]:

@@ -93,18 +93,18 @@ class Reading:
     """What a cell says before codes are looked up in it: a blank, where it is missing, or an age.
 
     day : the day on which ages count, of a column of dates of birth; None of any other.
-    pattern : regular expression of its dates.
+    form : how its dates are written.
     """
 
     missing: CodeSet
     day: date | None
-    pattern: str
+    form: str
 
     def text(self, value: str | None) -> str | None:
         """The text that codes are looked up in; None for a blank."""
         if value is None or self.missing.holds(value):
             return None
-        return value if self.day is None else age_in_years(value, self.day, self.pattern)
+        return value if self.day is None else age_in_years(value, self.day, date_pattern(self.form))
 
 
 @dataclass(frozen=True)
@@ -256,8 +256,8 @@ def _reading(declared: AttributeDeclaration) -> Reading | None:
     """How cells of an attribute's column are read, where they do not tell their codes outright."""
     if declared.missing is None and declared.age_at is None:
         return None
-    pattern = date_pattern(declared.date_format or "YYYY-MM-DD")
-    return Reading(CodeSet.of(declared.missing or ()), declared.age_at, pattern)
+    form = declared.date_format or "YYYY-MM-DD"
+    return Reading(CodeSet.of(declared.missing or ()), declared.age_at, form)
 
 
 def _conditions(

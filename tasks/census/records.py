@@ -19,6 +19,7 @@ from ..tables.readers import Batch
 from ..tables.sources import InputFile
 from .areas import AreaIndex, Areas, shaped
 from .census import Universe
+from .code_notes import WHERE, CodeTally
 from .counting import Counted, PlacedBatch, RecordCounter, Weights
 from .evidence import EvidenceTally
 from .influence import Way
@@ -108,6 +109,7 @@ class UniverseCounter(RecordCounter):
     """Counts the records of a declared universe.
 
     raw : the columns by which the ledger recognises them, where they are asked for.
+    codes : gets what their columns hold, where notes on codes are asked for.
     keys_of_occupants : by column of the records, the keys by which occupants are found.
     """
 
@@ -120,7 +122,9 @@ class UniverseCounter(RecordCounter):
         scratch: Path | None = None,
         *,
         recognised: Sequence[str] = (),
+        codes: CodeTally | None = None,
     ) -> None:
+        self._codes = codes
         schemas, recode_of = {universe.name: schema}, universe.recodes.__getitem__
         super().__init__(ways.place, schemas, recode_of, n_areas, scratch)
         self._universe, self._occupants = universe, tuple(ways.occupants.values())
@@ -150,6 +154,8 @@ class UniverseCounter(RecordCounter):
         is_member = np.ones(len(placed.area), dtype=bool)
         for column, codes in universe.rows.items():
             is_member &= columns[column].lookup(codes.holds, bool)
+            if self._codes is not None:
+                self._codes.add_values((name, WHERE, column), columns[column])
         if isinstance(self.place, OwnAreas):
             read.add_mask(name, "unknown_area", (placed.area < 0)[is_member])
         count = np.ones(len(placed.area), dtype=np.int64)
@@ -173,6 +179,8 @@ class UniverseCounter(RecordCounter):
         if any(column.startswith(on_the_way) for column in recode.columns):
             is_counted = is_counted & (read.placed.row >= 0)
         found, name = level[is_counted], self._universe.name
+        if self._codes is not None:
+            self._codes.add_records(name, recode, read.columns, is_counted)
         for number in range(len(recode.refused)):
             rule = f"refused_{recode.attribute}_{number}"
             read.add_mask(name, rule, found == FIRST_REFUSED - number)

@@ -26,11 +26,13 @@ def cleaned(
 
 def _cleaned(text_format: TextFormat, name: str, array: pa.Array, decimal: str) -> pa.Array:
     is_number = decimal == "," and name in text_format.numbers
+    digits = text_format.digits.get(name, 0)
     if pa.types.is_dictionary(array.type):
-        return _cleaned_codes(text_format, array, is_number)
+        return _cleaned_codes(text_format, array, is_number, digits)
     is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    if is_number or (text_format.is_missing is not None and not is_text):
-        return _cleaned_codes(text_format, array.dictionary_encode(), is_number).dictionary_decode()
+    if is_number or digits or (text_format.is_missing is not None and not is_text):
+        coded = array.dictionary_encode()
+        return _cleaned_codes(text_format, coded, is_number, digits).dictionary_decode()
     if not is_text:
         return array
     if not _is_plain(array):
@@ -43,13 +45,14 @@ def _cleaned(text_format: TextFormat, name: str, array: pa.Array, decimal: str) 
 
 
 def _cleaned_codes(
-    text_format: TextFormat, array: pa.DictionaryArray, is_number: bool
+    text_format: TextFormat, array: pa.DictionaryArray, is_number: bool, digits: int
 ) -> pa.DictionaryArray:
     """A column of codes, each distinct one of which is looked at once."""
-    if text_format.is_missing is None and not is_number and _is_plain(array.dictionary):
+    has_changes = text_format.is_missing is not None or is_number or digits
+    if not has_changes and _is_plain(array.dictionary):
         return array
     values = [
-        text_format.value(canonical_text(value, Field("", "text")), is_number)
+        text_format.value(canonical_text(value, Field("", "text")), is_number, digits)
         for value in array.dictionary.to_pylist()
     ]
     return _recoded(array, values)

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from .columns import without_point
+
 SEPARATORS = {"|": "pipes", ",": "commas", "\t": "tabs", ";": "semicolons"}
 """What may stand between the fields of a row, and its name in messages."""
 
@@ -39,6 +41,7 @@ class TextFormat:
     is_missing : whether a cell's text stands for a blank.
     missing : the texts that do, which is all that identifiers are compared with.
     numbers : columns that are read as numbers, whose decimal mark counts.
+    digits : by column, the digits of its codes, which shorter numbers get by leading zeros.
     key : dotted key under which settings say it, for remedies.
     places : of texts of fixed width, the first character of each column and the one after its last.
     line_length : characters of each of their lines; None for any other text.
@@ -50,6 +53,7 @@ class TextFormat:
     is_missing: Callable[[str | None], bool] | None = None
     missing: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
+    digits: Mapping[str, int] = field(default_factory=dict)
     key: str = ""
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     line_length: int | None = None
@@ -58,11 +62,14 @@ class TextFormat:
         """The decimal mark of numbers between such separators, or in Parquet if there are none."""
         return self.decimal or ("," if separator == ";" else ".")
 
-    def value(self, text: str | None, is_number: bool) -> str | None:
-        """The text of one cell; None where it is a blank."""
+    def value(self, text: str | None, is_number: bool, digits: int = 0) -> str | None:
+        """The text of one cell, of whole numbers at least so many digits; None for a blank."""
         if text is None or (self.is_missing is not None and self.is_missing(text)):
             return None
-        return with_point(text) if is_number else text
+        if is_number:
+            text = with_point(text)
+        whole = without_point(text) if digits else text
+        return whole.zfill(digits) if whole.isascii() and whole.isdigit() else text
 
 
 def with_point(text: str) -> str:

@@ -23,7 +23,7 @@ from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, size_in_words
 from .estimation.refusals import refuse_settings
 from .fits import charge_within_memory, fits, fits_measurements, refuse_estimate
-from .ingest.ingest import check_input_of
+from .ingest.ingest import check_with_notes
 from .measurement.charge import measurement_files
 from .published.settings import EstimateSettings
 from .release.certificate import facts_of_estimate, facts_of_run, statement_of_run
@@ -163,7 +163,7 @@ TOPDOWN: Product = Product(
     costs_in_words=costs_in_words,
     charged_for=charged_for,
     refuse=refuse_settings,
-    check_input=check_input_of,
+    check_input=check_with_notes,
     fits=fits,
     needed=needed,
     curves=curves_of_run,

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from ....validation.outcome import Outcome
+from ...census.code_notes import CodeTally
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
 from ...census.partitions import check_whole
@@ -27,17 +28,25 @@ from .parts import check_of_parts
 from .reading import Ahead, IngestedInput, completed, reading_of
 
 
+def check_with_notes(settings: TopdownSettings) -> InputCheck[IngestedInput]:
+    """Read and check the tables as `check_input_of`, with notes on codes that look misspelt."""
+    return check_input_of(settings, codes=CodeTally())
+
+
 def check_input_of(
-    settings: TopdownSettings, scratch: Path | None = None, ahead: Ahead | None = None
+    settings: TopdownSettings,
+    scratch: Path | None = None,
+    ahead: Ahead | None = None,
+    codes: CodeTally | None = None,
 ) -> InputCheck[IngestedInput]:
     """Read and check the tables that the settings name; messages show their file names.
 
-    `scratch` is the folder for temporary files of confidential rows.
+    `scratch` is the folder for temporary files of confidential rows; see `reading_of`.
     """
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=scratch) as folder:
-        reading, findings = completed(reading_of(settings, ahead), Path(folder))
+        reading, findings = completed(reading_of(settings, ahead, codes), Path(folder))
         if findings:
             files = dict.fromkeys(finding.file for finding in findings)
             outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in files)

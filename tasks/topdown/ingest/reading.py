@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...census.census import Census
+from ...census.code_notes import CodeTally
 from ...census.declared_input import DeclaredInput, DeclaredTables
 from ...census.inputs import CefTables, IngestResult, table_files
 from ...census.members import completed_files, completed_units
@@ -30,13 +31,15 @@ def run_census(settings: TopdownSettings) -> Census:
     return replace(census, universes=universes)
 
 
-def reading_of(settings: TopdownSettings, ahead: Ahead | None = None) -> CefTables | DeclaredTables:
+def reading_of(
+    settings: TopdownSettings, ahead: Ahead | None = None, codes: CodeTally | None = None
+) -> CefTables | DeclaredTables:
     """The tables of a run; messages show their file names. `ahead` is called with the result of a
-    check while that is judged."""
-    return _READINGS[settings.compiled_census.layout](settings, ahead)
+    check while that is judged; `codes` get what columns with declared codes hold."""
+    return _READINGS[settings.compiled_census.layout](settings, ahead, codes)
 
 
-def _of_cef(settings: TopdownSettings, ahead: Ahead | None) -> CefTables:
+def _of_cef(settings: TopdownSettings, ahead: Ahead | None, _codes: CodeTally | None) -> CefTables:
     tables, universes = settings.input.paths(), settings.run.universes
     paths = {name: tables[name] for name in ("geography", "units", "persons")}
     person_schema, unit_schema = (
@@ -46,10 +49,12 @@ def _of_cef(settings: TopdownSettings, ahead: Ahead | None) -> CefTables:
     return CefTables(files, person_schema, unit_schema, ahead)
 
 
-def _of_declared(settings: TopdownSettings, ahead: Ahead | None) -> DeclaredTables:
+def _of_declared(
+    settings: TopdownSettings, ahead: Ahead | None, codes: CodeTally | None
+) -> DeclaredTables:
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
     tables = DeclaredTables.of(run_census(settings), schemas, own_tables(settings))
-    return replace(tables, ahead=ahead)
+    return replace(tables, ahead=ahead, codes=codes)
 
 
 def completed(
@@ -87,7 +92,9 @@ def _completed(table: str) -> str:
     return f"{table}_with_members.parquet"
 
 
-_READINGS: Mapping[str, Callable[[TopdownSettings, Ahead | None], CefTables | DeclaredTables]] = {
+Reader = Callable[[TopdownSettings, Ahead | None, CodeTally | None], CefTables | DeclaredTables]
+
+_READINGS: Mapping[str, Reader] = {
     "cef": _of_cef,
     "declared": _of_declared,
 }

@@ -1,0 +1,107 @@
+"""Notes of `check` on codes that look misspelt, and digits that bring lost zeros back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.ingest.ingest import check_input_of, check_with_notes
+from spineflow.tasks.topdown.product import TOPDOWN
+
+SETTINGS = """
+[input]
+areas = "areas.csv"
+people = "people.csv"
+[privacy]
+dataset = "notes"
+[geography]
+spine = "conventional"
+[census.geography]
+table = "areas"
+geolevels = ["country", "section"]
+[census.files.people]
+{digits}
+[census.attributes]
+sex = {{ column = "sex", levels = {{ male = ["1"], female = ["2"] }} }}
+langs = {{ column = "langs", contains = ["fr"], among = ["de", "it"], separator = "," }}
+[census.attributes.role]
+rules = [
+    {{ level = "head", where = {{ role = ["01"] }} }},
+    {{ level = "partner", where = {{ role = ["02"], sex = ["1", "2"] }} }},
+    {{ level = "other", where = {{ role = [{{ from = 90, to = 99 }}] }} }},
+    {{ level = "other", where = {{}} }},
+]
+[census.universes.people]
+table = "people"
+where = {{ kind = ["P", "Q"] }}
+attributes = ["sex", "role", "langs"]
+area = "section"
+[budget.people]
+rho = "1"
+delta = "1e-10"
+queries.other.detailed = "1"
+"""
+LOST = "people: no record has '01', '02', '90-99' in role (role); if role has lost leading zeros"
+ROWS = ["1,P,1,1,fr", "1,P,2,2,de", "1,R,1,3,", "2,P,2,3,it"]
+
+
+def notes(folder: Path, digits: str = "", rows: list[str] = ROWS) -> list[str]:
+    """The notes of a check of some rows."""
+    (folder / "areas.csv").write_text("section,x\n1,a\n2,b\n")
+    quoted = [row.rpartition(",")[0] + ',"' + row.rpartition(",")[2] + '"' for row in rows]
+    (folder / "people.csv").write_text("\n".join(["section,kind,sex,role,langs", *quoted, ""]))
+    (folder / "settings.toml").write_text(SETTINGS.format(digits=digits))
+    settings = TOPDOWN.load(folder / "settings.toml")
+    assert check_input_of(settings).notes == (), "notes are for check alone"
+    check = check_with_notes(settings)
+    check.accepted()
+    return list(check.notes)
+
+
+def test_codes_that_no_record_has_are_named(tmp_path: Path) -> None:
+    found = notes(tmp_path)
+    assert "people: no record has 'Q' in kind (where of people)." in found
+    assert any(note.startswith(LOST) for note in found)
+    assert "people: every record falls to the rule of role without columns." in found
+    assert "people: every record has the level 'other' of role." in found
+
+
+def test_digits_bring_lost_zeros_back(tmp_path: Path) -> None:
+    found = notes(tmp_path, "digits = { role = 2 }")
+    assert found == [
+        "people: no record has 'Q' in kind (where of people).",
+        "people: no record has '90-99' in role (role).",
+    ]
+
+
+def test_a_catch_all_that_takes_nobody_is_named(tmp_path: Path) -> None:
+    rows = ["1,P,1,1.0,fr", "1,Q,2,02,de", "2,P,2,95,it"]
+    assert notes(tmp_path, "digits = { role = 2 }", rows) == [
+        "people: no record falls to the rule of role without columns."
+    ]
+
+
+def test_nobody_at_all_is_named(tmp_path: Path) -> None:
+    assert "people: no record belongs to people; check its codes." in notes(
+        tmp_path, rows=["1,p,1,1,fr"]
+    )
+
+
+def test_digits_of_a_column_that_nobody_reads_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputRefused, match="files.people has digits of 'roles'"):
+        notes(tmp_path, "digits = { roles = 2 }")
+
+
+@pytest.mark.parametrize("born", ["43831", "1990-13-01"])
+def test_dates_that_are_none_are_told_from_days_of_excel(born: str, tmp_path: Path) -> None:
+    (tmp_path / "areas.csv").write_text("section,x\n1,a\n2,b\n")
+    (tmp_path / "people.csv").write_text(f"section,born\n1,{born}\n2,1990-01-01\n")
+    text = SETTINGS.format(digits="").replace('"sex", "role", "langs"', '"age"')
+    text = text.replace('where = { kind = ["P", "Q"] }\n', "")
+    age = 'age = { column = "born", age_at = "2021-03-31", bins = [0, 15], largest = 99 }\n'
+    (tmp_path / "settings.toml").write_text(text.replace("sex = {", f"{age}sex = {{", 1))
+    check = check_with_notes(TOPDOWN.load(tmp_path / "settings.toml"))
+    with pytest.raises(InputRefused, match="born must hold dates of birth as YYYY-MM-DD.*Excel"):
+        check.accepted()
+    assert check.findings[0].count == 1
