@@ -19,6 +19,7 @@ BEGIN, END = "<!-- reference: begin -->\n", "<!-- reference: end -->\n"
 PLACES = {
     "CensusDeclaration": "`[census]`",
     "FilesDeclaration": "`[census.files.<table>]`",
+    "CellDeclaration": "An entry of `cells`",
     "CensusGeography": "`[census.geography]`",
     "CategoryDeclaration": "`[census.geography.categories.<name>]`",
     "BranchDeclaration": "`[census.geography.branch]`",

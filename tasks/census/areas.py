@@ -192,9 +192,11 @@ def shaped(
     places, length = (
         (text_format.places, text_format.line_length) if text_format is not None else ({}, None)
     )
+    cells = text_format.cells if text_format is not None else {}
+    sources = [name for cell in cells.values() for name in (cell.x, cell.y)]
     fields = [
         Field(name, "key" if name in keys else "code", *places.get(name, (None, None)))
-        for name in dict.fromkeys((*columns, *keys, *places))
+        for name in dict.fromkeys((*columns, *keys, *places, *sources))
     ]
     layout = TableLayout(files[0].table, tuple(fields), length, column_names="expected")
     found = tuple(replace(file, layout=layout) for file in files)

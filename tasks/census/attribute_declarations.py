@@ -70,6 +70,20 @@ Where = dict[str, Levels]
 """Levels that attributes or coarsenings may take; others may take any."""
 
 
+class CellDeclaration(Part):
+    """A column with the codes of the grid cells that points lie in, such as
+    `CRS3035RES1000mN2689000E4337000`, by the cell's south-west corner."""
+
+    x: str
+    """Column of the eastings, in metres; fractions are left out."""
+    y: str
+    """Column of the northings, in metres."""
+    size: int = Field(ge=1)
+    """Side of a cell, in metres."""
+    crs: int = Field(default=3035, ge=1)
+    """EPSG number of the coordinates, as it stands in the codes; 3035 is ETRS89-LAEA Europe."""
+
+
 class FilesDeclaration(Part):
     """How the files of a table are written, for what they do not show themselves; under `other`,
     those of all tables that are not named."""
@@ -88,6 +102,10 @@ class FilesDeclaration(Part):
     digits: dict[str, Annotated[int, Field(ge=2, le=18)]] = {}
     """Digits of the codes of columns, such as `{ role = 2 }`, whose leading zeros a spreadsheet may
     have taken away: 1 is then read as 01. Declarations have all digits of such a code."""
+    cells: dict[str, CellDeclaration] = {}
+    """Columns that are made of coordinates, such as `{ cell = { x = "E", y = "N", size = 1000 } }`;
+    they stand wherever a column of the table does, as in `area`. A row whose coordinates are blank
+    or no numbers has no cell."""
     columns: dict[str, tuple[int, int]] | None = Field(default=None, min_length=1)
     """Places of columns in the lines of a text of fixed width without a header: the first character
     of each, counted from 0, and the one after its last. The text must be ASCII."""

@@ -96,9 +96,10 @@ def _level_notes(
     """Notes on a level that all records have, or, told by several columns, that none has."""
     found = np.flatnonzero(number)
     if len(found) == 1 and len(labels) > 1:
-        yield f"{table}: every record has the level {labels[int(found[0])]!r} of {recode.attribute}."
+        label = labels[int(found[0])]
+        yield f"{table}: every record has the level {label!r} of {recode.attribute}."
     elif len(recode.columns) > 1 and (number == 0).any():
-        missing = _shown(labels[level] for level in np.flatnonzero(number == 0))
+        missing = _shown(labels[int(level)] for level in np.flatnonzero(number == 0))
         yield f"{table}: no record has the level {missing} of {recode.attribute}."
 
 

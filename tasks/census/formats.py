@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..tables.cells import GridCells
 from ..tables.formats import TextFormat
 from .attribute_declarations import OTHER, FilesDeclaration
 from .declarations import CensusDeclaration
@@ -34,11 +35,12 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
         )
     read = _columns_read(declared)
     for name, entry in files.items():
-        if lost := [column for column in entry.digits if column not in read]:
-            raise ValueError(
-                f"files.{name} has digits of {lost[0]!r}, a column that the census does not read; "
-                "correct its name, or remove it"
-            )
+        for key in ("digits", "cells"):
+            if lost := [column for column in getattr(entry, key) if column not in read]:
+                raise ValueError(
+                    f"files.{name} has {key} of {lost[0]!r}, a column that the census does not "
+                    "read; correct its name, or remove it"
+                )
     numbers = _number_columns(declared)
     return {table: _format_of(files, table, numbers) for table in dict.fromkeys(tables)}
 
@@ -61,6 +63,7 @@ def _format_of(
         missing.texts,
         numbers,
         declared.digits,
+        {name: GridCells(**dict(cell)) for name, cell in declared.cells.items()},
         f"census.files.{OTHER if table not in files and OTHER in files else table}",
         places := declared.columns or {},
         declared.line_length or max((end for _, end in places.values()), default=None),

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from .cells import GridCells
 from .columns import without_point
 
 SEPARATORS = {"|": "pipes", ",": "commas", "\t": "tabs", ";": "semicolons"}
@@ -42,6 +43,7 @@ class TextFormat:
     missing : the texts that do, which is all that identifiers are compared with.
     numbers : columns that are read as numbers, whose decimal mark counts.
     digits : by column, the digits of its codes, which shorter numbers get by leading zeros.
+    cells : by column that the files do not have, the grid whose cells it tells.
     key : dotted key under which settings say it, for remedies.
     places : of texts of fixed width, the first character of each column and the one after its last.
     line_length : characters of each of their lines; None for any other text.
@@ -54,6 +56,7 @@ class TextFormat:
     missing: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
     digits: Mapping[str, int] = field(default_factory=dict)
+    cells: Mapping[str, GridCells] = field(default_factory=dict)
     key: str = ""
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     line_length: int | None = None

@@ -105,7 +105,7 @@ def read_partitions(
     """
     n_rows = 0
     for position, file in enumerate(files):
-        for batch in _with_folders(file, selection):
+        for batch in _with_cells(file, selection):
             n_rows += len(next(iter(batch.values())))
             yield position, batch
     if not n_rows and not may_be_empty:
@@ -116,6 +116,19 @@ def refuse_empty(files: Sequence[InputFile]) -> NoReturn:
     """Raise `UnreadableInput` about a table without rows."""
     rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
     raise files[0].unreadable(rule, "give a file that holds the table")
+
+
+def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:
+    """The batches of one file, with the columns of cells that its coordinates tell."""
+    cells = {} if file.format is None else file.format.cells
+    made = {name: cells[name] for name in selection.required if name in cells}
+    if not made:
+        yield from _with_folders(file, selection)
+        return
+    sources = [name for cell in made.values() for name in (cell.x, cell.y)]
+    own = [name for name in (*selection.required, *sources) if name not in made]
+    for batch in _with_folders(file, Selection(tuple(dict.fromkeys(own)), selection.with_others)):
+        yield {**batch, **{name: cell.codes(batch) for name, cell in made.items()}}
 
 
 def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
