@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -143,7 +143,10 @@ class Recode:
 
     def evaluate(self, columns: Mapping[str, CodedColumn], n_rows: int) -> np.ndarray:
         """Level of every row, shape `(n_rows,)`, int16 or, of more levels, int32; -1 where no level
-        fits, and less where the codes are refused."""
+        fits, and less where the codes are refused.
+
+        Rules without columns take no number that is a declared code but for zeros before it: a
+        table that was saved anew without them would be of that level throughout."""
         names = self.columns
         dtype = np.int16 if len(self.levels) <= np.iinfo(np.int16).max else np.int32
         if len(names) == 1 and all(where for _, where in self.rules):
@@ -156,9 +159,20 @@ class Recode:
             fits = is_open.copy()
             for condition in conditions:
                 fits &= holds[condition]
+            if not conditions:
+                for name in names:
+                    fits &= ~columns[name].lookup(partial(self._lacks_zeros, name), bool)
             level[fits] = number
             is_open &= ~fits
         return level
+
+    def _lacks_zeros(self, column: str, value: str | None) -> bool:
+        """Whether a number is none of a column's declared codes, but one but for zeros before."""
+        if (number := whole_number(value)) is None:
+            return False
+        codes = [where[column] for _, where in self.rules if column in where]
+        texts = {text for one in codes if isinstance(one, CodeSet) for text in one.texts}
+        return not any(one.holds(value) for one in codes) and number in map(whole_number, texts)
 
     @cached_property
     def _conditions(self) -> tuple[list[tuple[str, Condition]], list[tuple[int, list[int]]]]:

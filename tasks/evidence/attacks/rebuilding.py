@@ -45,7 +45,7 @@ def rebuilt(release: Release) -> Rebuilt:
     own = release.comparison
     limit = np.inf if own.minutes is None else 60 * own.minutes / release.part[1]
     effort = Effort(seconds=own.seconds, all_seconds=limit)
-    found = reconstruct(release.system, lower, upper, seed=own.seed, effort=effort)
+    found = reconstruct(release.bounded_system, lower, upper, seed=own.seed, effort=effort)
     return Rebuilt(found, most_likely(release, lower, upper, found, effort))
 
 

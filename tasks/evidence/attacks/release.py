@@ -106,6 +106,17 @@ class Release:
         """The rows of all tables of an entity, table by table, over kinds of people."""
         return system_of_tables([self.by_kind(_codes(own)) for own in self.tables])
 
+    @cached_property
+    def bounded_system(self) -> TableSystem:
+        """The rows of `system`, and below them the sum of each table of whose sum more is known."""
+        codes = [self.by_kind(_codes(own)) for own in self.tables]
+        sums = [
+            np.minimum(code, 0)
+            for code, own in zip(codes, self.tables, strict=True)
+            if self.published[own.key].total is not None
+        ]
+        return system_of_tables([*codes, *sums])
+
     def values(self, side: str = "value") -> np.ndarray:
         """Published values, or their bounds `low` or `high`, of the attacked entities
         `(n, rows)`, in the order of the system's rows.
@@ -121,12 +132,15 @@ class Release:
         return np.concatenate([answers[key][self.entities, :n] for key, n in kept], axis=1)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Whole numbers between which the release says that each row is; where it gives no bound,
-        its value, which is then the likeliest count.
+        """Whole numbers between which the release says that each row of `bounded_system` is; where
+        it gives no bound of a figure, its value, which is then the likeliest count.
         """
         value, low, high = (self.values(side) for side in ("value", "low", "high"))
         has_none = np.isinf(high) & ~np.isnan(value)
         low, high = np.where(has_none, value, low), np.where(has_none, value, high)
+        published = (self.published[own.key].total for own in self.tables)
+        totals = [own[:, self.entities, None] for own in published if own is not None]
+        low, high = np.concatenate([np.stack([low, high]), *totals], axis=2)
         upper = np.where(np.isinf(high), UNBOUNDED, np.floor(high + 1e-6))
         return np.ceil(low - 1e-6).astype(np.int64), upper.astype(np.int64)
 

@@ -65,11 +65,13 @@ def most_likely(
     if not len(chosen):
         return found
     chance = chance_of(release.method, release.draw.strength)
-    # No count is published as -1, which stands for what is withheld.
-    values = np.nan_to_num(release.values()[chosen], nan=-1.0)
+    # No count is published as -1, which stands for what is withheld, and for sums.
+    values = np.full(lower[chosen].shape, -1.0)
+    published = release.values()[chosen]
+    values[:, : published.shape[1]] = np.nan_to_num(published, nan=-1.0)
     figures = np.stack([values, lower[chosen], upper[chosen]], axis=2)
     likely = likeliest_of_blocks(
-        release.system, figures, lambda figure: _costs(figure, chance), effort=effort
+        release.bounded_system, figures, lambda figure: _costs(figure, chance), effort=effort
     )
     solved = {int(at): own for at, own in zip(chosen, likely, strict=True) if own is not None}
     return _replaced(found, solved)

@@ -58,20 +58,24 @@ def merged_entities(
     return merged
 
 
-def small_entities(merged: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
-    """Mask `(n_entities,)` of entities that the rule of `merged_entities` shows to be small.
+def small_and_closing(
+    merged: np.ndarray, groups: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Masks `(n_entities,)` of entities that the rule of `merged_entities` shows to be small, and
+    of those that it shows to have closed an area.
 
     An area is closed by the entity that makes it large, so that those before have fewer persons
     together. Only of the last area of a group is it not public which one closed it.
 
-    >>> small_entities(np.array([0, 0, 1, 1]), [np.arange(4)])
-    array([ True, False, False, False])
+    >>> small_and_closing(np.array([0, 0, 1, 1]), [np.arange(4)])
+    (array([ True, False, False, False]), array([False,  True, False, False]))
     """
-    is_small = np.zeros(len(merged), dtype=bool)
+    is_small, is_closing = np.zeros((2, len(merged)), dtype=bool)
     for group in groups:
         own = merged[group]
         is_small[group[:-1]] = (own[:-1] == own[1:]) & (own[:-1] != own[-1])
-    return is_small
+        is_closing[group[:-1]] = own[:-1] != own[1:]
+    return is_small, is_closing
 
 
 def minimum_size(
@@ -81,13 +85,18 @@ def minimum_size(
 
     The value that a user takes for an entity is its merged area's, shared out evenly among its
     entities; it is exact where an entity stands alone. Entities that are known to be small have
-    less than `smallest`.
+    less than `smallest` together, so that the one that closed their area has all but these.
     """
     n = int(merged.max(initial=-1)) + 1
     sums = incidence(merged, n) @ counts
     size = np.bincount(merged, minlength=n)[:, None]
     is_alone = (size == 1)[merged]
     whole = sums[merged]
-    limit = np.where(small_entities(merged, groups), smallest - 1, np.inf)[:, None]
-    low = np.where(is_alone, whole, 0)
-    return PublishedTable((sums / size)[merged], low, np.minimum(whole, limit))
+    is_small, is_closing = small_and_closing(merged, groups)
+    limit = np.where(is_small, smallest - 1, np.inf)[:, None]
+    low = np.where(is_closing[:, None], np.maximum(whole - (smallest - 1), 0), 0)
+    low = np.where(is_alone, whole, low)
+    all_of = whole.sum(axis=1)
+    least = np.where(is_closing, np.maximum(all_of - (smallest - 1), 0), 0)
+    total = np.stack([least, np.minimum(all_of, limit[:, 0])])
+    return PublishedTable((sums / size)[merged], low, np.minimum(whole, limit), total)

@@ -122,6 +122,8 @@ def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> Non
         arrays[f"value {number}"] = own.value
         if own.low is not own.value:
             arrays[f"low {number}"], arrays[f"high {number}"] = own.low, own.high
+        if own.total is not None:
+            arrays[f"total {number}"] = own.total
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
@@ -136,7 +138,8 @@ def read_tables(path: Path, asked: Sequence[AskedTable]) -> Tables:
                 kept[name] if (name := f"{side} {number}") in kept else value
                 for side in ("low", "high")
             )
-            found[table.key] = PublishedTable(value, low, high)
+            total = kept[name] if (name := f"total {number}") in kept else None
+            found[table.key] = PublishedTable(value, low, high, total)
     return found
 
 

@@ -84,6 +84,7 @@ def _without_tables(
             population.truth[table.key],
             table.places.sums(population.people.area),
             method.thresholds[strength],
+            of_all=bool((table.counted & (table.query.row_of_cell >= 0)).all()),
         )
         for table in population.tables
     }

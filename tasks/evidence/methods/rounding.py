@@ -10,6 +10,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -49,12 +50,14 @@ def controlled(counts: np.ndarray, base: int, groups: Sequence[np.ndarray]) -> P
     Each two-way table is rounded with its row totals, column totals and total, each to a multiple
     beside it, at the least sum of absolute changes of all of them: a network flow, whose linear
     program has a whole-number solution. The values that come back are those of
-    the cells; totals are their sums. Raises ValueError if the solver finds no solution.
+    the cells; totals are their sums, as near to the true ones as a cell is. Raises ValueError if
+    the solver finds no solution.
     """
     value = np.empty_like(counts)
     for rows in groups:
         value[rows] = _controlled(counts[rows], base)
-    return PublishedTable.within(value, base - 1)
+    sums = PublishedTable.within(value.sum(axis=1), base - 1)
+    return replace(PublishedTable.within(value, base - 1), total=np.stack([sums.low, sums.high]))
 
 
 def _controlled(counts: np.ndarray, base: int) -> np.ndarray:

@@ -179,9 +179,11 @@ def cells_withheld(
 def without_cells(
     counts: np.ndarray, groups: Sequence[np.ndarray], masks: Sequence[np.ndarray]
 ) -> PublishedTable:
-    """The table without the withheld cells, which everybody knows to be `LEAST` at least, and not
-    more than their row's or column's total leaves beside the other ones."""
+    """The table without the withheld cells, which everybody knows to be `LEAST` at least, not more
+    than their row's or column's total leaves beside the other ones, and to add up to their row's.
+    """
     value, high = counts.copy(), counts.copy()
+    total = np.stack([counts.sum(axis=1)] * 2)
     for rows, mask in zip(groups, masks, strict=True):
         own, cells = counts[rows], mask[:-1, :-1]
         spare = np.where(cells, own - LEAST, 0)
@@ -189,19 +191,24 @@ def without_cells(
         by_column = np.where(mask[-1, :-1], np.inf, spare.sum(axis=0))[None, :]
         value[rows] = np.where(cells, np.nan, own)
         high[rows] = np.where(cells, LEAST + np.minimum(by_row, by_column), own)
-    return PublishedTable(value, np.where(np.isnan(value), LEAST, counts), high)
+        total[:, rows[mask[:-1, -1]]] = [[0], [np.inf]]
+    return PublishedTable(value, np.where(np.isnan(value), LEAST, counts), high, total)
 
 
-def tables_withheld(counts: np.ndarray, population: np.ndarray, smallest: int) -> PublishedTable:
+def tables_withheld(
+    counts: np.ndarray, population: np.ndarray, smallest: int, *, of_all: bool = False
+) -> PublishedTable:
     """A table without the entities that have from 1 to below `smallest` persons.
 
     That was the rule of the 1980 census of the United States for most tables of persons, with 15;
     there is no secondary suppression, so that sums of other tables may tell what is withheld.
 
-    population : (n_entities,) persons of each entity.
+    population : (n_entities,) persons of each entity, which are published.
+    of_all : whether the table counts every person once, so that its answers add up to them.
     """
     is_out = ((population > 0) & (population < smallest))[:, None]
-    value = np.where(is_out, np.nan, counts)
-    return PublishedTable(
-        value, np.where(is_out, 0, counts), np.where(is_out, population[:, None], counts)
-    )
+    value, persons = np.where(is_out, np.nan, counts), population[:, None]
+    is_told = of_all and counts.shape[1] == 1
+    low = np.where(is_out, persons if is_told else 0, counts)
+    total = np.stack([population if of_all else np.zeros_like(population), population])
+    return PublishedTable(value, low, np.where(is_out, persons, counts), total)

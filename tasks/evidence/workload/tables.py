@@ -84,11 +84,14 @@ class PublishedTable:
     value : (n_entities, n_answers) published values; NaN where a value is withheld.
     low, high : bounds of the true counts that follow from the published values and the method's
         public parameters, where it has any; infinite where nothing follows.
+    total : (2, n_entities) such bounds of the sum of each entity's answers; None where nothing
+        follows but from those of the answers.
     """
 
     value: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    total: np.ndarray | None = None
 
     @classmethod
     def exactly(cls, value: np.ndarray) -> PublishedTable:

@@ -151,3 +151,25 @@ def test_more_levels_than_two_bytes_number_are_numbered(shape: str) -> None:
     if "b" in columns:
         columns["b"] = CodedColumn(np.zeros(2, dtype=int), (None,))
     assert recode.evaluate(columns, 2).tolist() == [len(codes) - 2, len(codes) - 1]
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "level"),
+    [
+        (["01"], "01", 0),
+        (["01"], "1", UNKNOWN),
+        (["01"], "1.0", UNKNOWN),
+        (["01"], "001", UNKNOWN),
+        (["01"], "11", 1),
+        (["01"], "x", 1),
+        (["01"], None, 1),
+        (["01", "1"], "1", 0),
+        (["1"], "01", UNKNOWN),
+    ],
+)
+def test_what_is_left_has_no_number_that_has_lost_its_zeros(declared, value, level) -> None:
+    """`01` saved by a spreadsheet is `1`: all heads would be others, without a word."""
+    rules = [{"level": "head", "where": {"role": declared}}, {"level": "other", "where": {}}]
+    recode = compiled_recode("role", AttributeDeclaration.model_validate({"rules": rules}))
+    columns = {"role": CodedColumn(np.array([0], dtype=np.int32), (value,))}
+    assert recode.evaluate(columns, 1).tolist() == [level]

@@ -17,6 +17,7 @@ from spineflow.tasks.evidence.methods.publish import generator_of, publish
 from spineflow.tasks.evidence.paths import Draw
 from spineflow.tasks.evidence.settings import (
     CellKeys,
+    Coarsening,
     Comparison,
     DifferentialPrivacy,
     Nothing,
@@ -332,3 +333,30 @@ def test_a_person_is_in_the_tables_of_his_areas_alone():
     assert answers.sum() == table.counted[POPULATION.people.cell].sum()
     moved = replace(POPULATION.people, area=np.zeros(len(POPULATION.people), dtype=int))
     assert table.answer(moved.area, moved.cell)[1:].sum() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method",
+    [
+        Rounding(kind="rounding", how="controlled", bases=[3]),
+        Coarsening(kind="coarsening", how="minimum_size", thresholds=[40]),
+        Suppression(kind="suppression", how="cells", thresholds=[3]),
+        Suppression(kind="suppression", how="tables", thresholds=[15]),
+    ],
+    ids=["controlled", "minimum_size", "cells", "tables"],
+)
+def test_sums_that_a_method_tells_hold_and_are_nearer_than_those_of_bounds(method) -> None:
+    told = release(method)
+    lower, upper = told.bounds()
+    at, kind = told.true
+    people = np.zeros((len(told.entities), told.n_kinds), dtype=np.int64)
+    np.add.at(people, (at, kind), 1)
+    true = people @ told.bounded_system.matrix.T.toarray()
+    assert ((lower <= true) & (true <= upper)).all()
+    n_rows = told.system.n_rows
+    assert told.bounded_system.n_rows == n_rows + len(told.tables)
+    sizes = [own.query.n_rows for own in told.tables]
+    of_tables = np.repeat(np.eye(len(sizes), dtype=np.int64), sizes, axis=0)
+    widest = (upper - lower)[:, :n_rows] @ of_tables
+    assert ((upper - lower)[:, n_rows:] < widest).any()

@@ -63,7 +63,7 @@ def test_the_likeliest_people_agree_better_than_any_possible_ones(
     release = SimpleNamespace(
         method=method,
         draw=SimpleNamespace(strength=strength),
-        system=system,
+        bounded_system=system,
         values=lambda: withheld,
     )
     found = reconstruct(system, lower, upper, effort=Effort(solver_nodes=20))
