@@ -114,14 +114,14 @@ def check_whole(
     evidence, counted = EvidenceTally(), dict[str, Counted]()
     before = reading.read_before(evidence, scratch)
     if isinstance(before, Unreadable):
-        return replace(reading.unreadable(*before), files=evidence.files.listed)
+        return replace(reading.unreadable(*before), files=evidence.files.formats)
     for universe in reading.records:
         counter, files = reading.counter(before, universe, scratch, evidence)
         try:
             count_files(counter, files, range(len(files)), evidence)
         except UnreadableInput as error:
             check = reading.unreadable(universe, error.finding, tuple(counted))
-            return replace(check, files=evidence.files.listed)
+            return replace(check, files=evidence.files.formats)
         counted[universe] = counter.counted()
     return reading.put_together(before, counted, evidence, scratch)
 
@@ -178,7 +178,8 @@ def check_parts(
         return None
     evidence, finding, facts = kept_mark(_mark(folder, None))
     if finding is not None:
-        return reading.unreadable(facts["subject"], finding)
+        check = reading.unreadable(facts["subject"], finding)
+        return replace(check, files=evidence.files.formats)
     parts = parts_of(reading)
     if not all(is_kept(folder, number) for number in range(len(parts))):
         return None
@@ -187,9 +188,10 @@ def check_parts(
         numbers = [number for number, part in enumerate(parts) if part.universe == universe]
         marks = [kept_mark(_mark(folder, number)) for number in numbers]
         for of_part, finding, _ in marks:
-            if finding is not None:
-                return reading.unreadable(universe, finding, tuple(counted))
             evidence.merge(of_part)
+            if finding is not None:
+                check = reading.unreadable(universe, finding, tuple(counted))
+                return replace(check, files=evidence.files.formats)
         if not any(facts["n_rows"] for _, _, facts in marks):
             try:
                 refuse_empty(files)

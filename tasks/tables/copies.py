@@ -55,6 +55,11 @@ class FilesRead:
         """The files, in the order in which they were read."""
         return tuple(self.files.values())
 
+    @property
+    def formats(self) -> tuple[FileRead, ...]:
+        """The files whose form is known, without their rows."""
+        return tuple(FileRead(own.name, own.written) for own in self.listed if own.written)
+
     def copies(self, files: Sequence[InputFile]) -> Iterator[Finding]:
         """Findings on files of a table that hold exactly the records of one before them, in
         whatever order and format.

@@ -34,7 +34,7 @@ rules = [
 ]
 [census.universes.people]
 table = "people"
-where = {{ kind = ["P", "Q"] }}
+where = {{ kind = {kinds} }}
 attributes = ["sex", "role", "langs"]
 area = "section"
 [budget.people]
@@ -42,16 +42,17 @@ rho = "1"
 delta = "1e-10"
 queries.other.detailed = "1"
 """
-LOST = "people: no record has '01', '02', '90-99' in role (role); if role has lost leading zeros"
 ROWS = ["1,P,1,1,fr", "1,P,2,2,de", "1,R,1,3,", "2,P,2,3,it"]
 
 
-def notes(folder: Path, digits: str = "", rows: list[str] = ROWS) -> list[str]:
+def notes(
+    folder: Path, digits: str = "", rows: list[str] = ROWS, kinds: str = '["P", "Q"]'
+) -> list[str]:
     """The notes of a check of some rows."""
     (folder / "areas.csv").write_text("section,x\n1,a\n2,b\n")
     quoted = [row.rpartition(",")[0] + ',"' + row.rpartition(",")[2] + '"' for row in rows]
     (folder / "people.csv").write_text("\n".join(["section,kind,sex,role,langs", *quoted, ""]))
-    (folder / "settings.toml").write_text(SETTINGS.format(digits=digits))
+    (folder / "settings.toml").write_text(SETTINGS.format(digits=digits, kinds=kinds))
     settings = TOPDOWN.load(folder / "settings.toml")
     assert check_input_of(settings).notes == (), "notes are for check alone"
     check = check_with_notes(settings)
@@ -60,11 +61,26 @@ def notes(folder: Path, digits: str = "", rows: list[str] = ROWS) -> list[str]:
 
 
 def test_codes_that_no_record_has_are_named(tmp_path: Path) -> None:
-    found = notes(tmp_path)
-    assert "people: no record has 'Q' in kind (where of people)." in found
-    assert any(note.startswith(LOST) for note in found)
-    assert "people: every record falls to the rule of role without columns." in found
-    assert "people: every record has the level 'other' of role." in found
+    assert notes(tmp_path, rows=["1,P,1,3,fr", "1,P,2,4,de", "2,P,2,03,it"]) == [
+        "people: no record has 'Q' in kind (where of people).",
+        "people: every record has the level 'other' of role.",
+        "people: no record has '01', '02', '90-99' in role (role).",
+        "people: every record falls to the rule of role without columns.",
+    ]
+
+
+def test_codes_of_a_condition_that_have_lost_zeros_are_told_from_others(tmp_path: Path) -> None:
+    rows = [row.replace("P", "1").replace("R", "2") for row in ROWS]
+    (note, *_) = notes(tmp_path, "digits = { role = 2 }", rows, kinds='["01", "1"]')
+    assert note == (
+        "people: no record has '01' in kind (where of people); if kind has lost leading zeros, "
+        "declare its digits under census.files."
+    )
+
+
+def test_codes_that_have_lost_zeros_are_no_others(tmp_path: Path) -> None:
+    with pytest.raises(InputRefused, match="declare its codes, of which 01 and 1 are two"):
+        notes(tmp_path)
 
 
 def test_digits_bring_lost_zeros_back(tmp_path: Path) -> None:
@@ -97,7 +113,7 @@ def test_digits_of_a_column_that_nobody_reads_are_refused(tmp_path: Path) -> Non
 def test_dates_that_are_none_are_told_from_days_of_excel(born: str, tmp_path: Path) -> None:
     (tmp_path / "areas.csv").write_text("section,x\n1,a\n2,b\n")
     (tmp_path / "people.csv").write_text(f"section,born\n1,{born}\n2,1990-01-01\n")
-    text = SETTINGS.format(digits="").replace('"sex", "role", "langs"', '"age"')
+    text = SETTINGS.format(digits="", kinds='["P", "Q"]').replace('"sex", "role", "langs"', '"age"')
     text = text.replace('where = { kind = ["P", "Q"] }\n', "")
     age = 'age = { column = "born", age_at = "2021-03-31", bins = [0, 15], largest = 99 }\n'
     (tmp_path / "settings.toml").write_text(text.replace("sex = {", f"{age}sex = {{", 1))
