@@ -23,7 +23,6 @@ test quick soak newest newest-prefect pythons: export PYTHONDONTWRITEBYTECODE =
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
-	$(BIN)/spineflow compile
 	$(BIN)/spineflow demo
 
 # Everything but the replicate studies and kill tests, of which a random tenth runs.

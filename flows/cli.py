@@ -25,7 +25,7 @@ from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
 from .arguments import HOUSEHOLDS, parser
 from .budgets import show_budget
-from .console import check_input, print_block, print_ledger, shown_work
+from .console import check_input, open_in_browser, print_block, print_ledger, shown_work
 from .existing import existing_run
 from .interruption import answered
 from .kernels import announce_and_compile
@@ -107,7 +107,10 @@ def _demo(options: argparse.Namespace) -> int:
     print(f"A generated {demo.what} and its settings are in {folder}/")
     again = f"spineflow run {demo.flow} {settings_file} --run-dir {folder / 'run'}"
     print(f"Running: {again}")
-    return main(["run", demo.flow, str(settings_file), "--run-dir", str(folder / "run")])
+    code = main(["run", demo.flow, str(settings_file), "--run-dir", str(folder / "run")])
+    if options.open and code == 0:
+        open_in_browser(RunDirectory(folder / "run").report)
+    return code
 
 
 def _run(options: argparse.Namespace) -> None:

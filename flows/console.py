@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
 import time
+import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
@@ -228,6 +230,14 @@ def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) 
         print(f"next: {program} ledger show --ledger {shlex.quote(settings.privacy.ledger)}")
     elif not settings.is_private:
         print(f"next: {program} check FLOW SETTINGS.toml, for tables of your own")
+
+
+def open_in_browser(page: Path) -> None:
+    """Open a page in the browser of a desktop, or say that there is none here."""
+    displays = ("DISPLAY", "WAYLAND_DISPLAY")
+    has_desktop = sys.platform == "darwin" or any(name in os.environ for name in displays)
+    if not has_desktop or not webbrowser.open(page.resolve().as_uri()):
+        print(f"There is no browser here; open {page} in one.")
 
 
 def as_typed(program: str) -> str:

@@ -25,31 +25,33 @@ ANNOUNCEMENT = "Kernels are compiled, once per installation, which takes about a
 
 MOST_PROCESSES = 5
 
-COMMAND = "from spineflow.flows.kernels import compile_kernels; compile_kernels()"
+COMMAND = "from spineflow.flows.kernels import compile_kernels; compile_kernels(seldom={})"
 
 
-def compile_kernels(processes: int | None = None) -> None:
+def compile_kernels(processes: int | None = None, *, seldom: bool = True) -> None:
     """Compile the kernels of the estimation, or load those that are compiled already.
 
-    By default in as many processes as there are processors, five at most. Raises what a kernel's
-    compilation raises.
+    By default in as many processes as there are processors, five at most, and with those that runs
+    `seldom` come to. Raises what a kernel's compilation raises.
     """
-    from ..tasks.topdown.estimation.example import CALLS  # 0.9 s, numba's
+    from ..tasks.topdown.estimation.example import CALLS, SELDOM  # 0.9 s, numba's
 
+    calls = [call for call in CALLS if seldom or call not in SELDOM]
     n = min(processes or os.cpu_count() or 1, MOST_PROCESSES)
     if n == 1:
-        for call in CALLS:
+        for call in calls:
             call()
         return
     # A forked child would inherit locks of threads that it does not have.
     with ProcessPoolExecutor(n, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(call) for call in CALLS]):
+        for done in as_completed([pool.submit(call) for call in calls]):
             done.result()
 
 
-def compile_beside(product: str) -> bool:
+def compile_beside(product: str, *, seldom: bool = False) -> bool:
     """Have a process of its own compile the kernels that a product needs while its input is read.
 
+    Those that runs `seldom` come to are compiled when a run does, unless they are asked for.
     Estimates wait for that process; see `estimation.kernels`. Whether it was started: not if they
     were compiled before or are being compiled, or where no process can be started, so that they
     are compiled on the way. A run that is killed leaves it to finish, for the run that goes on.
@@ -64,7 +66,7 @@ def compile_beside(product: str) -> bool:
     with suppress(OSError), compiling_lock().open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         subprocess.Popen(
-            [sys.executable, "-P", "-c", COMMAND],
+            [sys.executable, "-P", "-c", COMMAND.format(seldom)],
             pass_fds=[lock.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -89,9 +91,9 @@ def load_kernels(product: str) -> None:
 
 def announce_and_compile(options: Namespace) -> None:
     """Say what is about to take its time, do it, and say how long it took."""
-    from ..tasks.topdown.estimation.kernels import are_compiled  # 0.9 s, numba's
+    from ..tasks.topdown.estimation.kernels import KERNELS, SELDOM, are_compiled  # 0.9 s
 
-    if not are_compiled():
+    if not are_compiled(KERNELS + SELDOM):
         print(f"{ANNOUNCEMENT} ...", flush=True)
     with stopwatch() as elapsed:
         compile_kernels(options.processes)

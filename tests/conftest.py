@@ -86,7 +86,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if any(item.get_closest_marker("slow") or "topdown" in item.path.parts for item in chosen):
         from spineflow.flows.kernels import compile_beside
 
-        compile_beside("topdown")
+        compile_beside("topdown", seldom=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

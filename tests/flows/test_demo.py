@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
+from spineflow.flows.console import open_in_browser
 from spineflow.flows.demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
 from spineflow.flows.registry import DEMOS, MODULES
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
@@ -182,7 +183,11 @@ def test_the_command_generates_input_and_a_ledger_and_runs(
     (ledger,) = summary(open_ledger(folder / "ledger.db", must_exist=True))["datasets"].values()
     assert ledger["cap"] == "10" and len(ledger["products"]["trips"]["draws"]) > 0
     before = {path: path.stat().st_mtime_ns for path in (file, folder / "trips.parquet")}
-    assert main(["demo", "trips", "--directory", str(folder)]) == 0
+    pages: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda page: pages.append(page) or True)
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert main(["demo", "trips", "--directory", str(folder), "--open"]) == 0
+    assert pages == [(run / "report" / "report.html").as_uri()]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert "Nothing has been drawn" not in capsys.readouterr().out
 
@@ -231,6 +236,15 @@ def located(
         other = other.set_index(through["key"])[universe["area"]]
         records = records.assign(**{universe["area"]: records[through["column"]].map(other)})
     return records[[universe["area"]]].merge(areas, on=universe["area"], validate="many_to_one")
+
+
+def test_without_a_desktop_the_page_to_open_is_named(monkeypatch, capsys) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("webbrowser.open", lambda page: pytest.fail(page))
+    open_in_browser(Path("report.html"))
+    assert "open report.html in one" in capsys.readouterr().out
 
 
 def test_a_country_abroad_is_of_topdown(capsys) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from spineflow.tasks.topdown.estimation import example
 from spineflow.tasks.topdown.estimation import kernels as estimation_kernels
 from spineflow.tasks.topdown.estimation.kernels import (
     KERNELS,
+    SELDOM,
     are_compiled,
+    file_name,
     wait_until_compiled,
 )
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
@@ -30,7 +33,8 @@ def test_examples_compile_what_estimation_calls() -> None:
     """Siblings of another schema and arrays by columns compile no further types."""
     for call in example.CALLS:
         call()
-    compiled = [list(kernel.signatures) for kernel in KERNELS]
+    assert are_compiled(KERNELS + SELDOM), "by the names that numba gives their files"
+    compiled = [list(kernel.signatures) for kernel in KERNELS + SELDOM]
     assert all(len(signatures) == 1 for signatures in compiled), "one example each"
     names = ("total", "hispanic * cenrace", "detailed")
     queries = {name: marginal_query(PERSONS, name) for name in names}
@@ -56,16 +60,14 @@ def test_examples_compile_what_estimation_calls() -> None:
         problem, np.asfortranarray(problem.parent_counts / 3 * np.ones((3, 1))), asked
     )
     round_by_flow(rounded)
-    assert [list(kernel.signatures) for kernel in KERNELS] == compiled
+    assert [list(kernel.signatures) for kernel in KERNELS + SELDOM] == compiled
 
 
 @pytest.fixture
 def new_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Where numba notes what it has compiled, of an installation that has compiled nothing."""
-    names = {kernel: Path(kernel._cache._cache_file._index_path).name for kernel in KERNELS}
-    assert len(set(names.values())) == len(KERNELS)
-    monkeypatch.setattr(estimation_kernels, "_index_of", lambda kernel: tmp_path / names[kernel])
-    return [tmp_path / name for name in names.values()]
+    monkeypatch.setattr(estimation_kernels, "_folder", lambda: tmp_path)
+    return [tmp_path / file_name(kernel).replace("*", "") for kernel in KERNELS]
 
 
 def test_kernels_are_known_by_what_numba_keeps(new_installation: list[Path]) -> None:
@@ -101,10 +103,22 @@ def test_estimates_wait_for_the_process_that_compiles(
 
 
 def test_what_is_run_beside_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[None] = []
-    monkeypatch.setattr(kernels, "compile_kernels", lambda: made.append(None))
-    exec(kernels.COMMAND, {})
-    assert made == [None]
+    made: list[bool] = []
+    monkeypatch.setattr(kernels, "compile_kernels", lambda *, seldom: made.append(seldom))
+    for seldom in (False, True):
+        exec(kernels.COMMAND.format(seldom), {})
+    assert made == [False, True]
+
+
+def test_kernels_that_runs_seldom_come_to_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    often, rare = partial(made.append, "often"), partial(made.append, "rare")
+    monkeypatch.setattr(example, "CALLS", (often, rare))
+    monkeypatch.setattr(example, "SELDOM", (rare,))
+    kernels.compile_kernels(1, seldom=False)
+    assert made == ["often"]
+    kernels.compile_kernels(1)
+    assert made[1:] == ["often", "rare"]
 
 
 def test_the_command_says_what_takes_its_time(

@@ -319,7 +319,9 @@ def _iterate(
             entries += n_free[i] * n_free[i]
         is_kept = entries <= MOST_ENTRIES
         if is_new:
-            factor = np.diag(shared_give)
+            factor = np.zeros((n_shared, n_shared))
+            for r in range(n_shared):
+                factor[r, r] = shared_give[r]
         for r in range(n_shared):
             right[r] = shared_give[r] * y[r] - sums[r]
             total[r] = -sums[r]

@@ -134,7 +134,18 @@ def _first_point_by_covariance(
 def _mean_covariance(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
     """The children's mean matrix, less their scales, as W and G of `InverseCovariance`."""
     total, covariance = quadratic.scale.sum(), quadratic.covariance
-    return covariance.within.sum(axis=0) / total, covariance.across.sum(axis=0) / total
+    c, n = covariance.within.shape[:2]
+    within, across = np.zeros((n, n)), np.zeros((n, n))
+    for i in range(c):
+        for u in range(n):
+            for v in range(n):
+                within[u, v] += covariance.within[i, u, v]
+                across[u, v] += covariance.across[i, u, v]
+    for u in range(n):
+        for v in range(n):
+            within[u, v] /= total
+            across[u, v] /= total
+    return within, across
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

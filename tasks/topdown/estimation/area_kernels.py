@@ -15,7 +15,10 @@ from numba import njit
 def add(into: np.ndarray, place: np.ndarray, matrices: np.ndarray) -> None:
     """Add matrices (p, S, z, z) to the rows `place` (p,)."""
     for i in range(place.size):
-        into[place[i]] += matrices[i]
+        for s in range(matrices.shape[1]):
+            for a in range(matrices.shape[2]):
+                for b in range(matrices.shape[3]):
+                    into[place[i], s, a, b] += matrices[i, s, a, b]
 
 
 @njit(cache=True, nogil=True)

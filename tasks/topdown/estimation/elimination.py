@@ -37,8 +37,16 @@ def n_own_pins(constraints: Constraints) -> int:
 def shared_sums(constraints: Constraints) -> np.ndarray:
     """What each shared row must add up to: the parent's cells, then the pins of groups."""
     n_parent = constraints.parent.size if constraints.has_parent else 0
-    n_pins = 0 if n_own_pins(constraints) > 0 else constraints.targets.size
-    return np.append(constraints.parent[:n_parent], constraints.targets.ravel()[:n_pins])
+    n_groups, n_pins = constraints.targets.shape
+    if n_own_pins(constraints) > 0:
+        n_groups = 0
+    sums = np.empty(n_parent + n_groups * n_pins)
+    for j in range(n_parent):
+        sums[j] = constraints.parent[j]
+    for g in range(n_groups):
+        for r in range(n_pins):
+            sums[n_parent + g * n_pins + r] = constraints.targets[g, r]
+    return sums
 
 
 @njit(cache=True, nogil=True)
@@ -61,8 +69,12 @@ def shared_rows(constraints: Constraints, i: int, cells: np.ndarray) -> np.ndarr
 @njit(cache=True, nogil=True)
 def type_of_cell(constraints: Constraints) -> np.ndarray:
     """Type of every cell, (k,)."""
-    every = np.arange(constraints.allowed.shape[1])
-    return np.searchsorted(constraints.type_starts, every, side="right") - 1
+    starts = constraints.type_starts
+    types = np.empty(constraints.allowed.shape[1], dtype=np.int64)
+    for t in range(starts.size - 1):
+        for j in range(starts[t], starts[t + 1]):
+            types[j] = t
+    return types
 
 
 @njit(cache=True, nogil=True)

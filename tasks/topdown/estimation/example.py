@@ -70,7 +70,7 @@ def areas() -> None:
 CALLS = (approaches, newton_steps, active_sets, flows, areas, exchanges, first_points)
 """All of them, those that compile longest first."""
 SELDOM = (newton_steps, exchanges)
-"""Of them those that a run of few marginal queries hardly ever comes to."""
+"""Of them those that a run of few marginal queries hardly ever comes to; see `kernels.SELDOM`."""
 
 
 def _siblings() -> tuple[SiblingProblem, list[QueryMeasurement]]:

@@ -72,7 +72,8 @@ def first_prices(network: Network, trees: Trees) -> np.ndarray:
         amiss = np.abs(held - wanted).sum()
         if amiss < fewest:
             fewest = amiss
-            best[:] = price
+            for j in range(k):
+                best[j] = price[j]
         if amiss < np.count_nonzero(wanted) / 2:
             break
         for v in range(n_nodes):

@@ -244,7 +244,9 @@ def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
             # By cost, then from large to small share; both sorts keep the order of what is equal.
             below = leaf[trees.start[v] : trees.stop[v]]
             by_share = below[np.argsort(share[below], kind="mergesort")]
-            below[:] = by_share[np.argsort(cost[by_share], kind="mergesort")]
+            by_cost = np.argsort(cost[by_share], kind="mergesort")
+            for n in range(below.size):
+                below[n] = by_share[by_cost[n]]
             for p in range(trees.first_part[v], trees.first_part[v + 1]):
                 for n in range(trees.stop[v] - trees.start[v]):
                     cost[leaf[trees.start[v] + n]] += step(network, trees, trees.part[p], n)

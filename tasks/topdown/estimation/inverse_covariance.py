@@ -63,14 +63,25 @@ class InverseCovariance(NamedTuple):
 @njit(cache=True, nogil=True, error_model="numpy")
 def number_of_levels(levels: np.ndarray) -> int:
     """One more than the largest level, 0 where there is none."""
-    return levels.max() + 1 if levels.size else 0
+    n = 0
+    for level in levels:
+        n = max(n, level + 1)
+    return n
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def cells_by_level(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(order, starts): positions sorted by level, stably, and where each level's begin."""
-    order = np.argsort(levels, kind="mergesort")
-    return order, np.searchsorted(levels[order], np.arange(number_of_levels(levels) + 1))
+    starts = np.zeros(number_of_levels(levels) + 1, dtype=np.int64)
+    for level in levels:
+        starts[level + 1] += 1
+    for level in range(starts.size - 1):
+        starts[level + 1] += starts[level]
+    order, next_of_level = np.empty(levels.size, dtype=np.int64), starts.copy()
+    for j in range(levels.size):
+        order[next_of_level[levels[j]]] = j
+        next_of_level[levels[j]] += 1
+    return order, starts
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -8,6 +8,8 @@ same machine estimates wait for it, rather than compile the same once more.
 from __future__ import annotations
 
 import fcntl
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +19,30 @@ KERNELS = (
     admm.approach,
     admm.first_point,
     active_set._iterate,
-    dual_newton._rounds,
     network_flow.solve,
-    exchange._exchange,
     area_kernels.add_change,
 )
 """Those that take longest, with which all that they call is compiled."""
+SELDOM = (dual_newton._rounds, exchange._exchange)
+"""The same of those that a run of few marginal queries hardly ever comes to."""
 
 
-def are_compiled() -> bool:
-    """Whether the kernels were compiled before, by what numba has kept."""
-    return all(_index_of(kernel).exists() for kernel in KERNELS)
+def are_compiled(kernels: Sequence[Any] = KERNELS) -> bool:
+    """Whether kernels were compiled before, by the files that numba has kept."""
+    folder = _folder()
+    return all(any(folder.glob(file_name(kernel))) for kernel in kernels)
+
+
+def file_name(kernel: Any) -> str:
+    """Pattern of the name by which numba keeps the index of a kernel for this Python."""
+    code, module = kernel.py_func.__code__, kernel.__module__.rpartition(".")[2]
+    version = "py{}{}".format(*sys.version_info)
+    return f"{module}.{kernel.__name__}-{code.co_firstlineno}.{version}*.nbi"
 
 
 def compiling_lock() -> Path:
     """The file that is locked while a process of this machine compiles the kernels."""
-    return _index_of(KERNELS[0]).with_name("spineflow-compiling.lock")
+    return _folder() / "spineflow-compiling.lock"
 
 
 def wait_until_compiled() -> None:
@@ -43,6 +53,6 @@ def wait_until_compiled() -> None:
         fcntl.flock(opened, fcntl.LOCK_SH)
 
 
-def _index_of(kernel: Any) -> Path:
-    """Where numba notes what it keeps of a kernel."""
-    return Path(kernel._cache._cache_file._index_path)
+def _folder() -> Path:
+    """Where numba keeps the kernels of this package."""
+    return Path(str(KERNELS[0].stats.cache_path))

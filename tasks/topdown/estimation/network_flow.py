@@ -272,7 +272,9 @@ def solve(network: Network) -> tuple[int, np.ndarray, int, int]:
     n_cells = network.residual.size
     price = np.zeros(network.fraction.shape[1] + network.group_residual.size, dtype=np.int64)
     if n_cells > 0 and trees.cell.size >= MANY_LEAVES:
-        price[:n_cells] = first_prices(network, trees)
+        first = first_prices(network, trees)
+        for j in range(n_cells):
+            price[j] = first[j]
     state = first_state(network, trees, choose(network, trees, price))
     y = _values(network, trees, state.chosen)
     held = sums_of_nodes(network, y)

@@ -86,7 +86,14 @@ def factored(
     n_profiles = weights.shape[0]
     size = columns[1:] - columns[:-1]
     scratch = np.empty(k, dtype=np.int64)
-    order = np.argsort(-size, kind="mergesort")
+    # From many rows to few; what has as many keeps its order.
+    order: np.ndarray = np.empty(n_queries, dtype=np.int64)
+    for other in range(n_queries):
+        place = other
+        while place > 0 and size[order[place - 1]] < size[other]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = other
     home = np.full(n_queries, -1, dtype=np.int64)
     chosen = np.empty(n_queries, dtype=np.int64)
     starts = np.zeros(n_queries + 1, dtype=np.int64)
