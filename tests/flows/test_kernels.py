@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from spineflow.flows import kernels
-from spineflow.flows.cli import main
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.estimation import example
@@ -98,21 +97,3 @@ def test_estimates_wait_for_the_process_that_compiles(
     for kept in new_installation:
         kept.touch()
     assert not kernels.compile_beside("topdown")
-
-
-def test_what_is_run_beside_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[None] = []
-    monkeypatch.setattr(kernels, "compile_kernels", lambda: made.append(None))
-    exec(kernels.COMMAND, {})
-    assert made == [None]
-
-
-def test_the_command_says_what_takes_its_time(
-    new_installation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made: list[int | None] = []
-    monkeypatch.setattr(kernels, "compile_kernels", made.append)
-    assert main(["compile", "--processes", "1"]) == 0
-    first, last = capsys.readouterr().out.splitlines()
-    assert "once per installation" in first and last.startswith("Kernels are compiled: ")
-    assert made == [1]
