@@ -19,12 +19,6 @@ from spineflow.tasks.trips.release.error_bound import BOUND_OF
 
 from benchmarks.error_by_rho import ABLATIONS, QUERIES
 from benchmarks.published_figures import FALSE_DISCOVERIES, GROUP_SIZES
-from tests.tasks.topdown.workload.test_published_allocations import (
-    GEOLEVELS,
-    MISPRINTED,
-    PRINTED_SUM,
-    TABLE_6,
-)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DOCS = REPOSITORY / "docs"
@@ -34,8 +28,6 @@ GROUP_SIZE_SECTIONS = {
     "taxi": "Taxi-like: 13,282 groups",
 }
 """Headings of the page by data of the paper's table 7."""
-SUMS = ((PRINTED_SUM["persons"], 4099), (PRINTED_SUM["units"], 4100))
-"""Of the columns of table 6 as it is printed, with their denominators there."""
 
 
 def text(page: str) -> str:
@@ -99,65 +91,6 @@ def test_errors_of_group_sizes_stand_above_the_published_ones(data: str) -> None
         assert list(row.values())[2:6] == list(GROUP_SIZES[data][key])
 
 
-def words(markdown: str) -> str:
-    return " ".join(markdown.split())
-
-
-def mean_of(cell: str) -> float:
-    """The mean in a cell that has the smallest and the largest beside it."""
-    return float(cell.split(" (")[0].replace(",", ""))
-
-
-def test_the_page_says_how_far_errors_of_group_sizes_are_from_the_published_ones() -> None:
-    told = words(section("group_sizes_figures", "The published table"))
-    shown = rows(section("group_sizes_figures", GROUP_SIZE_SECTIONS["census"]))
-    pairs = [
-        (own, paper)
-        for own, paper in zip(shown, shown[1:], strict=False)
-        if paper["mechanism"] == "*the paper*"
-    ]
-    assert len(pairs) > 10
-    for level in ("nation", "state", "county"):
-        known = [(mean_of(own[level]), float(paper[level])) for own, paper in pairs]
-        times = [ours / published for ours, published in known if published]
-        assert f"{min(times):.1f} to {max(times):.1f} times" in told, level
-    at_half = {own["mechanism"]: float(p["county"]) for own, p in pairs if own["epsilon"] == "0.5"}
-    ours = {own["mechanism"]: own["county"] for own, _ in pairs if own["epsilon"] == "1.0"}
-    assert ours.keys() == at_half.keys()
-    assert all(abs(mean_of(ours[name]) / at_half[name] - 1) < 0.03 for name in ours)
-    assert "at epsilon 0.5 are ours at epsilon 1 to within 3 %" in told
-    beside = words(text("group_sizes"))
-    assert (
-        "errors at the counties are nearly twice the published ones for every mechanism" in beside
-    )
-
-
-def test_the_page_names_what_of_the_published_table_cannot_be_reproduced() -> None:
-    told = words(section("group_sizes_figures", "The published table"))
-    at_zones = {
-        name: row[2] for (epsilon, name), row in GROUP_SIZES["taxi"].items() if epsilon == "0.1"
-    }
-    relaxed = max((at_zones[name] for name in of_group_sizes.RELAXED), key=float)
-    exact = max((at_zones[n] for n in at_zones.keys() - set(of_group_sizes.RELAXED)), key=float)
-    most = f"{2 * 13_282 / 1000:.1f} thousand"
-    assert f"Two histograms of 13,282 groups differ by {most} at most" in told
-    assert f"zones reach {exact} thousand, and {relaxed} with a relaxed program" in told
-    assert "cannot be those of one hierarchy of 13,282 groups" in told
-    assert "7,592 leaves, and in the same paragraph 3,144 counties" in told
-    assert "do not end with HiGHS at these sizes" in told
-
-
-def test_the_page_says_of_every_mechanism_of_group_sizes_what_is_exact() -> None:
-    shown = section("group_sizes", "Mechanisms")
-    table = {row["`mechanism.name`"].strip("`"): row for row in rows(shown) if "optimum of" in row}
-    assert set(of_group_sizes.VECTOR_OF) == table.keys()
-    assert all(row["optimum of"] for row in table.values())
-    (told,) = re.findall(r"\*What is exact, and what approximates\.\*(.*?)\n\n", shown, re.S)
-    for name in table.keys() - set(of_group_sizes.RELAXED):
-        assert f"`{name}`" in told
-    assert "relaxed" in told
-
-
 @pytest.mark.parametrize("data", FALSE_DISCOVERIES)
 def test_published_false_discoveries_stand_beside_ours(data: str) -> None:
     heading = data.replace("-", ", ").capitalize()
@@ -181,31 +114,6 @@ def test_the_bounds_of_the_paper_stand_below_every_mechanism_that_has_one() -> N
     assert all(number > 10 for number in bounds.values())
     for name in ("gaussian_leaves", "stability_histogram"):
         assert BOUND_OF[name] == "Proposition 1"
-
-
-def test_table_6_of_the_redistricting_paper_is_told_to_add_to_less_than_one_and_why() -> None:
-    told = section("settings", "Presets")
-    assert [f"{total.numerator * (n // total.denominator)}/{n}" in told for total, n in SUMS] == [
-        True,
-        True,
-    ]
-    (county, persons), (tract, units) = MISPRINTED["persons"], MISPRINTED["units"]
-    assert (county, tract) == ("County", "Tract")
-    printed = {
-        name: TABLE_6[name].split()[GEOLEVELS.index(at)] for name, (at, _) in MISPRINTED.items()
-    }
-    of_persons = printed["persons"].partition("/")[0]
-    why = words(told)
-    assert f"county of persons repeats the {of_persons} of the United States" in why
-    assert f"certificates have {persons.numerator}," in why
-    assert f"tracts of units have {printed['units']} for {units}" in why
-
-
-def test_the_passes_and_the_rounder_are_ablated_in_a_table() -> None:
-    shown = [row["rho and passes"] for row in rows(section("estimators", "What the passes do"))]
-    expected = [f"{times} times, {name}" for times in (1, 30) for name in ABLATIONS]
-    assert shown == expected * (len(shown) // len(expected)) and len(shown) >= 2 * len(expected)
-    assert {"rounder in one pass", "rounder of cells alone"} <= ABLATIONS.keys()
 
 
 @pytest.mark.slow

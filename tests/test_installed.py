@@ -173,17 +173,6 @@ def test_the_demo_runs_with_what_pip_resolves_by_itself(wheel: Path, tmp_path: P
     assert json.loads(manifest.read_text())["status"] == "complete"
 
 
-def test_the_pythons_that_are_allowed_are_those_that_make_takes_and_runs() -> None:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    least, beyond = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project["requires-python"]).groups()
-    allowed = [f"python3.{number}" for number in range(int(least), int(beyond))]
-    made = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    taken, others = re.findall(r"for name in (python[^;]*);", made)
-    assert sorted(taken.split()) == allowed
-    assert sorted(others.split()) == allowed[1:], "`make test` has the first"
-    assert f"no Python 3.{least} to 3.{int(beyond) - 1} here" in made
-
-
 def test_flows_are_run_with_the_oldest_and_the_newest_prefect_that_is_allowed() -> None:
     """The oldest is that of `constraints.txt`, with which `make test` runs everything."""
     (tested,) = re.findall(r"^prefect==(.*)$", (REPOSITORY / "constraints.txt").read_text(), re.M)
@@ -207,43 +196,3 @@ def test_a_notebook_imports_beside_decoys(python: Path, elsewhere: Path) -> None
     told, file = run(python, "notebook.py", folder=elsewhere).split()
     assert told == version("spineflow")
     assert Path(file).is_relative_to(python.parents[1])
-
-
-def found_by_make(path: Path) -> str:
-    """The Python with which make would install, where only a folder has programs."""
-    repository = Path(__file__).resolve().parents[1]
-    make = shutil.which("make")
-    if make is None:
-        pytest.skip("needs make")
-    shell = Path("/bin/sh").resolve()
-    (path / "sh").symlink_to(shell)
-    done = subprocess.run(
-        [make, "--dry-run", "--always-make", "--no-print-directory", ".venv/.installed"],
-        cwd=repository,
-        env={"PATH": str(path), "SHELL": str(path / "sh")},
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    ("found", "taken"),
-    [
-        ({"python3.11": 0, "python3.12": 0}, "python3.11"),
-        ({"python3.11": 127, "python3.12": 0, "python3.13": 0, "python3.14": 0}, "python3.13"),
-    ],
-)
-def test_make_takes_the_tested_python_or_the_newest_that_works(
-    tmp_path: Path, found: dict[str, int], taken: str
-) -> None:
-    for name, code in found.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
-        (tmp_path / name).chmod(0o755)
-    told = found_by_make(tmp_path)
-    assert f"{taken} -m venv .venv" in told
-    assert re.search(rf'echo "Installing into .venv with .*\({taken}\)"', told), "it says so"
-
-
-def test_make_without_a_python_says_which_it_needs(tmp_path: Path) -> None:
-    assert "There is no Python 3.11 to 3.13 here; install one" in found_by_make(tmp_path)

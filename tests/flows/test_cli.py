@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 import subprocess
 from fractions import Fraction
-from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from spineflow.flows.arguments import parser
-from spineflow.flows.cli import COMMANDS, main
-from spineflow.flows.registry import MODULES
+from spineflow.flows.cli import main
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 
 SETTINGS = """\
@@ -171,11 +166,6 @@ def test_broken_toml_is_refused(settings: Path, capsys, text: str) -> None:
     assert "not valid TOML" in capsys.readouterr().err
 
 
-def test_missing_settings_file_is_refused(tmp_path: Path, capsys) -> None:
-    assert main(["check", "topdown", str(tmp_path / "none.toml")]) == 2
-    assert "no such settings file" in capsys.readouterr().err
-
-
 def test_resume_of_nothing_is_refused(tmp_path: Path, capsys) -> None:
     assert main(["resume", str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
@@ -223,31 +213,6 @@ def test_dask_without_its_package_is_refused(settings: Path, monkeypatch, capsys
 
 
 @pytest.mark.parametrize(
-    ("target", "words"),
-    [
-        (
-            "persons:Conty:total=25",
-            "'Conty' is no geolevel of this budget (did you mean 'County'?)",
-        ),
-        ("persons:County:totl=25", "'totl' is not asked at 'County' (did you mean 'total'?)"),
-    ],
-)
-def test_a_misspelt_target_suggests_the_nearest(
-    settings: Path, capsys, target: str, words: str
-) -> None:
-    assert main(["budget", "topdown", str(settings), "--target", target]) == 2
-    message = capsys.readouterr().err
-    assert words in message and len(message) < 400
-
-
-def test_the_version_is_that_of_the_package(capsys) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--version"])
-    assert ended.value.code == 0
-    assert capsys.readouterr().out.strip() == f"spineflow {version('spineflow')}"
-
-
-@pytest.mark.parametrize(
     ("typed", "completed"),
     [
         ("spineflow resu", "resume"),
@@ -286,63 +251,3 @@ def test_a_command_that_is_none_is_refused_with_what_was_meant(
     error = capsys.readouterr().err
     assert f"There is no command {command!r}; " in error
     assert words in error and error.count("\n") == 1
-
-
-def every_parser() -> dict[str, argparse.ArgumentParser]:
-    whole = parser(COMMANDS)
-    (commands,) = (action for action in whole._actions if action.metavar == "COMMAND")
-    return dict(commands.choices)
-
-
-FIRST_WORDS = {
-    *("Check", "Compile", "Continue", "Find", "Generate", "Make", "Measure", "Print", "Read"),
-    *("Register", "Replay", "Run", "Show", "Validate", "Work", "Write", "Tell", "Turn"),
-}
-"""Verbs with which a command's help and description begin."""
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_tells_of_every_argument_in_one_style(name: str) -> None:
-    """A command is told by a phrase and by sentences that begin with a verb, an argument by a
-    phrase: what it is, and at its end what holds without it.
-    """
-    phrase, own = every_help()[name], every_parser()[name]
-    assert phrase[0].islower() and phrase.split()[0].strip(",").capitalize() in FIRST_WORDS
-    assert not phrase.endswith(".")
-    assert own.description.split()[0] in FIRST_WORDS and own.description.endswith(".")
-    for action in own._actions:
-        where = f"{name} {action.dest}"
-        assert action.help and len(action.help.split()) >= 3, f"{where} is not told of"
-        assert not action.help.endswith("."), where
-        assert re.match(r"[a-z]|JSON|95 %%", action.help), where
-        told = re.search(r"default", action.help)
-        assert told is None or re.search(r" \(default: [^()]+\)$", action.help % vars_of(action)), (
-            where
-        )
-        if action.nargs == 0 or action.dest in ("help", "debug"):
-            continue
-        shown = action.metavar or ("{" + ",".join(action.choices) + "}" if action.choices else "")
-        assert re.fullmatch(r"[A-Z_]+(\.(toml|csv|html|svg))?|\{export\}|.*=.*", shown), where
-        if action.default is not None and action.default != [] and not action.required:
-            assert "(default: " in action.help, f"{where}: its default is not told"
-    text = own.format_help()
-    assert "None" not in text and "%(" not in text
-
-
-def vars_of(action: argparse.Action) -> dict[str, object]:
-    """What a help's places stand for."""
-    return {"default": action.default, "prog": "spineflow"}
-
-
-def every_help() -> dict[str, str]:
-    """The phrase that 'spineflow --help' has of every command."""
-    whole = parser(COMMANDS)
-    (commands,) = (action for action in whole._actions if action.metavar == "COMMAND")
-    return {action.dest: str(action.help) for action in commands._choices_actions}
-
-
-def test_every_flow_is_told_of_below_the_commands(capsys) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    flows = capsys.readouterr().out.partition("flows: ")[2].partition("exit codes")[0]
-    assert all(re.search(rf"\b{name}\b", flows) for name in MODULES)

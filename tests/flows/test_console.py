@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows import progress
-from spineflow.flows.console import as_typed, print_block, shown_progress, shown_work
+from spineflow.flows.console import as_typed, print_block, shown_progress
 from spineflow.flows.kernels import ANNOUNCEMENT
 from spineflow.tasks.pages.document import Section, Table
 from spineflow.tasks.products.product import Caution
@@ -56,33 +56,6 @@ def test_a_terminal_has_a_bar_for_every_stage(
     last = shown.err[shown.err.rindex("starting Prefect") :]
     assert "1/1" in last
     assert shown.out == ""
-
-
-def test_where_no_terminal_is_a_line_tells_of_every_stage_that_has_ended(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with shown_progress(is_compiling=True):
-        told(progress._tell)
-        assert capsys.readouterr().err.split(" ", 1)[1] == "watch it there\n"
-        progress._tell("persons measure County", 4, 4)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.split(" ", 1)[1] == "Persons were measured at County: 4 tasks, 0 s."
-
-
-@pytest.mark.usefixtures("terminal")
-def test_work_without_a_flow_has_bars_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with shown_work() as listener:
-        told(listener)
-    shown = capsys.readouterr().err
-    assert "watch it there" in shown and "3/4" in shown
-
-
-def test_work_without_a_flow_is_told_in_lines_elsewhere(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with shown_work() as listener:
-        told(listener)
-    assert capsys.readouterr().err.endswith("Z watch it there\n")
 
 
 def test_blocks_are_printed_as_they_are_meant(capsys: pytest.CaptureFixture[str]) -> None:

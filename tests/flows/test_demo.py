@@ -13,7 +13,6 @@ from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
 from spineflow.flows.console import open_in_browser
 from spineflow.flows.demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
-from spineflow.flows.registry import DEMOS, MODULES
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -70,22 +69,6 @@ def without_exact_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("costs", "exact_loss"):
         own = f"spineflow.tasks.topdown.workload.{module}.exact_epsilon"
         monkeypatch.setattr(own, lambda *_: None)
-
-
-def test_the_command_offers_what_can_be_generated() -> None:
-    assert tuple(sorted(GENERATED)) == tuple(sorted(DEMOS))
-    assert set(DEMOS) == set(MODULES) - {"design"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flow", ["detailed-groups", "group-sizes", "trips"])
-def test_generated_input_is_accepted_and_kept(flow: str, tmp_path: Path, capsys) -> None:
-    settings = write_demo(GENERATED[flow], tmp_path, seed=3)
-    assert main(["check", flow, str(settings)]) == 0
-    assert "in order" in capsys.readouterr().out
-    first = settings.stat().st_mtime_ns
-    assert write_demo(GENERATED[flow], tmp_path, seed=4) == settings
-    assert settings.stat().st_mtime_ns == first
 
 
 @pytest.mark.slow
@@ -156,13 +139,6 @@ def test_households_of_the_demonstration_are_accepted_by_every_product(
     assert "in order" in capsys.readouterr().out
     assert main(["budget", DEMO_HOUSEHOLDS.flow, str(settings)]) == 0
     assert "17043/2500" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("flow", PAGES)
-def test_pages_begin_with_two_lines_that_run(flow: str) -> None:
-    demo, second = first_lines(flow)
-    assert demo == f"spineflow demo {flow}"
-    assert second == f"spineflow budget {flow} {GENERATED[flow].folder}/settings.toml"
 
 
 @pytest.mark.usefixtures("in_process")

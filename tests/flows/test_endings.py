@@ -11,16 +11,11 @@ import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.tasks.runs.confinement import StorageFailed
-from spineflow.tasks.runs.errors import CheckFailed, SpineflowError
+from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.settings import RunnerSettings
 
 SECRET = "secret"
 THREADS = RunnerSettings()
-
-
-def test_errors_of_ours_stay_as_they_are(tmp_path: Path) -> None:
-    error = CheckFailed("a check failed")
-    assert explained(error, str(tmp_path), THREADS) is error
 
 
 @pytest.mark.parametrize(

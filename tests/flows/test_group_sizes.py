@@ -70,21 +70,6 @@ def test_gaussian_noise_and_public_numbers_by_state(tmp_path: Path) -> None:
     assert spent["rho"] == "2"
 
 
-@pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("mechanism", ["hierarchical", "chain_dp", "topdown"])
-def test_other_mechanisms_run_through(tmp_path: Path, mechanism: str) -> None:
-    dataset = census_like(groups=3000, counties=8, states=3, largest=10)
-    file = write_dataset(tmp_path, dataset)
-    override = f"mechanism.name={mechanism}"
-    assert (
-        main(["run", "group-sizes", str(file), "--set", override, "--run-dir", f"{tmp_path}/run"])
-        == 0
-    )
-    report = (tmp_path / "run" / "report" / "report.html").read_text()
-    assert mechanism in report
-    assert "Error up to each size" in report
-
-
 def test_the_budget_has_the_scale_of_every_level(tmp_path: Path, capsys) -> None:
     file = generated(tmp_path)
     assert main(["budget", "group-sizes", str(file)]) == 0

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from spineflow.flows import kernels
-from spineflow.flows.cli import main
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.estimation import example
@@ -119,14 +118,3 @@ def test_kernels_that_runs_seldom_come_to_can_be_left_out(monkeypatch: pytest.Mo
     assert made == ["often"]
     kernels.compile_kernels(1)
     assert made[1:] == ["often", "rare"]
-
-
-def test_the_command_says_what_takes_its_time(
-    new_installation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made: list[int | None] = []
-    monkeypatch.setattr(kernels, "compile_kernels", made.append)
-    assert main(["compile", "--processes", "1"]) == 0
-    first, last = capsys.readouterr().out.splitlines()
-    assert "once per installation" in first and last.startswith("Kernels are compiled: ")
-    assert made == [1]

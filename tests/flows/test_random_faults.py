@@ -63,12 +63,6 @@ def test_a_run_that_is_struck_at_random_comes_to_its_end(
     assert FAULT not in [how for _, how in outcomes], outcomes
 
 
-def test_a_stranger_can_read_the_script() -> None:
-    lines = SCRIPT.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 300
-    assert all(strike.__doc__ for strike in STRIKES.values())
-
-
 @pytest.fixture
 def struck_run(tmp_path: Path) -> Run:
     """A run whose command does nothing but what a test lets it do."""

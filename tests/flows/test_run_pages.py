@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.request
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from spineflow.flows.progress import bars
-from spineflow.flows.results import key_of
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
@@ -32,53 +28,6 @@ def runs_of(api: str, folder: Path) -> list[dict]:
     """The flow runs of stages that name a run directory."""
     found = asked(f"{api}/flow_runs/filter", {})
     return [run for run in found if run["parameters"].get("run_directory") == str(folder)]
-
-
-def messages_of(api: str, run: dict) -> list[str]:
-    """What the log of a flow run and of its tasks says; it arrives a moment later."""
-    wanted = {"logs": {"flow_run_id": {"any_": [run["id"]]}}, "limit": 200}
-    deadline = time.monotonic() + 60
-    while not asked(f"{api}/logs/filter", wanted):
-        assert time.monotonic() < deadline, "no logs arrived"
-        time.sleep(0.5)
-    time.sleep(3)
-    return [entry["message"] for entry in asked(f"{api}/logs/filter", wanted)]
-
-
-def test_bars_show_what_is_done_and_what_is_left() -> None:
-    text = bars({"ingest": (1, 1, 2.2), "persons measure Block": (2, 8, 6.0), "x": (0, 1, 0.0)})
-    _, _, whole, part, none = text.splitlines()
-    assert whole.count("█") == 20 and "| 1 of 1 | 2 s |" in whole
-    assert part.count("█") == 5 and "| 2 of 8 | about 18 s left |" in part
-    assert "█" not in none
-
-
-@pytest.mark.soak
-def test_a_refusal_says_which_rules_are_not_met_and_no_more(
-    spineflow, real_server, settings_text: str, county: Path, tmp_path: Path
-) -> None:
-    persons = pd.read_parquet(county / "persons.parquet")
-    persons.loc[5, "CENRACE"] = "77"
-    persons.to_parquet(tmp_path / "persons.parquet")
-    text = settings_text.replace(str(county / "persons.parquet"), "persons.parquet")
-    (tmp_path / "settings.toml").write_text(text)
-    command = ("run", "topdown", "settings.toml", "--run-dir", "run")
-    code, output, _ = spineflow(*command, folder=tmp_path, **real_server.environment).ended()
-    assert (code, output) == (2, "")
-
-    api = real_server.environment["PREFECT_API_URL"]
-    (run,) = runs_of(api, tmp_path / "run")
-    artifacts = asked(
-        f"{api}/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}}
-    )
-    (rules,) = [one for one in artifacts if one["key"] == "failed-rules"]
-    rows = json.loads(rules["data"])
-    assert rows and all(set(row) == {"table", "rule that is not met"} for row in rows)
-    assert any("cenrace" in row["rule that is not met"] for row in rows)
-    said = messages_of(api, run)
-    assert any("CENRACE" in message for message in said)
-    assert not any("Traceback" in message for message in said)
-    assert not any("meets its rules" in message for message in said)
 
 
 @pytest.mark.soak
@@ -119,11 +68,3 @@ def test_cancelling_in_the_ui_stops_the_command(
     resumed = spineflow("resume", str(run.root), folder=tmp_path, **real_server.environment)
     assert resumed.ended()[0] == 0
     assert run.read_manifest()["status"] == "complete"
-
-
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [("budget-persons", "budget-persons"), ("budget-Ältere über 15", "budget-ltere-ber-15")],
-)
-def test_keys_of_tables_are_such_as_the_server_takes(text: str, key: str) -> None:
-    assert key_of(text) == key

@@ -9,11 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
-from typing import Any, cast
 
 import httpx
 import prefect.settings
@@ -26,7 +23,6 @@ from prefect.settings import (
     get_current_settings,
     temporary_settings,
 )
-from spineflow.flows import running
 from spineflow.flows.servers import (
     LOOKS_FOR_SERVER,
     OWN_SERVER,
@@ -35,8 +31,6 @@ from spineflow.flows.servers import (
     local_server,
     server_for_runs,
 )
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.settings import RunnerSettings
 
 RUN = "00000000-0000-0000-0000-000000000001"
 
@@ -121,12 +115,6 @@ def test_threads_without_settings_see_the_server(monkeypatch: pytest.MonkeyPatch
     assert seen == ["http://found/api", None]
 
 
-def test_runs_of_the_embedded_server_have_the_address_that_they_will_have() -> None:
-    unset = {PREFECT_API_URL: None, PREFECT_UI_URL: None, PREFECT_SERVER_API_PORT: 4200}
-    with temporary_settings(unset):
-        assert address_of(RUN) == f"http://127.0.0.1:4200/runs/flow-run/{RUN}"
-
-
 def test_runs_of_a_server_of_our_own_have_that_address_too(monkeypatch: pytest.MonkeyPatch) -> None:
     own = "http://127.0.0.1:1/api"
     monkeypatch.setenv(OWN_SERVER, own)
@@ -136,27 +124,6 @@ def test_runs_of_a_server_of_our_own_have_that_address_too(monkeypatch: pytest.M
         assert address_of(RUN) == f"http://127.0.0.1:4200/runs/flow-run/{RUN}"
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:2/api"}):
         assert not is_embedded()
-
-
-def test_stages_begin_once_there_is_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are told of it when their runner is made."""
-    done: list[str] = []
-    server = SimpleNamespace(wait=lambda: done.append("server"))
-    monkeypatch.setattr(running, "server_for_runs", lambda: nullcontext(server))
-    monkeypatch.setattr(running, "compile_beside", lambda name: None)
-    monkeypatch.setattr(running, "task_runner", lambda settings: done.append("workers"))
-
-    def begin(root: str) -> str:
-        done.append("stages")
-        return root
-
-    stages = SimpleNamespace(with_options=lambda **_: begin, fn=begin)
-    settings = SimpleNamespace(privacy=SimpleNamespace(dataset="d"), run=RunnerSettings())
-    monkeypatch.setattr(running, "stages_of", lambda name: stages)
-    product = cast(Any, SimpleNamespace(name="p"))
-    run = RunDirectory(Path("run"))
-    assert running.run_stages(product, run, cast(Any, settings)) == "run"
-    assert done == ["server", "workers", "stages"]
 
 
 WAITS = """

@@ -16,7 +16,6 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.console import _line_by_line
 from spineflow.flows.logs import JSON, LOGGER, PROGRESS, TEXT, logged
-from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows.commands import STAGE_LINE
 
@@ -218,28 +217,3 @@ def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(
     assert STAGE_LINE.fullmatch(first) and STAGE_LINE.fullmatch(second)
     assert re.search(r"'B' has ended: 1 task, \d+ s\.$", first)
     assert re.search(r"'A' has ended: 2 tasks, \d+ s\.$", second)
-
-
-@pytest.mark.soak
-def test_a_run_off_a_terminal_tells_of_its_stages_and_goes_on_after_an_interruption(
-    spineflow, real_server, settings_text: str, tmp_path: Path
-) -> None:
-    (tmp_path / "settings.toml").write_text(settings_text)
-    run = RunDirectory(tmp_path / "run")
-    arguments = ["run", "topdown", str(tmp_path / "settings.toml"), "--run-dir", str(run.root)]
-    command = spineflow(*arguments, folder=tmp_path, **real_server.environment)
-    command.wait_for(run.root / "estimates/persons/US/00000.parquet")
-    os.kill(command.process.pid, signal.SIGTERM)
-    code, _, errors = command.ended()
-    assert code == 1
-    again = f"spineflow: terminated; continue with 'spineflow resume {run.root}'."
-    assert errors.splitlines()[-1] == again
-    assert "Traceback" not in errors
-    assert run.read_manifest()["status"] == "interrupted"
-    resumed = spineflow(
-        "resume", str(run.root), "--log", "json", folder=tmp_path, **real_server.environment
-    )
-    assert resumed.ended()[0] == 0
-    told = [json.loads(line) for line in resumed.errors.read_text().splitlines()]
-    assert any("The release stands: 1 task" in line["message"] for line in told)
-    assert STAGE_LINE.search(command.errors.read_text())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
@@ -17,13 +16,11 @@ from spineflow.flows.cli import main
 from spineflow.flows.order import submitted
 from spineflow.flows.progress import BAR, end_picture, listening, run_id
 from spineflow.flows.registry import flow_of
-from spineflow.flows.results import result_page, show_failed_rules
+from spineflow.flows.results import show_failed_rules
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.measurement import steps as measuring
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.pages.document import to_markdown
-from spineflow.tasks.products.expected import EXPECTED_FILE
 from spineflow.tasks.products.order import Aside, Wave, call
 from spineflow.tasks.products.product import Product
 from spineflow.tasks.products.registry import product
@@ -121,38 +118,6 @@ def test_the_page_of_a_run_has_its_checks_and_its_certificate(
     assert f"All {len(checks)} checks of the result passed." in result
     assert f"- report: `{run.report}`\n- release: `{run.release}`" in result
     assert "NOT PRIVATE" in result
-
-
-@pytest.mark.parametrize(
-    ("place", "shown"),
-    [("https://statistics.example/r", "<https://statistics.example/r/"), ("/srv/r", "`/srv/r/")],
-)
-def test_a_page_says_where_a_release_was_published(
-    done: tuple[RunDirectory, Shown], settings: Any, place: str, shown: str
-) -> None:
-    """Only addresses of the web are links."""
-    release = settings.release.model_copy(update={"publish_to": place})
-    published = settings.model_copy(update={"release": release})
-    text = to_markdown(result_page(done[0], published))
-    assert f"Published: {shown}" in text
-    assert "Published" not in to_markdown(result_page(done[0], settings))
-
-
-def test_errors_to_be_expected_are_simulated_on_the_release(
-    done: tuple[RunDirectory, Shown], tmp_path: Path, shown: Shown, capsys
-) -> None:
-    """A row for every level, and beside every mean its standard deviation."""
-    run = tmp_path / "run"
-    shutil.copytree(done[0].root, run)
-    assert main(["report", str(run), "--expected", "2"]) == 0
-    said = capsys.readouterr().out
-    page = run / "report" / EXPECTED_FILE
-    assert said.startswith(f"expected errors: {page}\n") and "\nreport: " in said
-    text = page.read_text(encoding="utf-8")
-    assert "Figures are means, with standard deviations (s.d.)." in text
-    for level in ("nation", "state", "county"):
-        assert f"<td>{level}</td>" in text
-    assert "s.d." in text
 
 
 def test_what_only_topdown_has_is_refused_of_others(

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 SMALL = CountrySize(regions=3, provinces=6, municipalities=30, pairs=300, commuters=50_000)
@@ -25,30 +23,6 @@ def confidential(settings: Path) -> Path:
     text = settings.read_text().replace("confidential = false", "confidential = true")
     settings.write_text(text)
     return settings
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("mechanism.name=inftda_full_information",),
-        ("mechanism.name=inftda_full_information", "mechanism.most_nodes=1"),
-        ("mechanism.name=stability_histogram",),
-        ("privacy.neighbors=unbounded", "mechanism.tree=origin"),
-    ],
-    ids=" ".join,
-)
-def test_every_order_of_stages_ends_in_a_release(
-    overrides: tuple[str, ...], country: Path, tmp_path: Path
-) -> None:
-    command = ["run", "trips", str(country), "--run-dir", str(tmp_path / "run")]
-    for override in overrides:
-        command += ["--set", override]
-    assert main(command) == 0
-    run = RunDirectory(tmp_path / "run")
-    assert pq.read_metadata(run.release / "trips.parquet").num_rows > 10
-    assert "largest error" in run.report.read_text()
 
 
 def with_counts(settings: Path, first: float) -> None:

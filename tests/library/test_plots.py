@@ -20,18 +20,6 @@ PL94 = {
 }
 
 
-def test_bars_of_a_budget_add_to_one() -> None:
-    budget = spineflow.budget("topdown", PL94)
-    axes = spineflow.plot_budget(budget)
-    widths = sum(patch.get_width() for patch in axes.patches)
-    assert widths == pytest.approx(2.0)
-    rows = [label.get_text() for label in axes.get_yticklabels()]
-    assert rows[0] == "persons, US" and "units, Block" in rows
-    longest = max(patch.get_x() + patch.get_width() for patch in axes.patches)
-    of_level = budget.groupby(["universe", "geolevel"])["share"].sum()
-    assert longest == pytest.approx(of_level.max())
-
-
 def test_lines_of_errors_are_the_errors() -> None:
     errors = pd.DataFrame(
         {
@@ -51,49 +39,6 @@ def test_lines_of_errors_are_the_errors() -> None:
 def test_a_plot_of_margins_says_which_tables_there_are(town_folder: Path) -> None:
     with pytest.raises(spineflow.SpineflowError, match="Name a table with margins .* AGE_SEX"):
         spineflow.open_run(town_folder / "run").plot_margins()
-
-
-def test_margins_reach_as_far_as_their_intervals(town_folder: Path) -> None:
-    run = spineflow.open_run(town_folder / "run")
-    axes = run.plot_margins("AGE_SEX")
-    margins, table = run.margins("AGE_SEX"), run.table("AGE_SEX")
-    (lines,) = axes.collections
-    ends = [segment[:, 0].tolist() for segment in lines.get_segments()]
-    reach = margins[["lower", "upper"]].sub(table["count"], axis=0)
-    assert ends == reach.to_numpy(dtype=float)[:30].tolist()
-    assert axes.get_yticklabels()[0].get_text() == (
-        f"region, N, female, child: {table['count'][0]:,}"
-    )
-    assert run.plot_budget(axes) is axes
-
-
-def test_lines_of_a_privacy_curve_are_its_bounds_and_the_conversion() -> None:
-    frame = spineflow.privacy_curve("topdown", PL94)
-    assert list(frame) == ["universe", "epsilon", "upper", "lower", "conversion"]
-    assert (frame["lower"] <= frame["upper"]).all() and (frame["upper"] < frame["conversion"]).all()
-    lines = spineflow.plot_privacy_curve(frame).get_lines()
-    assert [line.get_label() for line in lines[:3]] == [
-        "persons, by rho",
-        "persons, exactly, at most",
-        "persons, exactly, at least",
-    ]
-    persons = frame[frame["universe"] == "persons"]
-    assert list(lines[1].get_xdata()) == persons["epsilon"].tolist()
-    assert list(lines[1].get_ydata()) == persons["upper"].tolist()
-
-
-def test_lines_of_a_trade_off_are_its_false_negatives() -> None:
-    frame = spineflow.trade_off("topdown", PL94)
-    axes = spineflow.plot_trade_off(frame)
-    lines = axes.get_lines()
-    assert [line.get_label() for line in lines] == [
-        "persons (records of persons and units)",
-        "units",
-        "by guessing",
-    ]
-    units = frame[frame["universe"] == "units"]
-    assert list(lines[1].get_ydata()) == units["false_negatives"].tolist()
-    assert spineflow.plot_trade_off(frame, axes) is axes
 
 
 def test_without_noise_no_curve_is_drawn() -> None:
