@@ -26,7 +26,7 @@ demo: $(INSTALLED)
 	$(BIN)/spineflow compile
 	$(BIN)/spineflow demo
 
-# Everything but the replicate studies and kill tests, of which a random tenth runs.
+# Everything but the replicate studies and kill tests, of which a random fortieth runs.
 test: $(TESTED)
 	$(PYTEST)
 
