@@ -148,7 +148,7 @@ def kept(census: Census, members: Members) -> list[Counter[tuple[int, ...]]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_exchanges_keep_what_is_told_and_bring_the_tables_nearer(seed: int, is_true: bool) -> None:
     rng = np.random.default_rng(seed)

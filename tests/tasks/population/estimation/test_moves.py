@@ -41,7 +41,7 @@ def have_larger(census: Census, members: Members) -> list[bool]:
 
 
 @pytest.mark.slow
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_moves_leave_one_population_that_is_nearer_to_the_releases(seed: int) -> None:
     census = noisy_census(np.random.default_rng(seed), 4, 6)

@@ -143,7 +143,7 @@ def assert_one_population(census: Census, made: Populated) -> None:
     assert np.array_equal(same, members.relationship[partners] >= 23)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_whatever_is_released_becomes_one_population(seed: int) -> None:
     census = noisy_census(np.random.default_rng(seed), 3, 5)

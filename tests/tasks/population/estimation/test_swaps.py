@@ -53,10 +53,10 @@ def sum_of(census: Census, members: Members) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_swaps_keep_persons_and_sizes_and_make_the_sum_smaller(seed: int) -> None:
-    census = noisy_census(np.random.default_rng(seed), 3, 5)
+    census = noisy_census(np.random.default_rng(seed), 4, 6)
     made = census.populated()
     before, cells = made.members, Cells()
     after = swapped(census, before, cells)

@@ -108,10 +108,12 @@ def charged(ledger: Ledger, dataset: str, inputs: Mapping[str, InputDigest]) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", OTHERS)
-def test_declared_people_are_recognised(which: str, ledger: Ledger, tmp_path: Path) -> None:
-    """Whichever of both is known first, of every other kind the other one."""
+@pytest.mark.parametrize("is_first", [True, False], ids=["known", "afterwards"])
+def test_declared_people_are_recognised(
+    which: str, is_first: bool, ledger: Ledger, tmp_path: Path
+) -> None:
     known, other = office(), OTHERS[which](office())
-    if [*OTHERS].index(which) % 2:
+    if not is_first:
         known, other = other, known
     charged(ledger, "people", known.digests(tmp_path / "known", ledger.key()))
     with pytest.raises(BudgetRefused, match="ledger knows as dataset \"?'?people"):
