@@ -81,7 +81,7 @@ def file(tmp_path_factory):
 
 @pytest.mark.slow
 @given(text=broken())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_messages_are_sentences_about_keys(file, text):
     file.write_text(text, encoding="utf-8")
     try:

@@ -92,7 +92,7 @@ def test_pieces_are_the_same_by_files_chain_by_chain(
         assert np.array_equal(one.cost, other.cost, equal_nan=True)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_pieces_change_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adults are released in each other's blocks, so that every block has to change some of them,
     while all blocks together need no change."""

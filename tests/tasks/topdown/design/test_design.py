@@ -114,7 +114,7 @@ def test_a_design_is_written_as_settings_that_are_ready_to_run(county: Path, cap
     assert text.startswith("# Budget of persons: no other split of this budget has a largest ratio")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_design_that_measures_little_can_be_released(tmp_path: Path, capsys) -> None:
     """Queries that are not measured at some geolevels, the total at most, leave passes that work,
     and the invariants hold."""
@@ -151,7 +151,7 @@ towns = { query = "cenrace", level = "county subdivision", margin = "7.5" }
     assert "however it is split" in design["certificate"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_limits_are_held_by_what_is_written(county: Path, capsys) -> None:
     limits = """\
 [design.persons]

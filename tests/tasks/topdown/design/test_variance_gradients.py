@@ -44,7 +44,7 @@ def asked_of(case: Small, seed: int) -> tuple[list[Asked], list[np.ndarray]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_variances_are_those_of_one_dense_matrix(name: str, seed: int) -> None:
     case, p = small(seed, **CASES[name]), random_allocation(seed)
@@ -63,7 +63,7 @@ def test_variances_are_those_of_one_dense_matrix(name: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_derivatives_are_those_of_finite_differences(name: str, seed: int) -> None:
     case, p = small(seed, **CASES[name]), random_allocation(seed)

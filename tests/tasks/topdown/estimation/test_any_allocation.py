@@ -54,7 +54,9 @@ def with_random_allocation(settings: TopdownSettings, seed: int) -> TopdownSetti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", (1, 4, pytest.param(2, marks=pytest.mark.soak)))
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 4))]
+)
 def test_any_allocation_is_estimated(settings: TopdownSettings, seed: int, tmp_path: Path):
     """The state's total is an invariant, and everything else is noisy or unknown."""
     drawn = with_random_allocation(settings, seed)

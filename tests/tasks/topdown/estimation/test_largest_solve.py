@@ -152,7 +152,10 @@ def test_memory_is_that_of_the_container(tmp_path: Path, monkeypatch: pytest.Mon
     assert memory_of_machine() == 50_000_000
 
 
-@pytest.mark.parametrize("command", ["check", "run", "budget"])
+@pytest.mark.parametrize(
+    "command",
+    ["check", *(pytest.param(name, marks=pytest.mark.soak) for name in ("run", "budget"))],
+)
 def test_500_million_cells_are_refused_and_leave_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command
 ) -> None:

@@ -44,7 +44,7 @@ def first_row(table: pa.Table, name: str, value: object) -> pa.Table:
     return with_column(table, name, column)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_release_from_an_export_is_that_of_the_run(released_export, tmp_path):
     """Byte for byte, and so are all measurements that were read, but for an export's geocodes."""
     export = released_export
