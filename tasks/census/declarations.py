@@ -67,8 +67,8 @@ class ComputedFromDeclaration(Part):
     one record there changes in these columns: two, where somebody moves from one dwelling to
     another."""
     columns: tuple[str, ...] | None = None
-    """The columns, as attributes and conditions name them; left out, all that the universe reads
-    of its own table and by `through`. Other universes that read the same columns are charged,
+    """The columns, as attributes, conditions and `count` name them; left out, all that the universe
+    reads of its own table and by `through`. Other universes that read the same columns are charged,
     too."""
     opposite: bool = False
     """Whether as many of them take one way as the other, as where one dwelling becomes vacant and

@@ -103,20 +103,24 @@ def refuse_protected_answers(
     """Refuse exact answers, but invariants, that would publish what is protected.
 
     What they tell is followed on the graph of influence to the columns of tables: those of the
-    query that matches them, and of the conditions on their records. Refused are columns of
-    occupants or made from other records, and those of a universe with a budget, by a query that no
-    invariant of it in the finest areas tells. Numbers of a universe that declares itself public are
-    so although another protects records of its table. How many records a universe has is public by
-    the declaration of a bound.
+    query that matches them, of the conditions on their records, and those that say where and how
+    many these are. Refused are columns of occupants or made from other records, and those of a
+    universe with a budget, by a query that no invariant of it in the finest areas tells. Numbers of
+    a universe that declares itself public are so although another protects records of its table.
+    How many records a universe has, and with it every other of the same records, is public by the
+    declaration of a bound.
     """
     for answers in exact_answers(census, universes):
         if answers.invariant is not None:
             continue
         per = census.universes[answers.universe]
-        attributes = _attributes(per, answers.query)
-        by = {column for name in attributes for column in per.recodes[name].columns}
+        by = {
+            column
+            for name in _attributes(per, answers.query)
+            for column in per.recodes[name].columns
+        }
         numbers = f"number of {per.name}"
-        if attributes:
+        if by:
             numbers = f"numbers of {per.name} by {answers.query!r}"
         what = f"{answers.reason.removeprefix('the ')} of {answers.of} would publish the exact "
         what += f"{numbers} in every {answers.geolevel}"
@@ -133,11 +137,10 @@ def refuse_protected_answers(
             )
         for name in dict.fromkeys((per.name, *sorted(budgeted))):
             own = census.universes[name]
-            conditions = by if name == per.name else {*by, *per.rows}
             if name not in budgeted or (per.declared.public and name != per.name):
                 continue
-            columns = sorted(_columns(per, conditions) & _protected(own))
-            if columns and not _is_invariant(own, per, answers, conditions - by):
+            columns = sorted(_published(per, by, own))
+            if columns and not _is_invariant(own, per, answers):
                 table, column = columns[0]
                 refuse(
                     f"{what}, which budget.{name} protects; take `by` out, or declare "
@@ -166,22 +169,52 @@ def _columns(universe: Universe, asked: Collection[str]) -> set[tuple[str, str]]
     }
 
 
+def _places(universe: Universe) -> set[tuple[str, str]]:
+    """Tables and columns that say where the records of a universe are, and how many a row is."""
+    ways = (universe.own_way, *universe.step_ways)
+    return {(way.table, column) for way in ways for column in way.references}
+
+
+def _published(per: Universe, by: Collection[str], own: Universe) -> set[tuple[str, str]]:
+    """Tables and columns by which exact numbers of a universe publish what another protects.
+
+    Conditions that both have in common tell nothing of the records of either.
+    """
+    if own is per or _are_alike(own, per):
+        return _columns(per, by) & _protected(own)
+    is_one_table = own.declared.table == per.declared.table
+    common = [c for c, codes in per.rows.items() if is_one_table and own.rows.get(c) == codes]
+    told = _columns(per, {*by, *per.rows} - {*common})
+    # Where records of another table are is found there; of one's own it is the number declared.
+    areas = {
+        place for place in _places(own) if place[0] == own.declared.table != per.declared.table
+    }
+    return (told & _protected(own)) | (_places(per) & (_protected(own) | areas))
+
+
+def _are_alike(one: Universe, other: Universe) -> bool:
+    """Whether two universes have the same records in the same areas."""
+    first, second = one.declared, other.declared
+    return (
+        one.rows == other.rows
+        and one.steps == other.steps
+        and (first.table, first.area, first.count) == (second.table, second.area, second.count)
+    )
+
+
 def _protected(universe: Universe) -> set[tuple[str, str]]:
-    """Tables and columns whose values a universe protects: all that it reads of tables whose
-    records it protects, but for columns that have one code in all of its records.
+    """Tables and columns whose values a universe protects: all by which it tells its records of
+    tables whose records it protects, and the column that says how many a row stands for.
     """
     protected = {reach.table for reach in universe.reaches if reach.records is not None}
-    constant = {
-        (universe.declared.table, column)
-        for column, codes in universe.declared.where.items()
-        if len(codes) == 1 and isinstance(codes[0], str)
-    }
-    return {
+    declared = universe.declared
+    found = {
         (way.table, column)
         for way in universe.ways
         if way.table in protected
         for column in (*way.columns, *way.conditions)
-    } - constant
+    }
+    return found | ({(declared.table, declared.count)} if declared.count else set())
 
 
 def _occupants_of(universe: Universe, asked: Collection[str]) -> list[str]:
@@ -194,8 +227,10 @@ def _occupants_of(universe: Universe, asked: Collection[str]) -> list[str]:
 
 
 def _made_columns(universe: Universe, asked: Collection[str]) -> list[str]:
-    """Columns among some that are made from other records than a universe's own."""
-    found = _columns(universe, asked)
+    """Columns that are made from other records than a universe's own, among some and those that say
+    how many records a row stands for and where these are.
+    """
+    found = _columns(universe, asked) | _places(universe)
     return sorted(
         f"{column} of {table}"
         for table in {table for table, _ in found}
@@ -204,15 +239,15 @@ def _made_columns(universe: Universe, asked: Collection[str]) -> list[str]:
     )
 
 
-def _is_invariant(
-    own: Universe, per: Universe, answers: ExactAnswers, conditions: Collection[str]
-) -> bool:
-    """Whether an invariant of a universe tells the numbers of another by a query, in every area."""
+def _is_invariant(own: Universe, per: Universe, answers: ExactAnswers) -> bool:
+    """Whether an invariant of a universe tells the numbers of another, of the same records, by a
+    query in every area.
+    """
     found = [one.query for one in own.invariants if one.geolevel == answers.geolevel]
     if own is per:
         wanted = marginal_query(per.schema, answers.query)
         return any(marginal_query(per.schema, one).refines(wanted) for one in found)
     tokens = {part.strip() for part in answers.query.split("*")}
-    return not conditions and any(
+    return _are_alike(own, per) and any(
         tokens <= {part.strip() for part in one.split("*")} for one in found
     )

@@ -465,14 +465,14 @@ def _computed(
     """Edges of what a universe declares of columns that were computed before."""
     for source, computed in universe.computed_from.items():
         named = computed.columns
-        known = {f"{way.name}.{c}" if way.name else c for way in ways for c in way.columns}
+        read = [(way, frozenset(_told(universe, way))) for way in ways]
+        known = {f"{way.name}.{c}" if way.name else c for way, own in read for c in own}
         if idle := [column for column in named or () if column not in known]:
             raise ValueError(
                 f"universe {name!r} has computed_from.{source} with the column {idle[0]!r}, which "
-                "none of its attributes and conditions reads; remove it"
+                "neither its attributes and conditions nor its count read; remove it"
             )
-        for way in ways:
-            columns = frozenset(way.columns)
+        for way, columns in read:
             if named is not None:
                 prefix = f"{way.name}." if way.name else ""
                 columns = frozenset(c for c in columns if f"{prefix}{c}" in named)
@@ -481,6 +481,13 @@ def _computed(
             is_met = way.kind == STEP and way.table not in (areas, source)
             if (named is None and (is_own or (is_met and columns))) or (named and columns):
                 yield Edge(source, way.table, columns, computed.records, name)
+
+
+def _told(universe: UniverseDeclaration, way: Way) -> Iterator[str]:
+    """Columns of a way that tell records: all but those that say where these are."""
+    yield from (*way.columns, *way.conditions)
+    if way.kind == OWN and universe.count is not None:
+        yield universe.count
 
 
 def _records_of_one(universe: UniverseDeclaration) -> int:

@@ -261,6 +261,11 @@ def told_by(table: str, column: str, of: str) -> Computed:
     return found
 
 
+def rooms_of(row: Row, tables: Tables) -> str:
+    """Two rooms where somebody lives, and one elsewhere."""
+    return "2" if any(other["home"] == row["id"] for other in tables["people"]) else "1"
+
+
 LEVELS = {"levels": {"a": ["a"], "b": ["b"]}}
 ODD = {"levels": {"odd": ["1", "3"], "even": ["0", "2", "4"]}}
 
@@ -344,6 +349,15 @@ def countries(draw: st.DrawFn) -> Country:
         occupant = {"table": "homes", "column": "block", "key": "id", **where}
         universes["places"]["occupants"] = {"home": occupant}
         universes["places"]["attributes"].append("homes_there")
+    if draw(st.booleans()):
+        computed["homes", "rooms"] = rooms_of
+        counted = {"count": "rooms", "largest_count": 2}
+        universes["dwellings"] |= counted
+        # Two dwellings of two records each.
+        made |= {"records": 4}
+        made |= {"columns": ["size", "rooms"]} if "columns" in made else {}
+        universes["rooms"] = {"table": "homes", "attributes": ["constant"], "through": behind}
+        universes["rooms"] |= counted
     contributions, persons = {}, ()
     if draw(st.booleans()):
         columns["cars"] = {"home": IDS}
