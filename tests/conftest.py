@@ -94,7 +94,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     if os.environ.get("SPINEFLOW_SOAK") == "1":
         return "soak tests: all"
     seed = config.stash[SESSION]["seed"]
-    return f"soak tests: a random fortieth; SPINEFLOW_SOAK_SEED={seed} chooses the same again"
+    return f"soak tests: a random tenth; SPINEFLOW_SOAK_SEED={seed} chooses the same again"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -119,16 +119,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow files first, so that no worker begins one last; of the soak tests a random fortieth.
+    """Slow files first, so that no worker begins one last; of the soak tests a random tenth.
 
     All workers must choose the same, hence the seed. SPINEFLOW_SOAK=1 runs all.
     """
     soak = [item for item in items if item.get_closest_marker("soak")]
     chosen = soak
     if os.environ.get("SPINEFLOW_SOAK") != "1":
-        chosen = random.Random(config.stash[SESSION]["seed"]).sample(soak, -(-len(soak) // 40))
+        chosen = random.Random(config.stash[SESSION]["seed"]).sample(soak, -(-len(soak) // 10))
         for item in set(soak).difference(chosen):
-            item.add_marker(pytest.mark.skip(reason="a random fortieth runs; make soak runs all"))
+            item.add_marker(pytest.mark.skip(reason="a random tenth runs; make soak runs all"))
     slow = {item.path for item in items if item.get_closest_marker("slow") or item in chosen}
     order = {name: number for number, name in enumerate(FIRST)}
     items.sort(key=lambda item: (order.get(item.path.name, len(order)), item.path not in slow))

@@ -9,7 +9,7 @@ import pytest
 
 def seeds(always: int, in_all: int) -> list[Any]:
     """Parameters of a test: the first are tried in every session, the others by `make soak` and a
-    random fortieth of them elsewhere.
+    random tenth of them elsewhere.
     """
     soak = (pytest.param(seed, marks=pytest.mark.soak) for seed in range(always, in_all))
     return [*range(always), *soak]
