@@ -21,7 +21,6 @@ LIVE_ARTIFACT = "estimates/persons/US/00000.parquet"
 """Appears while a run is in the middle of its work."""
 
 
-
 def started_run(spineflow, folder: Path, text: str, *options: str, **environment: str):
     """A run in the middle of its estimates, and its command."""
     (folder / "settings.toml").write_text(text)
