@@ -19,6 +19,7 @@ from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.run_checks import CHECKS
 from spineflow.validation.topdown.run_files import read_spine
+from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
 from spineflow.validation.topdown.spine_structure import check_spine
 
 from tests.whole_checks import run_checks
@@ -70,6 +71,8 @@ def test_pieces_fail_in_the_words_of_one(run):
     in_parts, in_pieces = run.outcomes(blocks_per_part=2), run.outcomes_of_pieces(3)
     assert [(o.name, o.detail) for o in in_pieces] == [(o.name, o.detail) for o in in_parts]
     assert len([o for o in in_parts if not o.passed]) >= 5
+    whole = run.outcomes(blocks_per_part=BLOCKS_PER_PART)
+    assert [(o.name, o.passed) for o in whole] == [(o.name, o.passed) for o in in_parts]
 
 
 def test_one_universe_can_be_checked_alone(right_runs):
