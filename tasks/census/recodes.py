@@ -7,10 +7,10 @@ looked up for the rows. It is defined, that is not negative, exactly for the dec
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -161,18 +161,21 @@ class Recode:
                 fits &= holds[condition]
             if not conditions:
                 for name in names:
-                    fits &= ~columns[name].lookup(partial(self._lacks_zeros, name), bool)
+                    fits &= ~columns[name].lookup(self._lacks_zeros(name), bool)
             level[fits] = number
             is_open &= ~fits
         return level
 
-    def _lacks_zeros(self, column: str, value: str | None) -> bool:
+    def _lacks_zeros(self, column: str) -> Callable[[str | None], bool]:
         """Whether a number is none of a column's declared codes, but one but for zeros before."""
-        if (number := whole_number(value)) is None:
-            return False
         codes = [where[column] for _, where in self.rules if column in where]
         texts = {text for one in codes if isinstance(one, CodeSet) for text in one.texts}
-        return not any(one.holds(value) for one in codes) and number in map(whole_number, texts)
+        numbers = {whole_number(text) for text in texts} - {None}
+
+        def lacks_zeros(value: str | None) -> bool:
+            return whole_number(value) in numbers and not any(one.holds(value) for one in codes)
+
+        return lacks_zeros
 
     @cached_property
     def _conditions(self) -> tuple[list[tuple[str, Condition]], list[tuple[int, list[int]]]]:
