@@ -55,10 +55,9 @@ SESSION = pytest.StashKey[dict[str, str]]()
 FIRST = (
     "test_trips_in_process.py",
     "test_detailed_groups_rows.py",
-    "test_population.py",
 )
-"""Files that the workers begin with, in this order: all but the last need no kernels of topdown,
-which are compiled in the meantime, and others wait for what the last makes."""
+"""Files that the workers begin with, in this order: they need no kernels of topdown, which are
+compiled in the meantime."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
