@@ -15,7 +15,6 @@ from scipy import sparse
 from ..ledger.recognition import RecordColumn
 from ..tables.columns import CodedColumn, KeyColumn
 from ..tables.copies import RecordSums
-from ..tables.layouts import TableLayout
 from ..tables.mapped import zeros
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
@@ -104,13 +103,18 @@ class RecordCounter:
             name: HistogramSum(n_areas, schema.n_cells, scratch) for name, schema in schemas.items()
         }
 
-    def add(self, batch: Batch, layout: TableLayout, file: int, evidence: EvidenceTally) -> None:
-        """Count a batch of the table's file at this position.
+    def add(
+        self,
+        batch: Batch,
+        columns: dict[str, CodedColumn],
+        file: int,
+        evidence: EvidenceTally,
+    ) -> None:
+        """Count a batch of the table's file at this position, whose `texts` are coded.
 
         Records whose area, number or level cannot be told are left out; the evidence then holds the
         rule that they break.
         """
-        columns = coded(batch, self.texts, layout)
         placed = self.place.of(batch, columns)
         n_rows = len(placed.area)
         self.n_rows += n_rows
@@ -182,6 +186,7 @@ def count_files(
     own = [files[position] for position in positions]
     sums = RecordSums(own, of_table=len(files))
     for number, batch in read_partitions(own, wanted, may_be_empty=of_part):
-        sums.add(number, batch, wanted.required)
-        counter.add(batch, own[number].columns, positions[number], evidence)
+        columns = coded(batch, counter.texts, own[number].columns)
+        sums.add(number, batch, columns, counter.keys)
+        counter.add(batch, columns, positions[number], evidence)
     evidence.files.add_records(sums)

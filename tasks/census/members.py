@@ -126,7 +126,7 @@ def read_members(
     n_apart = 0
     sums = RecordSums(persons)
     for file, batch, columns in read_coded(persons, OF_MEMBERS, (key,)):
-        sums.add(file, batch, (*OF_MEMBERS, key))
+        sums.add(file, batch, columns, (key,))
         row = index.positions(batch[key])
         raw.add_rows(columns, row)
         n_apart += int((row < 0).sum())

@@ -85,7 +85,7 @@ def load_occupants(
     n_rows = np.zeros(len(files), dtype=np.int64)
     sums = RecordSums(files)
     for file, batch, coded in read_coded(files, texts, (declared.column,)):
-        sums.add(file, batch, (*texts, declared.column))
+        sums.add(file, batch, coded, (declared.column,))
         fits = np.ones(len(batch[declared.column]), dtype=bool)
         for column, codes in conditions.items():
             fits &= coded[column].lookup(codes.holds, bool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
@@ -11,7 +11,6 @@ import pandas as pd
 
 from .columns import CodedColumn, key_hashes
 from .findings import FileRead, Finding
-from .layouts import TableLayout
 from .readers import Batch, format_of
 from .sources import InputFile
 
@@ -98,28 +97,33 @@ class RecordSums:
         self.n_rows = np.zeros(len(files), dtype=np.int64)
         self.hashes = np.zeros(len(files), dtype=np.uint64)
 
-    def add(self, number: int, batch: Batch, columns: Sequence[str]) -> None:
-        """Add records of the file of a number, by the canonical values of some columns."""
+    def add(
+        self,
+        number: int,
+        batch: Batch,
+        columns: Mapping[str, CodedColumn],
+        keys: Sequence[str],
+    ) -> None:
+        """Add records of the file of a number, by their coded columns and their identifiers."""
         self.n_rows[number] += len(next(iter(batch.values())))
         if self._are_several:
-            hashes = row_hashes(batch, columns, self.files[number].columns)
+            hashes = row_hashes(batch, columns, keys)
             self.hashes[number] += hashes.sum(dtype=np.uint64)
 
 
-def row_hashes(batch: Batch, columns: Sequence[str], layout: TableLayout) -> np.ndarray:
-    """A 64-bit hash of every row by some columns, shape `(n_rows,)`.
+def row_hashes(batch: Batch, columns: Mapping[str, CodedColumn], keys: Sequence[str]) -> np.ndarray:
+    """A 64-bit hash of every row by its coded columns and its identifiers, shape `(n_rows,)`.
 
     Values that are one code or one identifier in all formats have one hash.
     """
     hashes = np.zeros(len(next(iter(batch.values()))), dtype=np.uint64)
-    for name in sorted(columns):
-        own = layout.field(name)
-        if own.kind == "key":
+    for name in sorted({*columns, *keys}):
+        if name in keys:
             values = key_hashes(batch[name])
         else:
-            coded = CodedColumn.from_arrow(batch[name], own)
-            texts = np.array(["" if text is None else f"={text}" for text in coded.values], object)
-            values = pd.util.hash_array(texts, categorize=False)[coded.codes]
+            own = columns[name]
+            texts = np.array(["" if text is None else f"={text}" for text in own.values], object)
+            values = pd.util.hash_array(texts, categorize=False)[own.codes]
         # The factor makes the order of columns count; the shift brings high bits down again.
         hashes = (hashes ^ values) * _FACTOR
         hashes ^= hashes >> _SHIFT

@@ -17,7 +17,7 @@ from ...census.joins import JoinedTable, coded
 from ...census.raw_columns import RawColumns
 from ...census.tables import UNIT_KEY, load_geography, load_units, unit_codes
 from ...tables.cef_layout import PERSONS_LAYOUT
-from ...tables.columns import CodedColumn, is_blank_key
+from ...tables.columns import is_blank_key
 from ...tables.copies import RecordSums
 from ...tables.readers import Selection, read_partitions
 from ...tables.sources import InputFile
@@ -100,7 +100,8 @@ def read_persons(
     wanted = PERSON_COLUMNS if household_of_unit is None else (*PERSON_COLUMNS, _RELATIONSHIP)
     sums = RecordSums(files)
     for file, batch in read_partitions(files, Selection((UNIT_KEY, *wanted))):
-        sums.add(file, batch, (UNIT_KEY, *wanted))
+        of_all = coded(batch, wanted, PERSONS_LAYOUT)
+        sums.add(file, batch, of_all, (UNIT_KEY,))
         unit = units.index.positions(batch[UNIT_KEY])
         is_blank = is_blank_key(batch[UNIT_KEY])
         for suite, column, mask in (
@@ -116,11 +117,10 @@ def read_persons(
         block = np.where(unit < 0, -1, geography.block_of_unit[unit])
         household = None
         if household_of_unit is not None:
-            layout = PERSONS_LAYOUT.field(_RELATIONSHIP)
-            relationship = CodedColumn.from_arrow(batch[_RELATIONSHIP], layout)
+            relationship = of_all[_RELATIONSHIP]
             is_head = relationship.lookup(lambda value: value == str(HOUSEHOLDER), bool)
             household = np.where(is_head & (unit >= 0), household_of_unit[unit], NONE)
-        columns = coded(batch, PERSON_COLUMNS, PERSONS_LAYOUT)
+        columns = {name: of_all[name] for name in PERSON_COLUMNS}
         raw.add_rows(columns, block)
         rows = block >= 0
         if not rows.all():

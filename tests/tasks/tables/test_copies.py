@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
+from spineflow.tasks.census.joins import coded
 from spineflow.tasks.tables.copies import FilesRead, RecordSums
 from spineflow.tasks.tables.layouts import TableLayout
 from spineflow.tasks.tables.readers import Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
 
-COLUMNS = ("home", "sex", "age")
+KEYS, CODES = ("home",), ("sex", "age")
+COLUMNS = (*KEYS, *CODES)
 LAYOUT = TableLayout.expected("people", {"home": "key", "sex": "code", "age": "number"})
 ROWS = st.lists(
     st.tuples(st.integers(0, 30), st.sampled_from(["1", "2", "á", None]), st.integers(0, 99)),
@@ -46,7 +48,7 @@ def copies(folder: Path, *tables: list, forms: tuple[str, ...], folders=((), ())
         files.append(InputFile("people", str(path), path.name, LAYOUT, folders=own))
     sums, read = RecordSums(files), FilesRead()
     for number, batch in read_partitions(files, Selection(COLUMNS)):
-        sums.add(number, batch, COLUMNS)
+        sums.add(number, batch, coded(batch, CODES, LAYOUT), KEYS)
     read.add_records(sums)
     assert [file.n_rows for file in read.listed] == [len(rows) for rows in tables]
     return [finding.file for finding in read.copies(files)]
@@ -84,5 +86,5 @@ def test_files_of_one_table_alone_are_not_hashed(tmp_path: Path) -> None:
     write(tmp_path / "0", [(1, "1", 30)] * 3, "csv")
     sums = RecordSums([InputFile("people", str(tmp_path / "0"), "0", LAYOUT)])
     for number, batch in read_partitions(sums.files, Selection(COLUMNS)):
-        sums.add(number, batch, COLUMNS)
+        sums.add(number, batch, coded(batch, CODES, LAYOUT), KEYS)
     np.testing.assert_array_equal([sums.n_rows, sums.hashes], [[3], [0]])
