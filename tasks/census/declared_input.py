@@ -21,7 +21,7 @@ from ...validation.rules import count_violations
 from ..ledger.digests import InputDigest, input_digest
 from ..ledger.recognition import RecordColumn, people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput
-from ..tables.sources import InputFile, input_files
+from ..tables.sources import InputFile, input_files, refuse_shared
 from .areas import Areas, load_areas, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
@@ -164,7 +164,7 @@ class DeclaredTables:
             )
             for name, path in paths.items()
         }
-        return cls(census, schemas, files)
+        return cls(census, schemas, refuse_shared(files))
 
     @property
     def records(self) -> Mapping[str, tuple[InputFile, ...]]:

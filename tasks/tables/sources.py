@@ -12,7 +12,8 @@ import gzip
 import os
 import re
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -102,6 +103,33 @@ def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFi
         )
         for file in found
     )
+
+
+def refuse_shared(files: Mapping[str, Sequence[InputFile]]) -> dict[str, tuple[InputFile, ...]]:
+    """The files by table, those refused that a table before has too: people of two tables are
+    taken for different people, each charged for the changes of one.
+    """
+    first: dict[str, str] = {}
+    shared = dict[str, tuple[InputFile, ...]]()
+    for table, own in files.items():
+        before = [first.setdefault(_real_path(file.path), table) for file in own]
+        shared[table] = tuple(
+            file
+            if other == table
+            else replace(
+                file,
+                refused=(
+                    f"the file is that of input.{other} too",
+                    f"declare {other!r} as the table of everything that reads it",
+                ),
+            )
+            for file, other in zip(own, before, strict=True)
+        )
+    return shared
+
+
+def _real_path(path: str) -> str:
+    return path if is_url(path) else os.path.realpath(path)
 
 
 def open_binary(file: InputFile) -> ByteStream:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import gzip
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 from spineflow.tasks.tables.findings import UnreadableInput
-from spineflow.tasks.tables.sources import InputFile, TextStream
+from spineflow.tasks.tables.sources import (
+    InputFile,
+    TextStream,
+    input_files,
+    open_binary,
+    refuse_shared,
+)
 
 TEXT = "head\r\nfirst line\nsecond é\n\nlast"
 LINES = ["head", "first line", "second é", "", "last"]
@@ -54,3 +61,18 @@ def test_parts_of_a_file_follow_each_other() -> None:
 def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(UnreadableInput, match="not UTF-8 text"):
         opened(b"a\nb\n\xff\xfe\xfa").read()
+
+
+def test_a_file_is_the_table_of_one_name(tmp_path: Path) -> None:
+    """People of two tables are charged as different people; a link is the same file."""
+    (tmp_path / "people.csv").write_text("area\n1\n")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/a.csv").symlink_to(tmp_path / "people.csv")
+    (tmp_path / "parts/b.csv").write_text("area\n2\n")
+    paths = {"people": "people.csv", "areas": "areas.csv", "again": "parts"}
+    files = {name: input_files(name, str(tmp_path / path)) for name, path in paths.items()}
+    shared = refuse_shared(files)
+    refused = {file.name for own in shared.values() for file in own if file.refused}
+    assert refused == {"a.csv"} and shared["people"] == files["people"]
+    with pytest.raises(UnreadableInput, match="declare 'people' as the table"):
+        open_binary(shared["again"][0])
