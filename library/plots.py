@@ -107,7 +107,10 @@ def plot_errors(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def plot_margins(
-    run: Drawn, table: str | None = None, count: str | None = None, ax: Axes | None = None
+    run: Drawn | None = None,
+    table: str | None = None,
+    count: str | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Margins of a table's counts, as far as they reach below and above what was released.
 
@@ -124,9 +127,11 @@ def plot_margins(
         ax: Axes to draw on; new ones where none are given.
 
     Raises:
-        SpineflowError: No table is named, or it has no margins, or no such count; or matplotlib is
-            not installed.
+        SpineflowError: No run or no table is named, or it has no margins, or no such count; or
+            matplotlib is not installed.
     """
+    if run is None or not hasattr(run, "margins"):
+        raise InputRefused("plot_margins needs a run, as open_run gives it, and a table of it.")
     # Of no table, the run says which there are.
     margins = run.margins(table or "")
     if table is None:

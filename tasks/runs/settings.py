@@ -21,10 +21,20 @@ from .names import spelt_as
 from .stores import carries_secrets, is_url
 
 
+class WrittenNumber(float):
+    """A number of `--set`, from which a shell takes quotes, with its `text`, which is exact."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
 def exact_fraction(value: Any) -> Fraction:
-    """An exact fraction from a string or an integer; binary floats are refused."""
+    """An exact fraction from a string, an integer or a number of `--set`; binary floats are
+    refused.
+    """
     if isinstance(value, Fraction):
         return value
+    value = value.text if isinstance(value, WrittenNumber) else value
     if isinstance(value, bool | float) or not isinstance(value, str | int):
         raise ValueError('must be an exact fraction in quotes, for example "1/20" or "0.05"')
     try:

@@ -28,6 +28,7 @@ from .settings import (
     ProductSettings,
     Refuse,
     RunnerSettings,
+    WrittenNumber,
     merged_tables,
     refuse_in,
     run_by,
@@ -259,7 +260,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     if not equals or not key.strip():
         raise InputRefused(f"--set {override}: write it as section.key=value.")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}", parse_float=WrittenNumber)["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
     except RecursionError:

@@ -62,6 +62,23 @@ def test_budget_as_json(settings: Path, capsys) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "written, rho",
+    [("1e-3", "1/1000"), ("0.1", "1/10"), ("1/3", "1/3"), ('"0.50"', "1/2"), ("3", "3")],
+)
+def test_numbers_of_set_are_as_exact_as_they_are_written(
+    settings: Path, capsys, written: str, rho: str
+) -> None:
+    """Shells take quotes away; no binary float stands for what was written."""
+    assert (
+        main(
+            ["budget", "topdown", str(settings), "--set", f"budget.persons.rho={written}", "--json"]
+        )
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["persons"]["rho"] == rho
+
+
 def test_an_epsilon_under_exact_accounting_allows_more_rho(settings: Path, capsys) -> None:
     exact = [
         "--set=run.universes=['units']",
@@ -108,7 +125,8 @@ def test_no_curve_without_noise(settings: Path, capsys) -> None:
         (['budget.persons.geolevels.Conty="1"'], ["'Conty'", "did you mean 'County'?"]),
         (['budget.persons.queries.Conty.total="1"'], ["'Conty'", "did you mean 'County'?"]),
         (["preset=pl94_202_us"], ["pl94_202_us", "pl94_2020_us"]),
-        (["budget.persons.rho=2.5"], ["budget.persons.rho", "in quotes"]),
+        (["budget.persons.rho=nan"], ["budget.persons.rho", "is not a fraction"]),
+        (["budget.persons.rho=true"], ["budget.persons.rho", "in quotes"]),
         (["budget.persons.rho=0"], ["budget.persons.rho", "positive"]),
         (['budget.persons.rho="-1/2"'], ["budget.persons.rho", "positive"]),
         (['budget.persons.rho="1e-400"'], ["budget.persons.rho", "positive"]),

@@ -41,6 +41,12 @@ def test_a_plot_of_margins_says_which_tables_there_are(town_folder: Path) -> Non
         spineflow.open_run(town_folder / "run").plot_margins()
 
 
+@pytest.mark.parametrize("given", [(), ("run",), (pd.DataFrame(), "AGE_SEX")])
+def test_a_plot_of_margins_says_that_it_needs_a_run(given: tuple[object, ...]) -> None:
+    with pytest.raises(spineflow.SpineflowError, match="needs a run, as open_run"):
+        spineflow.plot_margins(*given)
+
+
 def test_without_noise_no_curve_is_drawn() -> None:
     bare = PL94 | {
         "input": PL94["input"] | {"confidential": False},
