@@ -23,7 +23,7 @@ from .reports import (
     stages_section,
     time_panel,
 )
-from .spent import composed_sentence, draws_table
+from .spent import composed_sentence, draws_table, stated_sentence
 
 INDEX = "products.json"
 
@@ -112,10 +112,11 @@ def _guarantee(settings: ProductSettings) -> str:
     epsilon = shown_epsilon(dataset["epsilon"]["tight"])
     delta = shown_delta(dataset["epsilon"]["delta"])
     return (
-        "Guarantee: changing all of one person's data makes nothing that was ever released of the "
-        f"dataset more likely by more than a factor of e to the power of {epsilon}, but for a "
+        "Guarantee: a change of one person's data, of the kind that the certificates of all these "
+        "products protect, makes nothing that was ever released of the dataset more likely by "
+        f"more than a factor of e to the power of {epsilon}, but for a "
         f"probability of {delta} (epsilon {epsilon} at delta {delta}, from a rho of "
-        f"{float(Fraction(dataset['rho'])):.4g})."
+        f"{float(Fraction(dataset['rho'])):.4g}).{stated_sentence(dataset)}"
     )
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.ledger.accounting import Guarantee
+from spineflow.tasks.ledger.accounting import ONE_OF_SEVERAL, Guarantee
 from spineflow.tasks.ledger.charges import Draw, charge
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.pages.document import Section, Table
@@ -133,9 +133,16 @@ def test_what_a_dataset_has_spent_is_told_by_product_and_together(tmp_path: Path
     assert "rho 2," in str(composed) and "no cap is set" in str(composed)
     sentence = _guarantee(settings)
     assert "from a rho of 2)" in sentence and "at delta 1e-10" in sentence
+    assert "over all records" not in sentence
     (panel,) = _spent(settings)
     (figure,) = panel.blocks
     assert ">0.5<" in figure.svg and ">1.5<" in figure.svg and ">7<" not in figure.svg
+    homes = Draw("homes", "discrete_gaussian", Guarantee("zcdp", Fraction(1), ONE_OF_SEVERAL))
+    ledger = open_ledger(tmp_path / "ledger.db")
+    charge(ledger, run_id="homes", draws=[homes], dataset="town", product="topdown", inputs={})
+    sentence = _guarantee(settings)
+    assert "from a rho of 3)" in sentence
+    assert "over all records that one person's change may change, rho is 6" in sentence
 
 
 def test_what_is_not_private_is_not_charged(tmp_path: Path) -> None:
