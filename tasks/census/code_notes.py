@@ -80,6 +80,8 @@ def notes(
             yield from _level_notes(table, recode, schema.labels(attribute), number)
         for column in recode.columns:
             seen = codes.values.get((universe.name, attribute, column), set())
+            if recode.reading is not None:
+                seen = {recode.reading.text(value) for value in seen}
             asked = [
                 where[column] for level, where in recode.rules if level >= 0 and column in where
             ]

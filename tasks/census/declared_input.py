@@ -259,13 +259,16 @@ class DeclaredTables:
         self, subject: str, finding: Finding, before: Sequence[str] = ()
     ) -> InputCheck[DeclaredInput]:
         """The check that ended at a universe, or at the areas (""), after those `before`."""
-        is_read = dict.fromkeys(before, True) | ({subject: False} if subject else {})
-        read = [readable(self.census.geography.table, bool(subject))]
-        read += [
-            readable(self.census.universes[name].declared.table, passed)
-            for name, passed in is_read.items()
-        ]
-        return InputCheck(tuple(read), (finding,), None)
+        geography, universes = self.census.geography.table, self.census.universes
+        read = [universes[name].declared.table for name in before]
+        if subject:
+            read.insert(0, geography)
+        # What records refer to is read with them.
+        first = universes[subject].declared.table if subject else geography
+        named = [name for name, own in self.files.items() if finding.file in {f.name for f in own}]
+        unread = first if first in named or not named else named[0]
+        outcomes = [readable(name, True) for name in dict.fromkeys(read) if name != unread]
+        return InputCheck((*outcomes, readable(unread, False)), (finding,), None)
 
     def _recognised(self, universe: str) -> tuple[str, ...]:
         """The raw columns of a universe's records, those that members tell of units included."""

@@ -225,21 +225,30 @@ def _read_parquet(
 
 
 def _as_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
-    """Days as texts such as 2021-03-21, truth values as true and false, bytes as UTF-8; any other
-    column as it is.
+    """Days as texts such as 2021-03-21, truth values as true and false, bytes as UTF-8, small
+    decimals as large ones; any other column as it is.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
         values = _as_texts(file, name, column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, values)
     if pa.types.is_timestamp(kind):
-        days = column.cast(pa.date32(), safe=False)
-        if pc.all(pc.equal(days.cast(kind), column)).as_py() is False:
-            rule = f"the column {name} is of type {kind} and holds times of day"
+        # Days are those of the zone that the column names.
+        is_plain, what = kind.tz in (None, "UTC"), "holds times of day"
+        try:
+            local = column.cast(pa.timestamp(kind.unit)) if is_plain else pc.local_timestamp(column)
+        except pa.ArrowInvalid:
+            local, what = None, "names a time zone that is not known here"
+        days = None if local is None else local.cast(pa.date32(), safe=False)
+        if days is None or pc.all(pc.equal(days.cast(local.type), local)).as_py() is False:
+            rule = f"the column {name} is of type {kind} and {what}"
             raise file.unreadable(rule, "write it as days, or as text", column=name)
         return days.cast(pa.string())
     if pa.types.is_date(kind):
         return column.cast(pa.date32()).cast(pa.string())
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        # Arrow casts no others to integers.
+        return column.cast(pa.decimal128(38, kind.scale))
     if pa.types.is_boolean(kind):
         return pc.if_else(column, "True", "False")
     if _is_binary(kind):

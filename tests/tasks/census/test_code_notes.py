@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.tables.findings import InputCheck
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, check_with_notes
 from spineflow.tasks.topdown.product import TOPDOWN
 
@@ -42,6 +43,7 @@ rho = "1"
 delta = "1e-10"
 queries.other.detailed = "1"
 """
+HOME = 'through = { column = "home", table = "homes", key = "home" }\n'
 ROWS = ["1,P,1,1,fr", "1,P,2,2,de", "1,R,1,3,", "2,P,2,3,it"]
 
 
@@ -109,15 +111,55 @@ def test_digits_of_a_column_that_nobody_reads_are_refused(tmp_path: Path) -> Non
         notes(tmp_path, "digits = { roles = 2 }")
 
 
-@pytest.mark.parametrize("born", ["43831", "1990-13-01"])
-def test_dates_that_are_none_are_told_from_days_of_excel(born: str, tmp_path: Path) -> None:
-    (tmp_path / "areas.csv").write_text("section,x\n1,a\n2,b\n")
-    (tmp_path / "people.csv").write_text(f"section,born\n1,{born}\n2,1990-01-01\n")
+def check_of_born(folder: Path, *born: str) -> InputCheck[object]:
+    """The check of people by their dates of birth."""
+    (folder / "areas.csv").write_text("section,x\n1,a\n2,b\n")
+    (folder / "people.csv").write_text("\n".join(["section,born", *(f"1,{b}" for b in born), ""]))
     text = SETTINGS.format(digits="", kinds='["P", "Q"]').replace('"sex", "role", "langs"', '"age"')
     text = text.replace('where = { kind = ["P", "Q"] }\n', "")
     age = 'age = { column = "born", age_at = "2021-03-31", bins = [0, 15], largest = 99 }\n'
-    (tmp_path / "settings.toml").write_text(text.replace("sex = {", f"{age}sex = {{", 1))
-    check = check_with_notes(TOPDOWN.load(tmp_path / "settings.toml"))
+    (folder / "settings.toml").write_text(text.replace("sex = {", f"{age}sex = {{", 1))
+    return check_with_notes(TOPDOWN.load(folder / "settings.toml"))
+
+
+@pytest.mark.parametrize("born", ["43831", "1990-13-01"])
+def test_dates_that_are_none_are_told_from_days_of_excel(born: str, tmp_path: Path) -> None:
+    check = check_of_born(tmp_path, born, "1990-01-01")
     with pytest.raises(InputRefused, match="born must hold dates of birth as YYYY-MM-DD.*Excel"):
         check.accepted()
     assert check.findings[0].count == 1
+
+
+def test_ages_of_dates_are_compared_with_bins(tmp_path: Path) -> None:
+    assert check_of_born(tmp_path, "2010-01-01", "1990-01-01").notes == ()
+    assert check_of_born(tmp_path, "1990-01-01").notes == (
+        "people: no record has '0-14' in born (age).",
+    )
+
+
+@pytest.mark.parametrize(
+    "unread, outcomes",
+    [
+        ("areas", {"areas": False}),
+        ("homes", {"areas": True, "homes": False}),
+        ("people", {"areas": True, "people": False}),
+    ],
+)
+def test_the_table_that_cannot_be_read_is_named(
+    unread: str, outcomes: dict[str, bool], tmp_path: Path
+) -> None:
+    """Homes are read with the people that refer to them."""
+    for name, text in (
+        ("areas", "section,x\n1,a\n2,b\n"),
+        ("homes", "home,section\n1,1\n2,2\n"),
+        ("people", "home,sex\n1,1\n2,2\n"),
+    ):
+        text = "PK\x03\x04" if name == unread else text
+        (tmp_path / f"{name}.csv").write_text(text)
+    text = SETTINGS.format(digits="", kinds='["P", "Q"]').replace('"sex", "role", "langs"', '"sex"')
+    text = text.replace('where = { kind = ["P", "Q"] }\n', HOME)
+    text = text.replace("[input]", '[input]\nhomes = "homes.csv"')
+    (tmp_path / "settings.toml").write_text(text)
+    check = check_with_notes(TOPDOWN.load(tmp_path / "settings.toml"))
+    assert {one.subject: one.passed for one in check.outcomes} == outcomes
+    assert check.findings[0].file == f"{unread}.csv"

@@ -137,7 +137,16 @@ def test_the_names_of_folders_are_columns(tmp_path: Path) -> None:
     [
         (pa.array(np.array(["1990-01-31", "NaT"], "datetime64[ns]")), ["1990-01-31", None]),
         (pa.array([datetime(1990, 1, 31)], pa.timestamp("ms", "UTC")), ["1990-01-31"]),
+        (
+            pa.array([datetime(1990, 1, 30, 23)], pa.timestamp("us", "Europe/Vienna")),
+            ["1990-01-31"],
+        ),
+        (pa.array([datetime(1990, 1, 31, 5)], pa.timestamp("s", "-05:00")), ["1990-01-31"]),
         (pa.array([datetime(1990, 1, 31)], pa.date64()), ["1990-01-31"]),
+        (pa.array([Decimal("1.00"), None], pa.decimal32(5, 2)), [1, None]),
+        (pa.array([Decimal("12.0")], pa.decimal64(12, 1)), [12]),
+        (pa.array([Decimal("12.0")], pa.decimal128(30, 1)), [12]),
+        (pa.array([Decimal("12.0")], pa.decimal256(60, 1)), [12]),
         (pa.array([True, False, None]), ["True", "False", None]),
         (pa.array(["á", None]).cast(pa.binary()), ["á", None]),
         (pa.array([b"ab"], pa.binary(2)), ["ab"]),
@@ -154,6 +163,15 @@ def test_types_of_parquet_are_read_as_text_writes_them(tmp_path: Path, column, t
     ("column", "match"),
     [
         (pa.array([datetime(1990, 1, 31, 6)]), r"of type timestamp\[us\] and holds times of day"),
+        (
+            pa.array([datetime(1990, 1, 31)], pa.timestamp("s", "Asia/Kolkata")),
+            "tz=Asia/Kolkata. and",
+        ),
+        (
+            pa.array([datetime(1990, 1, 31)], pa.timestamp("s", "Mars/Base")),
+            "zone that is not known",
+        ),
+        (pa.array([Decimal("0.5")], pa.decimal32(5, 2)), "decimals that are no whole numbers"),
         (pa.array([b"\xff"]), "not UTF-8"),
         (pa.array([[1]]), "neither integers nor strings but of type list"),
     ],
