@@ -304,7 +304,7 @@ class TextStream:
         """What refuses bytes that the encoding does not have."""
         name = self.encoding.upper()
         text_format = self._file.format
-        remedy = "save it as UTF-8, as Parquet, or as gzip of either text format"
+        remedy = "save it as UTF-8"
         if text_format is not None:
             remedy = (
                 "save it as UTF-8, or name its encoding, such as 'latin-1' or 'windows-1250', in "
