@@ -184,7 +184,14 @@ def _run(
         for key, table in arrow.items():
             _hand_over(run, files[key], table)
     if not is_done(asked, run, loaded):
-        run_stages_here(asked, run, loaded)
+        try:
+            run_stages_here(asked, run, loaded)
+        except InputRefused as error:
+            key, _, told = str(error).partition(".parquet: ")
+            if type(error) is not InputRefused or key not in arrow:
+                raise
+            # The caller has given no file.
+            raise InputRefused(f"the table {key}: {told}") from None
     return open_run(run.root)
 
 
