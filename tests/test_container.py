@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FETCH_NOTHING = {

@@ -184,7 +184,7 @@ def run_deployment(server: dict[str, str], name: str, parameters: dict) -> dict:
     return wait_until(finished, "the flow run")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_worker_runs_a_deployment_to_its_release(server, tmp_path: Path) -> None:
     generate_county(tmp_path / "input", persons=FEWEST_PERSONS, seed=3)
     settings = tmp_path / "settings.toml"

@@ -42,7 +42,7 @@ def port() -> Iterator[int]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server.server_port
         server.shutdown()
@@ -50,13 +50,16 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("proxy", ["http_proxy", "HTTP_PROXY", "ALL_PROXY"])
 @pytest.mark.parametrize(
-    ("given", "exempt"),
+    ("proxy", "given", "exempt"),
     [
-        ({}, "127.0.0.1,localhost,::1"),
-        ({"NO_PROXY": ".office.example"}, ".office.example,127.0.0.1,localhost,::1"),
-        ({"no_proxy": "localhost, a", "NO_PROXY": "b"}, "localhost, a,127.0.0.1,::1"),
+        ("http_proxy", {}, "127.0.0.1,localhost,::1"),
+        ("HTTP_PROXY", {"NO_PROXY": ".office.example"}, ".office.example,127.0.0.1,localhost,::1"),
+        (
+            "ALL_PROXY",
+            {"no_proxy": "localhost, a", "NO_PROXY": "b"},
+            "localhost, a,127.0.0.1,::1",
+        ),
     ],
 )
 def test_servers_on_this_machine_are_asked_without_the_proxy(

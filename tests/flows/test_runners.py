@@ -43,6 +43,7 @@ def workers_of(run: RunDirectory) -> set[int]:
     return {int(task.worker.rpartition(":")[2]) for task in tasks_of(read(run)).values()}
 
 
+@pytest.mark.soak
 def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
     """On a cluster that a scheduler has, as on several machines, with two worker processes, of
     which the record tells; and in this process.

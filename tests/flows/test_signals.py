@@ -108,15 +108,14 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "word", "of_all"),
-    [(signal.SIGINT, "interrupted", True), (signal.SIGTERM, "terminated", False)],
-)
-@pytest.mark.parametrize(
-    "runner",
+    ("runner", "number", "word", "of_all"),
     [
-        pytest.param("threads", marks=pytest.mark.soak),
-        "processes",
-        pytest.param("dask", marks=pytest.mark.soak),
+        pytest.param(
+            *(runner, number, word, number == signal.SIGINT),
+            marks=[pytest.mark.soak] * ((runner, word) != ("processes", "terminated")),
+        )
+        for runner in ("threads", "processes", "dask")
+        for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"))
     ],
 )
 def test_workers_of_an_interrupted_command_end_with_it(

@@ -75,7 +75,7 @@ def content_of(file: Path) -> tuple[str, list[str]]:
         return "", [line for line in rounded if ",seconds," not in line]
     table = pq.ParquetFile(file).read(use_threads=False)
     described = [(field.name, plain_type(field.type)) for field in table.schema]
-    columns = [[plain(value) for value in column.to_pylist()] for column in table.columns]
+    columns = [plain_column(column) for column in table.columns]
     rows = zip(*columns, strict=True)
     return json.dumps(described), [json.dumps(row) for row in rows]
 
@@ -87,6 +87,14 @@ def plain_type(kind: pa.DataType) -> str:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return f"list of {plain_type(kind.value_type)}"
     return str(kind).removeprefix("large_")
+
+
+def plain_column(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; of integers and texts, which JSON has as they are, without a look."""
+    kind = plain_type(column.type)
+    values = column.to_pylist()
+    is_plain = kind.removeprefix("u").startswith("int") or kind == "string"
+    return values if is_plain else [plain(value) for value in values]
 
 
 def plain(value: Any) -> Any:

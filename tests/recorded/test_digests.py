@@ -1,7 +1,8 @@
 """Seeded runs write what they wrote when their digests were recorded.
 
-A run takes a second and more, and all of them stay among the quick tests but those of `SLOW`: a
-change of form that changes a release must not pass unseen.
+A run takes a second and more, and all of them stay among the quick tests but those of `SELDOM`,
+whose products run with other presets as well: a change of form that changes a release must not
+pass unseen.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 from tests.recorded.record import recorded
 from tests.recorded.runs import RUNS, digests
 
-SLOW = ("one population pr",)
+SELDOM = ("one population pr",)
 
 
 def test_every_run_is_recorded() -> None:
@@ -21,7 +22,7 @@ def test_every_run_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RUNS]
+    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name in SELDOM)) for name in RUNS]
 )
 def test_a_seeded_run_writes_what_was_recorded(name: str, tmp_path: Path) -> None:
     known, found = recorded()[name], digests(RUNS[name], tmp_path)

@@ -137,7 +137,7 @@ def test_levels_of_several_columns_are_those_of_the_first_rule_that_fits(rules, 
     assert recode.evaluate(columns, len(rows)).tolist() == expected
 
 
-@pytest.mark.parametrize("shape", ["levels", "rules"])
+@pytest.mark.parametrize("shape", ["levels", pytest.param("rules", marks=pytest.mark.soak)])
 def test_more_levels_than_two_bytes_number_are_numbered(shape: str) -> None:
     codes = [str(number) for number in range(33_000)]
     if shape == "levels":
