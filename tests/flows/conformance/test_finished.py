@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.cli import main
@@ -20,6 +21,9 @@ from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.damage import record_anew
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.tables.layouts import TableLayout
+from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.sources import InputFile
 
 from tests.flows.conformance.cases import CASES, Finished, checks_of, contents, measurements
 from tests.parquet_pages import surplus
@@ -71,6 +75,27 @@ def test_public_tables_hold_their_values_and_nothing_else_of_the_memory(finished
     run = finished.run
     tables = [path for path in run.root.rglob("*.parquet") if run.confidential not in path.parents]
     assert tables and {path: surplus(path) for path in tables if surplus(path)} == {}
+
+
+def test_what_is_released_in_both_formats_is_read_back_alike(finished: Finished) -> None:
+    """By the readers of input, whatever letters names have; figures are not whole numbers."""
+    read = dict[Path, list[list[object]]]()
+    for path in finished.run.release.glob("*.csv"):
+        whole = path.with_suffix(".parquet")
+        schema = pq.read_schema(whole) if whole.exists() else pa.schema([])
+        names = [field.name for field in schema if not pa.types.is_floating(field.type)]
+        layout = TableLayout.expected("release", dict.fromkeys(names, "text"))
+        for file in (path, whole)[: 2 * bool(names)]:
+            asked = InputFile("release", str(file), file.name, layout)
+            batches = list(read_batches(asked, Selection(tuple(names))))
+            read[file] = [
+                [str(value) for batch in batches for value in batch[name].to_pylist()]
+                for name in names
+            ]
+        if names:
+            assert read[path] == read[whole], path.name
+    if not read:
+        pytest.skip("a product with one format")
 
 
 def test_nothing_confidential_is_among_what_is_public(finished: Finished) -> None:
