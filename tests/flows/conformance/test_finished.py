@@ -89,7 +89,7 @@ def test_what_is_released_in_both_formats_is_read_back_alike(finished: Finished)
             asked = InputFile("release", str(file), file.name, layout)
             batches = list(read_batches(asked, Selection(tuple(names))))
             read[file] = [
-                [str(value) for batch in batches for value in batch[name].to_pylist()]
+                ["" if v is None else str(v) for b in batches for v in b[name].to_pylist()]
                 for name in names
             ]
         if names:
