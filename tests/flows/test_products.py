@@ -198,7 +198,7 @@ def test_a_run_that_was_interrupted_keeps_finished_products(run: RunDirectory, s
         ("products.topdown.privacy.ledger=other.db", "products.topdown.privacy.ledger"),
         ("products.trips.count=n", "products.trips"),
         ("products.group-sizes.privacy.epsilon=0", "group-sizes"),
-        ("products.topdown.budget.persons.rho=0.5", "products.topdown"),
+        ("products.topdown.budget.persons.rho=-0.5", "products.topdown"),
         ("products.topdown=1", "products.topdown"),
         ("products=1", "products"),
         (
