@@ -110,26 +110,17 @@ def refuse_shared(files: Mapping[str, Sequence[InputFile]]) -> dict[str, tuple[I
     taken for different people, each charged for the changes of one.
     """
     first: dict[str, str] = {}
-    shared = dict[str, tuple[InputFile, ...]]()
-    for table, own in files.items():
-        before = [first.setdefault(_real_path(file.path), table) for file in own]
-        shared[table] = tuple(
-            file
-            if other == table
-            else replace(
-                file,
-                refused=(
-                    f"the file is that of input.{other} too",
-                    f"declare {other!r} as the table of everything that reads it",
-                ),
-            )
-            for file, other in zip(own, before, strict=True)
-        )
-    return shared
 
+    def of_table(table: str, file: InputFile) -> InputFile:
+        place = file.path if is_url(file.path) else os.path.realpath(file.path)
+        other = first.setdefault(place, table)
+        if other == table:
+            return file
+        rule = f"the file is that of input.{other} too"
+        remedy = f"declare {other!r} as the table of everything that reads it"
+        return replace(file, refused=(rule, remedy))
 
-def _real_path(path: str) -> str:
-    return path if is_url(path) else os.path.realpath(path)
+    return {table: tuple(of_table(table, file) for file in own) for table, own in files.items()}
 
 
 def open_binary(file: InputFile) -> ByteStream:

@@ -70,12 +70,8 @@ def test_numbers_of_set_are_as_exact_as_they_are_written(
     settings: Path, capsys, written: str, rho: str
 ) -> None:
     """Shells take quotes away; no binary float stands for what was written."""
-    assert (
-        main(
-            ["budget", "topdown", str(settings), "--set", f"budget.persons.rho={written}", "--json"]
-        )
-        == 0
-    )
+    override = f"--set=budget.persons.rho={written}"
+    assert main(["budget", "topdown", str(settings), override, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["persons"]["rho"] == rho
 
 

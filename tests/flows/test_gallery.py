@@ -98,9 +98,15 @@ def test_relations_are_asked_where_every_record_is_counted(settings: Path, capsy
         assert told in shown.err and (relation in shown.out + shown.err) == is_related
 
 
+def notes_but_on_codes(out: str) -> list[str]:
+    """The notes of a check but those on codes that nobody has in a small input."""
+    notes = [line for line in out.splitlines() if line.startswith("note:")]
+    return [note for note in notes if ": no record has " not in note]
+
+
 def test_no_declaration_of_the_gallery_spends_in_vain(settings: Path, capsys) -> None:
     assert main(["check", "topdown", str(settings)]) == 0
-    assert "buys nothing" not in capsys.readouterr().out
+    assert not notes_but_on_codes(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_shares_of_exact_answers_are_named(settings: Path, capsys) -> None:
         text = text.replace(old, new)
     settings.write_text(text, encoding="utf-8")
     assert main(["check", "topdown", str(settings)]) == 0
-    notes = [line for line in capsys.readouterr().out.splitlines() if "are exact" in line]
+    notes = notes_but_on_codes(capsys.readouterr().out)
     levels = ("land", "region", "municipality", "district")
     due = [f"dwellings: at {level} the answers to total, kind are exact" for level in levels]
     due += [f"persons: at {level} the answers to total are exact" for level in levels[:3]]

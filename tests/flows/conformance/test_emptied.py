@@ -66,27 +66,23 @@ def first_alone(name: str) -> Callable[[Path], None]:
 
 EMPTIED = [
     *[
-        (case, label, empty)
+        pytest.param(case, empty, id=f"{case} {label}")
         for case in ("topdown", "detailed households", "supplemental dhc")
         for label, empty in COUNTY.items()
     ],
-    ("group sizes", "one group", first_alone("sizes.parquet")),
-    ("trips", "one trip", first_alone("trips.parquet")),
-    ("schools", "one pupil", first_alone("pupils.csv")),
-    ("register", "one person", first_alone("persons.parquet")),
-    (
+    pytest.param("group sizes", first_alone("sizes.parquet"), id="one group"),
+    pytest.param("trips", first_alone("trips.parquet"), id="one trip"),
+    pytest.param("schools", first_alone("pupils.csv"), id="one pupil"),
+    pytest.param("register", first_alone("persons.parquet"), id="one person"),
+    pytest.param(
         "homes",
-        "empty homes",
         lambda folder: keep(folder / "people.csv", lambda people: people["home"] == ""),
+        id="empty homes",
     ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("case", "empty"),
-    [(case, empty) for case, _, empty in EMPTIED],
-    ids=[f"{case} {label}" for case, label, _ in EMPTIED],
-)
+@pytest.mark.parametrize(("case", "empty"), EMPTIED)
 def test_what_has_no_record_of_a_kind_is_released(
     case: str, empty: Callable[[Path], None], tmp_path: Path
 ) -> None:

@@ -84,16 +84,17 @@ def test_what_is_released_in_both_formats_is_read_back_alike(finished: Finished)
         whole = path.with_suffix(".parquet")
         schema = pq.read_schema(whole) if whole.exists() else pa.schema([])
         names = [field.name for field in schema if not pa.types.is_floating(field.type)]
+        if not names:
+            continue
         layout = TableLayout.expected("release", dict.fromkeys(names, "text"))
-        for file in (path, whole)[: 2 * bool(names)]:
+        for file in (path, whole):
             asked = InputFile("release", str(file), file.name, layout)
             batches = list(read_batches(asked, Selection(tuple(names))))
             read[file] = [
                 ["" if v is None else str(v) for b in batches for v in b[name].to_pylist()]
                 for name in names
             ]
-        if names:
-            assert read[path] == read[whole], path.name
+        assert read[path] == read[whole], path.name
     if not read:
         pytest.skip("a product with one format")
 
