@@ -18,8 +18,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import Draw, charge
+from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import claim, record_publication
+from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger, writing
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
 
@@ -30,7 +31,7 @@ FILES_PER_RUN = 50
 def filled(folder: Path, rows: int) -> Ledger:
     """A ledger with a charge to draw under, and rows of other runs: charges and files."""
     ledger = open_ledger(folder / f"{rows}.db")
-    draw = Draw(DRAW, DISCRETE_GAUSSIAN, Guarantee("zcdp", Fraction(1, 10)))
+    draw = UniversePlan(DRAW, DISCRETE_GAUSSIAN, Guarantee("zcdp", Fraction(1, 10)))
     charge(ledger, dataset="d", product="p", run_id=RUN, draws=[draw], inputs={}, identity=HERE)
     with writing(ledger) as connection:
         connection.executemany(

@@ -200,7 +200,8 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
         print(f"*** {settings.stamp} ***")
     for block in asked.summary(run, settings):
         print_block(block)
-    for line in () if asked.statement is None else in_words(asked.statement(run, settings)):
+    stated = asked.plan is not None and settings.draws_noise
+    for line in in_words(asked.plan_of(run, settings).statement) if stated else ():
         print(line)
     for warning in warnings_of(run):
         print(f"warning: {warning}")

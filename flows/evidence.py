@@ -66,7 +66,7 @@ PRODUCT: Product = Product(
     fits=lambda settings, accepted: fits_of(settings.product_settings, accepted),
     of_parts=private_releases,
     order=order,
-    document=lambda run, settings, errors: page(run, settings),
+    document=lambda run, settings, _plan, _errors: page(run, settings),
     summary=summary,
     rewritten=rewritten,
 )

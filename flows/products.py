@@ -82,9 +82,9 @@ def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Pa
     """Write the certificate of all products, from what each of them states."""
     stated = {}
     for name, own in settings.products.chosen().items():
-        statement = product(own.PRODUCT).statement
-        if statement is not None:
-            stated[name] = statement(RunDirectory(run.root / name), own)
+        asked = product(own.PRODUCT)
+        if asked.plan is not None:
+            stated[name] = asked.plan_of(RunDirectory(run.root / name), own).statement
     write_products_certificate(run, settings, stated, folder)
 
 

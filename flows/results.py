@@ -106,8 +106,9 @@ def _title(settings: ProductSettings) -> str:
 
 def _sections(run: RunDirectory, settings: ProductSettings) -> Iterator[Section]:
     asked = product(settings.PRODUCT)
-    if asked.statement is not None:
-        yield Section("What is guaranteed", in_words(asked.statement(run, settings)))
+    if asked.plan is not None and settings.draws_noise:
+        guarantee = in_words(asked.plan_of(run, settings).statement)
+        yield Section("What is guaranteed", guarantee)
     if (run.checks / CHECKS_FILE).exists():
         n_checks = len(checks_table(run).rows)
         passed = f"All {n_checks} checks of the result passed."

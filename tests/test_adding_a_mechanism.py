@@ -107,7 +107,7 @@ def test_settings_that_do_not_fit_are_refused(page, privacy, message) -> None:
         ("step", "tasks/runs/steps.py"),
         ("Outcome", "validation/outcome.py"),
         ("Product", "tasks/products/product.py"),
-        ("Charge", "tasks/products/product.py"),
+        ("Plan", "tasks/products/plan.py"),
         ("TITLES", "flows/registry.py"),
         ("PRODUCTS", "tasks/products/registry.py"),
         ("PRODUCTS", "tests/test_architecture.py"),

@@ -14,10 +14,10 @@ from pyarrow import parquet
 
 from ...validation.detailed_groups.households import run_household_checks
 from ...validation.detailed_groups.run_checks import run_checks
+from ..ledger.plan import UniversePlan
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
 from ..products.comparison import read_errors
-from ..products.levels import NoisePlan
 from ..products.order import Order
 from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown, noted
@@ -40,17 +40,17 @@ from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_sp
 from .ingest.inputs import AcceptedGroups, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
 from .measurement import households as measured_households
-from .measurement.charge import charge_of, measurement_files
+from .measurement.charge import measurement_files, plan_of_run
 from .paths import measured_folder, truth_files
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
 from .release import files, household_budget, household_files, household_report
 from .release.budget import costs, curves_of, needed, refuse_settings
-from .release.certificate import facts_of, statement_of
+from .release.certificate import facts_of
 from .release.noise_comparison import sentence_of
 from .release.relative_errors import populations_table
 from .release.report import report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
-from .workload.guarantee import noise_plan
+from .workload.guarantee import universe_plan
 from .workload.households import household_plan
 from .workload.mechanism import MechanismParameters
 from .workload.parameters import read_specification
@@ -133,11 +133,11 @@ def _losses(cost: Mapping[str, Any], each: str = "") -> list[Block]:
 def summary(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[str, ...]:
     """What is in the release, and what it cost."""
     measured = sum(n_groups for _, _, n_groups in _groups_of_levels(run, settings))
-    plan = noise_plan(run_parameters(run, settings))
+    plan = universe_plan(run_parameters(run, settings))
     return _summary(f"{measured:,} groups", run.release / files.TIDY_FILE, plan)
 
 
-def _summary(measured: str, tidy: Path, plan: NoisePlan) -> tuple[str, ...]:
+def _summary(measured: str, tidy: Path, plan: UniversePlan) -> tuple[str, ...]:
     cost = "infinite" if plan.loss is None else f"{float(plan.loss):.4f}"
     return (
         f"{measured} measured, {parquet.read_metadata(tidy).num_rows:,} rows released",
@@ -186,13 +186,12 @@ DETAILED_GROUPS: Product = Product(
         parameters_of(settings), read_specification(settings.input.parameters)
     ),
     order=order,
-    charge=charge_of,
+    plan=plan_of_run,
     measurement_files=measurement_files,
     notes=redundant_spending_of_run,
     checks=lambda run, settings: run_checks(
         run.root, expected_run(run, settings), run.unchecked_release
     ),
-    statement=lambda run, settings: statement_of(settings, run_parameters(run, settings)),
     facts=lambda run, settings: facts_of(
         settings, run_parameters(run, settings), run_specification(run)
     ),
@@ -250,13 +249,10 @@ DETAILED_HOUSEHOLDS: Product = Product(
         household_ingest.parameters_of(settings), read_specification(settings.input.parameters)
     ),
     order=order_of_households,
-    charge=measured_households.charge_of,
+    plan=measured_households.plan_of_run,
     measurement_files=measured_households.measurement_files,
     checks=lambda run, settings: run_household_checks(
         run.root, expected_runs(run, settings), run.unchecked_release
-    ),
-    statement=lambda run, settings: household_report.statement_of(
-        settings, household_ingest.run_parameters(run, settings)
     ),
     facts=household_report.facts_of_run,
     accuracy=Accuracy(read_errors, write_household_accuracy, truth_files),

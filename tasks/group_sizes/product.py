@@ -15,9 +15,9 @@ from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
 from .ingest.read import GroupInput, check_groups, costs, plan_of, public_plan
-from .measurement.charge import charge_of, expected_of, measurement_files
+from .measurement.charge import expected_of, measurement_files, plan_of_run
 from .paths import UNIVERSE
-from .release.certificate import facts_of, noise_table, statement_of
+from .release.certificate import facts_of, noise_table
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
 from .workload.costs import budget_report, needed_budget, needed_split
@@ -80,12 +80,11 @@ GROUP_SIZES: Product = Product(
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings)),
     order=order,
-    charge=charge_of,
+    plan=plan_of_run,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
     ),
-    statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
     document=report,

@@ -7,7 +7,7 @@ uses it.
 
 With a draw are charged the files that decide it (`charged_files`: settings, spine, plan), the
 confidential files that it measures (`truth`, by keyed digests), and every noise parameter that it
-will use (`NoiseTerm`). They are entered once and never changed.
+will use (`Measure`). They are entered once and never changed.
 
 Everything drawn from the same people adds up under one dataset name. Inputs are recognised by
 keyed digests (`digests`): a digest known under another name is refused.
@@ -21,47 +21,20 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from ..noise.draws import Noise
 from ..runs.errors import BudgetRefused
-from .accounting import BOUNDED, ONE_OF_SEVERAL, Guarantee
+from .accounting import BOUNDED, ONE_OF_SEVERAL
 from .caps import check_caps
 from .curves import written
 from .digests import ENOUGH_WEAK, InputDigest
-from .exact_curve import PrivacyCurve
+from .plan import UniversePlan
 from .spending import SpentDraw
 from .store import Ledger, holds, reading, writing
 
 OF_GUARANTEE = ("definition", "parameter", "neighbors", "delta", "bounded_factor", "bounded_rho")
 """Columns of a draw that `Guarantee` has under the same names."""
-
-
-@dataclass(frozen=True)
-class NoiseTerm:
-    """A noise that a draw uses, and where: `part` is a level, with a query or a stage."""
-
-    part: str
-    noise: Noise
-
-
-@dataclass(frozen=True)
-class Draw:
-    """One draw to be charged: its name within the run (a universe), and its guarantee.
-
-    `terms` are all the noises that it uses; `n_values` is how many noisy values it has in all,
-    None where that depends on earlier outcomes; `curve` is that of one person's change, None where
-    the guarantee alone is known.
-    """
-
-    name: str
-    mechanism: str
-    guarantee: Guarantee
-    terms: frozenset[NoiseTerm] = frozenset()
-    n_values: int | None = None
-    curve: PrivacyCurve | None = None
 
 
 def charge(
@@ -70,7 +43,7 @@ def charge(
     dataset: str,
     product: str,
     run_id: str,
-    draws: Sequence[Draw],
+    draws: Sequence[UniversePlan],
     inputs: Mapping[str, InputDigest],
     charged_files: Mapping[str, str] | None = None,
     truth: Mapping[str, str] | None = None,
@@ -96,7 +69,7 @@ def charge(
     """
     digests = {kind: digest.whole for kind, digest in sorted(inputs.items())}
     with writing(ledger) as connection:
-        rows = {draw.name: _row(dataset, product, run_id, draw, digests) for draw in draws}
+        rows = {draw.universe: _row(dataset, product, run_id, draw, digests) for draw in draws}
         own = connection.execute("SELECT * FROM draws WHERE run_id = ?", [run_id]).fetchall()
         known = {row["name"]: dict(row) for row in own}
         for name in sorted(rows.keys() & known.keys()):
@@ -111,8 +84,8 @@ def charge(
             connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
             _enter_inputs(connection, dataset, [*inputs.values(), *further_inputs])
             after_results = _has_results(connection, dataset)
-            asked = [draw for draw in draws if draw.name not in known]
-            spent = [SpentDraw(draw.guarantee, draw.curve, after_results) for draw in asked]
+            asked = [draw for draw in draws if draw.universe not in known]
+            spent = [SpentDraw(draw.promised, draw.curve, after_results) for draw in asked]
             check_caps(connection, dataset, spent)
             new = [{**row, "after_results": int(after_results)} for row in new]
             columns = ", ".join(new[0])
@@ -155,19 +128,19 @@ def holds_draws(connection: sqlite3.Connection, run_id: str) -> bool:
 
 
 def _row(
-    dataset: str, product: str, run_id: str, draw: Draw, digests: Mapping[str, str]
+    dataset: str, product: str, run_id: str, draw: UniversePlan, digests: Mapping[str, str]
 ) -> dict[str, str | int | None]:
     return {
         "run_id": run_id,
-        "name": draw.name,
+        "name": draw.universe,
         "dataset": dataset,
         "product": product,
         "mechanism": draw.mechanism,
-        **{column: str(getattr(draw.guarantee, column)) for column in OF_GUARANTEE},
-        "stated_factor": _text(draw.guarantee.stated_factor),
+        **{column: str(getattr(draw.promised, column)) for column in OF_GUARANTEE},
+        "stated_factor": _text(draw.promised.stated_factor),
         "inputs": json.dumps(digests),
         "charged_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "n_values": draw.n_values,
+        "n_values": draw.n_answers,
     }
 
 
@@ -302,10 +275,10 @@ def _digests_of_run(connection: sqlite3.Connection, run_id: str, how: str) -> di
     return dict(rows.fetchall())
 
 
-def _enter_terms(connection: sqlite3.Connection, run_id: str, draw: Draw) -> None:
+def _enter_terms(connection: sqlite3.Connection, run_id: str, draw: UniversePlan) -> None:
     """Enter the noise parameters of a draw, or compare them with those entered before."""
-    key = [run_id, draw.name]
-    rows = {(term.part, term.noise.mechanism, str(term.noise.parameter)) for term in draw.terms}
+    key = [run_id, draw.universe]
+    rows = {(part, noise.mechanism, str(noise.parameter)) for part, noise in draw.noises}
     known = {
         tuple(row)
         for row in connection.execute(
@@ -318,20 +291,20 @@ def _enter_terms(connection: sqlite3.Connection, run_id: str, draw: Draw) -> Non
         )
         connection.execute(
             "UPDATE draws SET n_values = ? WHERE run_id = ? AND name = ? AND n_values IS NULL",
-            [draw.n_values, *key],
+            [draw.n_answers, *key],
         )
     elif known != rows:
         part = min(known ^ rows)[0]
         raise BudgetRefused(
-            f"run {run_id} was charged for draw {draw.name!r} with other noise at {part}; resume "
-            "it as it was, or start a new run"
+            f"run {run_id} was charged for draw {draw.universe!r} with other noise at {part}; "
+            "resume it as it was, or start a new run"
         )
 
 
-def _enter_curve(connection: sqlite3.Connection, run_id: str, draw: Draw) -> None:
+def _enter_curve(connection: sqlite3.Connection, run_id: str, draw: UniversePlan) -> None:
     """Enter the curve of a draw, once; it follows from the noise, which is compared."""
     if draw.curve is not None:
         connection.execute(
             "INSERT OR IGNORE INTO curves VALUES (?, ?, ?)",
-            [run_id, draw.name, written(draw.curve)],
+            [run_id, draw.universe, written(draw.curve)],
         )

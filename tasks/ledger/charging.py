@@ -30,7 +30,7 @@ from ..runs.settings import ProductSettings
 from ..runs.stamps import stamp, write_parquet_once
 from ..runs.writing import Recording, name_recorded
 from .caps import caps_of
-from .charges import Draw, charge, is_charged, other_people
+from .charges import charge, is_charged, other_people
 from .claims import (
     ChargedNoise,
     charged_files,
@@ -43,6 +43,7 @@ from .claims import (
 from .digests import InputDigest, file_digest
 from .identity import refuse_known_elsewhere, unasked_ledgers
 from .listed import list_held, list_ledger
+from .plan import UniversePlan
 from .store import Ledger, holds, ledger_at, open_ledger, reading
 
 
@@ -81,7 +82,7 @@ def charge_draws(
     run: RunDirectory,
     settings: ProductSettings,
     *,
-    draws: Sequence[Draw],
+    draws: Sequence[UniversePlan],
     inputs: Mapping[str, InputDigest],
     decided_by: Iterable[Path],
     truth: Iterable[Path],

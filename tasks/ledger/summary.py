@@ -8,11 +8,9 @@ from fractions import Fraction
 
 from .accounting import compose, epsilon_simple, epsilon_tight
 from .caps import Caps, caps_of
+from .plan import REPORT_DELTA
 from .spending import Spending, guarantee_of, spending_of
 from .store import Ledger, reading
-
-REPORT_DELTA = Fraction(1, 10**10)
-"""Delta at which the epsilon of the zCDP that was spent is shown; the mechanisms' own add to it."""
 
 
 def summary(ledger: Ledger, *, is_exact: bool = False, only: str | None = None) -> dict:

@@ -6,30 +6,28 @@ derived from the settings that ran: a sentence stands only where they make it tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
-from ..ledger.summary import REPORT_DELTA
-from ..pages.document import Document, Section, Table, to_markdown
+from ...validation.outcome import CHECKS_FILE
+from ..ledger.plan import REPORT_DELTA
+from ..pages.document import Block, Document, Section, Table, to_markdown
 from ..runs.charged_files import digests_of
 from ..runs.directory import RunDirectory
-from ..runs.files import write_page, write_text
+from ..runs.files import read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
-from .privacy_curves import Curves, exact_figures
-from .reports import checks_table
-from .spent import spent_section
-from .statement import Statement, guarantee_section
+from .plan import Plan
+from .privacy_curves import Curves, exact_epsilons, exact_figures
+from .reports import checks_table, exact_section
+from .spent import spent_by, spent_section
+from .statement import guarantee_section
 
-
-@dataclass(frozen=True)
-class Exact:
-    """Something that is public by declaration: what, and what that means for the release."""
-
-    name: str
-    meaning: str
+Epsilons = Mapping[str, Mapping[str, float | str | None]]
+"""By name, by `conversion` of rho and `exact`; None where the exact one is not known."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +36,25 @@ class Facts:
 
     made : how the files were made, in a sentence.
     public : a paragraph for readers who know no mathematics.
-    statement : what is guaranteed.
-    exact : what is outside the guarantee, since it is public by declaration.
     sections : the product's own, on its noise and its files.
     curves : whose exact figures, at `delta`, stand beside those of the guarantee; None for none.
+    figures : what else the noise implies, such as the epsilon of a single attribute.
+    warnings : sentences that a reader must not miss.
+    exact_epsilons : by part; by default those of the curves.
+    attributes, block_within : by universe, the epsilon that protects one attribute of a record, or
+        its block where its geounit of a level is known: by `conversion` of rho, and `exact`.
     """
 
     made: str
     public: str
-    statement: Statement
-    exact: tuple[Exact, ...]
     sections: tuple[Section, ...] = ()
     curves: Curves | None = None
     delta: Fraction = REPORT_DELTA
+    figures: tuple[Block, ...] = ()
+    warnings: tuple[str, ...] = ()
+    exact_epsilons: Mapping[str, float] = field(default_factory=dict)
+    attributes: Mapping[str, Epsilons] = field(default_factory=dict)
+    block_within: Mapping[str, Epsilons] = field(default_factory=dict)
 
 
 BLURRED = (
@@ -67,49 +71,89 @@ PUBLIC_WHY_NOT = (
 )
 
 
-def certificate(
-    run: RunDirectory, settings: ProductSettings, facts: Facts, folder: Path
-) -> Document:
-    """The certificate of the files that stand in `folder`.
+def write_certificate(
+    run: RunDirectory, settings: ProductSettings, plan: Plan, facts: Facts
+) -> None:
+    """Write the certificate beside the checked release: as JSON, as Markdown and as HTML.
 
     Raises BudgetRefused if the ledger cannot be used, or does not hold what the run has drawn.
     """
-    own = {run.read_manifest()["run_id"]: facts.statement}
-    return Document(
+    folder, run_id = run.unchecked_release, run.read_manifest()["run_id"]
+    spent = spent_by(settings, {run_id: plan.statement})
+    epsilons = facts.exact_epsilons or exact_epsilons(facts.curves, facts.delta)
+    figures = (*exact_figures(facts.curves, epsilons, facts.delta), *facts.figures)
+    record = {
+        **plan.as_json(),
+        "epsilon": [
+            {
+                "universe": loss.universe,
+                "delta": str(loss.whole_delta),
+                "conversion": loss.epsilon,
+                "simple": loss.epsilons()["simple"],
+                "exact": epsilons.get(loss.universe),
+            }
+            for loss in plan.statement.losses
+        ],
+        "attributes": facts.attributes if settings.is_private else {},
+        "block_within": facts.block_within if settings.is_private else {},
+        **record_of_release(run, settings, spent, folder),
+    }
+    document = Document(
         f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
         (f"The files beside this certificate were made {facts.made}.",),
         (
             Section("In plain words", (facts.public if settings.is_private else PUBLIC_WHY_NOT,)),
-            guarantee_section(facts.statement, exact_figures(facts.curves, facts.delta)),
-            spent_section(settings, own),
-            exact_section(facts.exact),
+            guarantee_section(plan.statement, figures, facts.warnings),
+            spent_section(settings, spent),
+            exact_section(plan.exact),
             *facts.sections,
             _checks(run),
-            files_section(folder),
+            Section("What is released", (files_table(folder, released_files(folder)),)),
             provenance_section(run),
         ),
         settings.stamp,
     )
+    write_as(document, record, folder)
 
 
-def write_certificate(run: RunDirectory, settings: ProductSettings, facts: Facts) -> None:
-    """Write `certificate.html` and `certificate.md` beside the checked release."""
-    write_pages(certificate(run, settings, facts, run.unchecked_release), run.unchecked_release)
+def record_of_release(
+    run: RunDirectory, settings: ProductSettings, spent: Mapping[str, Any] | None, folder: Path
+) -> dict[str, Any]:
+    """What a certificate states of the dataset's ledger, the checks, the files and the run."""
+    manifest = run.read_manifest()
+    checks = run.checks / CHECKS_FILE
+    files = sorted(released_files(folder))
+    return {
+        "ledger": None
+        if spent is None
+        else {
+            "dataset": settings.privacy.dataset,
+            **{name: spent[name] for name in ("rho", "stated_rho", "delta", "epsilon")},
+            # Where the runs of an office lie is nobody else's business.
+            "draws": [
+                {"product": product, **{k: v for k, v in draw.items() if k != "folder"}}
+                for product, own in spent["products"].items()
+                for draw in own["draws"]
+            ],
+        },
+        "checks": read_record(checks)["checks"] if checks.exists() else [],
+        "files": {
+            path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": digest}
+            for path, digest in zip(files, digests_of(files), strict=True)
+        },
+        "run": {
+            name: manifest[name]
+            for name in ("run_id", "created", "settings_digest", "code_version", "input_digests")
+        },
+        "stamp": settings.stamp,
+    }
 
 
-def write_pages(document: Document, folder: Path) -> None:
-    """Write a certificate as Markdown and as HTML."""
+def write_as(document: Document, record: Mapping[str, Any], folder: Path) -> None:
+    """Write a certificate as JSON, as Markdown and as HTML."""
+    write_record(folder / f"{CERTIFICATE}.json", record)
     write_text(folder / f"{CERTIFICATE}.md", to_markdown(document))
     write_page(folder / f"{CERTIFICATE}.html", document)
-
-
-def exact_section(exact: Sequence[Exact]) -> Section:
-    """What leaves without noise, for certificate and report."""
-    if not exact:
-        return Section("What is exact", ("Nothing is stated without noise.",))
-    rows = tuple((item.name, item.meaning) for item in exact)
-    about = "These facts are outside the guarantee: they are public by declaration."
-    return Section("What is exact", (about, Table(("fact", "meaning"), rows)))
 
 
 def _checks(run: RunDirectory) -> Section:
@@ -120,11 +164,10 @@ def _checks(run: RunDirectory) -> Section:
     return Section("What was checked", (about, checks_table(run)))
 
 
-def files_section(folder: Path) -> Section:
-    """The released files with their sizes and digests, but for the certificate itself."""
-    own = {folder / f"{CERTIFICATE}.{ending}" for ending in ("md", "html")}
-    files = [path for path in folder.rglob("*") if path.is_file() and path not in own]
-    return Section("What is released", (files_table(folder, files),))
+def released_files(folder: Path) -> list[Path]:
+    """The files of a release, but for the certificate itself."""
+    own = {folder / f"{CERTIFICATE}.{ending}" for ending in ("json", "md", "html")}
+    return [path for path in folder.rglob("*") if path.is_file() and path not in own]
 
 
 def files_table(root: Path, files: Iterable[Path]) -> Table:

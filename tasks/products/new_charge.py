@@ -62,7 +62,7 @@ def _draws(asked: Product, settings: ProductSettings) -> Iterator[tuple[str, Spe
     for product, own in asked.of_parts(settings).items():
         for name, draw in _draws(product_named(own.PRODUCT), own):
             yield f"{product} {name}", draw
-    if asked.charge is None:
+    if asked.plan is None:
         return
     curves = asked.curves(settings)
     for name, cost in asked.costs(settings).items():

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..ledger.accounting import epsilon_simple, epsilon_tight
 from ..ledger.exact_curve import PrivacyCurve, known_epsilon
-from ..ledger.summary import REPORT_DELTA
+from ..ledger.plan import REPORT_DELTA
 from ..pages.document import Block, Figure, Table
 from ..pages.figures import line_chart
 from ..pages.numbers import shown_bound, shown_delta
@@ -99,19 +99,24 @@ def exactly(report: Mapping[str, Any], delta: Fraction = REPORT_DELTA) -> tuple[
     return (f"exactly, by the noise itself: epsilon {shown_bound(exact)} {at}",)
 
 
-def exact_figures(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> tuple[Block, ...]:
-    """What a certificate tells by exact curves beside the figures of epsilon and rho.
+def exact_epsilons(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> dict[str, float]:
+    """The exact epsilon of every part whose curve is known."""
+    known = {} if curves is None else curves.known
+    found = {name: known_epsilon(curve, delta) for name, curve in known.items()}
+    return {name: epsilon for name, epsilon in found.items() if epsilon is not None}
 
-    Nothing where no curve is known.
+
+def exact_figures(
+    curves: Curves | None, epsilons: Mapping[str, float], delta: Fraction = REPORT_DELTA
+) -> tuple[Block, ...]:
+    """Exact curves and their epsilons, for a certificate, beside the figures of epsilon and rho.
+
+    Nothing where no epsilon is known.
     """
-    rows, known = [], {}
-    for name, curve in curves.known.items() if curves is not None else ():
-        epsilon = known_epsilon(curve, delta)
-        if epsilon is not None:
-            rows.append((name, shown_bound(epsilon), shown_delta(delta)))
-            known[name] = curve
-    if curves is None or not rows:
+    if curves is None or not epsilons:
         return ()
+    rows = [(name, shown_bound(own), shown_delta(delta)) for name, own in epsilons.items()]
+    known = {name: curves.known[name] for name in epsilons}
     points = {name: curve_points(curve) for name, curve in known.items()}
     return (
         "The figures above add up what every part costs. The noise itself gives less, exactly: the "

@@ -23,33 +23,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ...validation.outcome import Outcome
-    from ..ledger.charges import Draw
     from ..pages.document import Block, Document, Section, Table
     from ..runs.directory import RunDirectory
     from ..tables.findings import InputCheck
     from .certificate import Facts
     from .comparison import Compared
     from .order import Order
+    from .plan import Plan
     from .privacy_curves import Curves
-    from .statement import Statement
 
 
 class Caution(str):
     """A sentence that a user must not miss; commands print it on standard error."""
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What a run is charged for before its first draw.
-
-    draws : by universe, their guarantees and every noise.
-    decided_by : the public files that, with the settings, decide what is drawn.
-    truth : the confidential files that are measured.
-    """
-
-    draws: Sequence[Draw]
-    decided_by: Sequence[Path]
-    truth: Sequence[Path]
 
 
 @dataclass(frozen=True)
@@ -119,17 +104,16 @@ class Product:
     *The run.* `order` gives the steps wave by wave: ingest first, which writes what is public and
     what is confidential in folders of their own; then the charge, before any noise is drawn;
     measurement, estimation, the tables; and the steps of `release.steps`, which check, release and
-    report. None where what comes next is decided on the way. `charge` is what the run is charged
-    for; it recomputes the loss by independent code and raises BudgetRefused, and returns None for a
-    run that draws nothing. `measurement_files` are all files of noisy answers, there yet or not.
+    report. None where what comes next is decided on the way. `plan` is what the run measures and
+    guarantees, once its input is read: it recomputes the loss by independent code and raises
+    BudgetRefused. `measurement_files` are all files of noisy answers, there yet or not.
     `notes` are sentences on what is about to be measured to no avail.
 
     *Its end.* `checks` are the outcomes of checks that share no code with what they check; a
-    release appears once all have passed. `statement` is what is guaranteed, as it follows from the
-    settings that ran, and `facts` what the certificate says besides. `accuracy` compares the
-    release with the truth. `document` is the public report, which shows errors of public input;
-    `summary` the lines that the command ends with; `shown` what the UI shows when some stages have
-    ended, of none when the run begins, and of `END` at its end.
+    release appears once all have passed. `facts` is what the certificate says besides the plan.
+    `accuracy` compares the release with the truth. `document` is the public report, which shows
+    errors of public input; `summary` the lines that the command ends with; `shown` what the UI
+    shows when some stages have ended, of none when the run begins, and of `END` at its end.
 
     *Afterwards.* `figures` are the errors that replicates and comparisons tell; `compare` writes a
     comparison where that is more than a table. `of_release` makes settings with a release as public
@@ -149,14 +133,13 @@ class Product:
     curves: Callable[[Any], Curves | None] = lambda settings: None
     of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
     order: Callable[[RunDirectory, Any], Order] | None = None
-    charge: Callable[[RunDirectory, Any], Charge | None] | None = None
+    plan: Callable[[RunDirectory, Any], Plan] | None = None
     measurement_files: Callable[[RunDirectory, Any], Sequence[Path]] = lambda run, settings: ()
     notes: Callable[[RunDirectory, Any], Sequence[str]] = lambda run, settings: ()
     checks: Callable[[RunDirectory, Any], Sequence[Outcome]] | None = None
-    statement: Callable[[RunDirectory, Any], Statement] | None = None
     facts: Callable[[RunDirectory, Any], Facts] | None = None
     accuracy: Accuracy | None = None
-    document: Callable[[RunDirectory, Any, pd.DataFrame | None], Document] | None = None
+    document: Callable[[RunDirectory, Any, Any, pd.DataFrame | None], Document] | None = None
     summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: ()
     shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[Shown]] = (
         lambda run, settings, stages: ()
@@ -182,23 +165,38 @@ class Product:
         refuse_missing_runner(settings.run)
         return settings
 
-    def charge_run(self, run: RunDirectory, settings: ProductSettings) -> None:
-        """Check that what will be drawn costs what the settings say, then enter it in the ledger.
+    def plan_of(self, run: RunDirectory, settings: ProductSettings) -> Plan:
+        """The plan of a run, as it was written, or made anew of a run that has none yet."""
+        from .plan import plan_file, read_plan
 
-        Raises BudgetRefused before any noise is drawn.
+        if self.plan is None:
+            raise ValueError(f"{self.name} measures nothing")
+        return read_plan(run) if plan_file(run).exists() else self.plan(run, settings)
+
+    def charge_run(self, run: RunDirectory, settings: ProductSettings) -> None:
+        """Write the plan of a run, and enter it in the ledger.
+
+        A run that was charged keeps its plan; an older version charged it without one. Raises
+        BudgetRefused before any noise is drawn.
         """
         from ..ledger.charging import charge_draws
         from ..ledger.identity import digests_to_charge
+        from .plan import plan_file, write_plan
 
-        charge = None if self.charge is None else self.charge(run, settings)
-        if charge is not None and settings.is_private:
+        if self.plan is None:
+            raise ValueError(f"{self.name} measures nothing")
+        plan, file = self.plan(run, settings), plan_file(run)
+        if "ledger" not in run.read_manifest()["stages"]:
+            write_plan(run, plan)
+        if settings.is_private:
+            deciding = [run.root / name for name in plan.inputs]
             charge_draws(
                 run,
                 settings,
-                draws=charge.draws,
+                draws=plan.universes,
                 inputs=digests_to_charge(run, settings),
-                decided_by=charge.decided_by,
-                truth=charge.truth,
+                decided_by=[*deciding, file] if file.exists() else deciding,
+                truth=[run.root / name for name in plan.counts],
                 files=self.measurement_files(run, settings),
             )
 
@@ -228,7 +226,8 @@ class Product:
         errors = None
         if self.accuracy is not None and not settings.input.confidential:
             errors = self.accuracy.read(run)
-        return write_page(run.report, self.document(run, settings, errors))
+        plan = None if self.plan is None else self.plan_of(run, settings)
+        return write_page(run.report, self.document(run, settings, plan, errors))
 
     def compared(self, run: RunDirectory, settings: ProductSettings) -> Compared:
         """A run with its figures; raises InputRefused if truth and errors are both gone."""

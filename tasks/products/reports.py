@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...validation.outcome import CHECKS_FILE
+from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Block, Details, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import bar_chart, strip_chart
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
+from .plan import ExactFact, Plan
+from .statement import in_one_sentence
 
 MOST_PARTS = 9
 """Kinds of stages that the bar of time tells apart; shorter ones are taken together."""
@@ -48,21 +52,23 @@ class Overview:
     """What a product says on the front page of a run's report.
 
     released : what was released, as the beginning of a sentence.
-    guarantee : what is guaranteed, in one sentence.
     panels : the budget, and how accurate the release is or what the budget implies of that.
     links : pages of the product's own, besides the certificate and the released files.
     counts : the first of the released counts, which a withheld release does not show.
     """
 
     released: str
-    guarantee: str
     panels: tuple[Section, ...]
     links: tuple[Link, ...] = ()
     counts: tuple[Block, ...] = ()
 
 
 def report_document(
-    run: RunDirectory, settings: ProductSettings, overview: Overview, sections: Iterable[Section]
+    run: RunDirectory,
+    settings: ProductSettings,
+    plan: Plan,
+    overview: Overview,
+    sections: Iterable[Section],
 ) -> Document:
     """The report of a run: its front page, the product's own sections, checks, seconds, digests."""
     passed, n_checks = passed_and_all(run)
@@ -74,12 +80,17 @@ def report_document(
     return Document(
         f"Report: {settings.PRODUCT} of {settings.privacy.dataset}",
         (f"{overview.released}.", *warnings_of(run)),
-        (*sections, Section("Checks", (checks_table(run),)), stages_section(run)),
+        (
+            *sections,
+            exact_section(plan.exact),
+            Section("Checks", (checks_table(run),)),
+            stages_section(run),
+        ),
         settings.stamp,
         FrontPage(
             verdict,
             passed == n_checks,
-            overview.guarantee,
+            in_one_sentence(plan.statement),
             (*first, *overview.panels, time_panel(stage_seconds(run))),
             (*certificate_links(run), *overview.links, *_file_links(run)),
         ),
@@ -206,3 +217,29 @@ def stages_section(run: RunDirectory) -> Section:
     blocks: list[Block] = [f"{sum(stage_seconds(run).values()):.0f} seconds in all."]
     blocks.append(Details("Stage by stage", (Table(("stage", "seconds"), rows),)))
     return Section("Seconds of work", tuple(blocks))
+
+
+def budget_panel(universe: UniversePlan, words: str) -> Section:
+    """The share of every level, as bars of a front page."""
+    names = [measure.level for measure in universe.measures]
+    shares = {"budget": [100 * float(measure.share) for measure in universe.measures]}
+    return bars_panel("The budget", words, names, shares, value_label="% of the loss")
+
+
+def noise_panel(universe: UniversePlan, words: str) -> Section:
+    """The standard deviation of every measure's noise, as bars of a front page."""
+    noisy = [own for own in universe.measures if own.noise is not None]
+    is_one_a_level = len({own.level for own in noisy}) == len(noisy)
+    names = [own.level if is_one_a_level else f"{own.level} {own.query}" for own in noisy]
+    deviations = {"noise": [math.sqrt(own.noise.variance) for own in noisy if own.noise]}
+    title, label = "What the budget implies", "standard deviation of the noise"
+    return bars_panel(title, words, names, deviations, value_label=label)
+
+
+def exact_section(exact: Sequence[ExactFact]) -> Section:
+    """What leaves without noise, for certificate and report."""
+    if not exact:
+        return Section("What is exact", ("Nothing is stated without noise.",))
+    rows = tuple((item.subject, item.fact) for item in exact)
+    about = "These facts are outside the guarantee: they are public by declaration."
+    return Section("What is exact", (about, Table(("fact", "meaning"), rows)))

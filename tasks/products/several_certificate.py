@@ -9,23 +9,32 @@ from ..pages.document import Block, Document, Link, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
-from .certificate import BLURRED, PUBLIC_WHY_NOT, files_table, provenance_section, write_pages
-from .spent import spent_section
+from .certificate import (
+    BLURRED,
+    PUBLIC_WHY_NOT,
+    files_table,
+    provenance_section,
+    record_of_release,
+    write_as,
+)
+from .plan import VERSION
+from .spent import spent_by, spent_section
 from .statement import Statement
 
 
 def write_products_certificate(
     run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement], folder: Path
 ) -> None:
-    """Write `certificate.html` and `certificate.md` beside the index of the products' releases:
-    what the dataset has spent in all, and the certificate and files of every product, and those in
-    the folder that were made of all of them together.
+    """Write the certificate, in all its forms, beside the index of the products' releases: what the
+    dataset has spent in all, the certificate and files of every product, and files in the folder
+    that were made of all of them together.
 
     `products` are the products' statements by name. Raises BudgetRefused if the ledger cannot be
     used, or does not hold what one of them has drawn.
     """
     parts = {name: RunDirectory(run.root / name) for name in products}
     own = {parts[name].read_manifest()["run_id"]: stated for name, stated in products.items()}
+    spent = spent_by(settings, own)
     certificates = tuple(
         (
             name,
@@ -58,13 +67,26 @@ def write_products_certificate(
         (
             Section("In plain words", (plainly,)),
             Section("What is guaranteed", (guaranteed, by_run)),
-            spent_section(settings, own),
+            spent_section(settings, spent),
             Section("What is released", released),
             provenance_section(run),
         ),
         settings.stamp,
     )
-    write_pages(document, folder)
+    record = {
+        "version": VERSION,
+        "product": settings.PRODUCT,
+        "dataset": settings.privacy.dataset,
+        "certificates": {
+            name: {
+                "run_id": part.read_manifest()["run_id"],
+                "certificate": f"../{name}/release/{CERTIFICATE}.json",
+            }
+            for name, part in parts.items()
+        },
+        **record_of_release(run, settings, spent, folder),
+    }
+    write_as(document, record, folder)
 
 
 def _together(folder: Path) -> tuple[Block, ...]:

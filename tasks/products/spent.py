@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from ..ledger.claims import uncharged
 from ..ledger.store import open_ledger
@@ -18,29 +19,38 @@ from .statement import Statement, charged
 TITLE = "What the dataset has spent so far"
 
 
-def spent_section(settings: ProductSettings, own: Mapping[str, Statement]) -> Section:
-    """All draws from the dataset of these settings, by product, and what they amount to together.
+def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping[str, Any] | None:
+    """All draws from the dataset of these settings, as of `summary`; None where nothing is charged.
 
     `own` are the statements of the runs, by their ids, whose draws must be among them. Raises
     BudgetRefused if the ledger cannot be used, or holds less for one of these runs than it states.
     """
-    if not settings.draws_noise:
-        text = (
-            "This run drew nothing from anybody's records, and spent nothing: it read noisy "
-            "measurements that are published already. What they cost stands above."
-        )
-        return Section(TITLE, (text,))
-    if not settings.is_private:
-        return Section(TITLE, ("A run that is not private is not charged to a ledger.",))
+    if not settings.draws_noise or not settings.is_private:
+        return None
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
     name = settings.privacy.dataset
     spent = summary(ledger, is_exact=True, only=name)["datasets"].get(name, {"products": {}})
     for run_id, statement in own.items():
         if not _holds(spent, run_id, statement):
             raise BudgetRefused(uncharged(ledger, run_id))
+    found: Mapping[str, Any] = spent
+    return found
+
+
+def spent_section(settings: ProductSettings, spent: Mapping[str, Any] | None) -> Section:
+    """All draws from the dataset of `spent_by`, by product, and what they amount to together."""
+    if not settings.draws_noise:
+        text = (
+            "This run drew nothing from anybody's records, and spent nothing: it read noisy "
+            "measurements that are published already. What they cost stands above."
+        )
+        return Section(TITLE, (text,))
+    if spent is None:
+        return Section(TITLE, ("A run that is not private is not charged to a ledger.",))
     text = (
-        f"Everything that was drawn under the name {name} in this ledger when the certificate was "
-        "written, this release included. Later releases of the same people add to it."
+        f"Everything that was drawn under the name {settings.privacy.dataset} in this ledger when "
+        "the certificate was written, this release included. Later releases of the same people add "
+        "to it."
     )
     return Section(TITLE, (text, composed_sentence(spent), draws_table(spent)))
 
@@ -74,7 +84,7 @@ def _holds(spent: Mapping, run_id: str, statement: Statement) -> bool:
     return bool(of_run) and rho >= stated.parameter and delta >= stated.delta
 
 
-def composed_sentence(spent: dict) -> str:
+def composed_sentence(spent: Mapping[str, Any]) -> str:
     """The composed loss of a dataset of `summary`, in words, and its caps."""
     epsilon = spent["epsilon"]
     caps = [
@@ -106,7 +116,7 @@ def epsilon_cap_words(cap: Mapping) -> str:
     return f"epsilon {epsilon} at delta {shown_delta(cap['delta'])}{planned}"
 
 
-def stated_sentence(spent: dict) -> str:
+def stated_sentence(spent: Mapping[str, Any]) -> str:
     """What a dataset of `summary` has spent on all records that a person's change may change, where
     that is more than it is charged; empty otherwise.
     """

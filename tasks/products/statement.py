@@ -17,9 +17,8 @@ from ..ledger.accounting import (
     Guarantee,
     compose,
     epsilon_simple,
-    epsilon_tight,
 )
-from ..ledger.summary import REPORT_DELTA
+from ..ledger.plan import UniversePlan
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
 
@@ -29,36 +28,6 @@ HOW_TO_READ = (
     "the power of epsilon, plus delta; the tight conversion of rho is that of Canonne, Kamath and "
     "Steinke (2020), the simple one that of Bun and Steinke (2016)."
 )
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What one part of a release costs: `name` is a universe or a product.
-
-    `delta` is the one at which the epsilon of a zCDP guarantee is shown.
-    """
-
-    name: str
-    mechanism: str
-    guarantee: Guarantee
-    delta: Fraction = REPORT_DELTA
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether the guarantee is that of pure differential privacy, but for its own delta."""
-        return self.guarantee.definition == PURE_DP
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon of the guarantee, of a rho by the tight conversion."""
-        if self.is_pure:
-            return float(self.guarantee.parameter)
-        return epsilon_tight(self.guarantee.parameter, self.delta)
-
-    @property
-    def whole_delta(self) -> Fraction:
-        """The delta at which the epsilon holds, the mechanism's own included."""
-        return self.guarantee.delta + (0 if self.is_pure else self.delta)
 
 
 @dataclass(frozen=True)
@@ -72,29 +41,28 @@ class Statement:
     together : how the parts' losses combine, in a sentence; empty where there is one part.
     are_disjoint : whether one record is in one part at most, so that the largest loss is that of
         all parts together.
-    warnings : sentences that a reader must not miss.
-    further : what else the noise implies, such as the epsilon of a single attribute.
     """
 
     why_not: str | None
     protected: tuple[str, ...]
     change: tuple[str, ...]
-    losses: tuple[Loss, ...]
+    losses: tuple[UniversePlan, ...]
     together: str = ""
     are_disjoint: bool = False
-    warnings: tuple[str, ...] = ()
-    further: tuple[Block, ...] = ()
 
 
-def guarantee_section(statement: Statement, figures: Sequence[Block] = ()) -> Section:
+def guarantee_section(
+    statement: Statement, figures: Sequence[Block] = (), warnings: Sequence[str] = ()
+) -> Section:
     """What is guaranteed, to whom, against which change; or that nothing is, and why.
 
-    `figures` stand beside those of the guarantee.
+    `figures` stand beside those of the guarantee, and `warnings` are sentences that a reader must
+    not miss.
     """
     if statement.why_not is not None:
         nothing = f"Nothing is guaranteed: {statement.why_not}. These files protect nobody."
         return Section("What is guaranteed", (nothing,))
-    guarantees = [loss.guarantee for loss in statement.losses]
+    guarantees = [loss.promised for loss in statement.losses]
     texts = [in_one_sentence(statement), *statement.protected, *statement.change]
     texts += [_meaning(pure) for pure in dict.fromkeys(g.definition == PURE_DP for g in guarantees)]
     if any(guarantee.delta for guarantee in guarantees):
@@ -105,11 +73,11 @@ def guarantee_section(statement: Statement, figures: Sequence[Block] = ()) -> Se
     if statement.together:
         texts.append(statement.together)
     blocks: list[Block] = [*texts, losses_table(statement.losses), HOW_TO_READ]
-    blocks += [f"Warning: {warning}." for warning in statement.warnings]
-    return Section("What is guaranteed", (*blocks, *figures, *statement.further))
+    blocks += [f"Warning: {warning}." for warning in warnings]
+    return Section("What is guaranteed", (*blocks, *figures))
 
 
-def combined(statement: Statement) -> Loss:
+def combined(statement: Statement) -> UniversePlan:
     """The loss of all parts together; of a single part, or of parts that share nobody, its own.
 
     Parts under pure differential privacy between the same neighbours add their epsilons; all
@@ -120,9 +88,9 @@ def combined(statement: Statement) -> Loss:
         raise ValueError("a statement without losses guarantees nothing")
     losses = statement.losses
     if len(losses) == 1 or statement.are_disjoint:
-        return max(losses, key=lambda loss: loss.guarantee.bounded_rho)
-    guarantees = [loss.guarantee for loss in losses]
-    names = " and ".join(loss.name for loss in losses)
+        return max(losses, key=lambda loss: loss.promised.bounded_rho)
+    guarantees = [loss.promised for loss in losses]
+    names = " and ".join(loss.universe for loss in losses)
     delta = max(loss.delta for loss in losses)
     # One of several records is one record, as in all bounded guarantees.
     neighbors = {BOUNDED if g.neighbors == ONE_OF_SEVERAL else g.neighbors for g in guarantees}
@@ -132,7 +100,7 @@ def combined(statement: Statement) -> Loss:
         together = Guarantee(PURE_DP, total, neighbors.pop(), own)
     else:
         together = compose(guarantees)
-    return Loss(names, losses[0].mechanism, together, delta)
+    return UniversePlan(names, losses[0].mechanism, together, together.parameter, delta=delta)
 
 
 def charged(statement: Statement) -> Guarantee:
@@ -140,7 +108,7 @@ def charged(statement: Statement) -> Guarantee:
 
     Of parts that share nobody, that of the one with the largest loss.
     """
-    guarantees = [loss.guarantee for loss in statement.losses]
+    guarantees = [loss.promised for loss in statement.losses]
     if statement.are_disjoint and guarantees:
         guarantees = [max(guarantees, key=lambda guarantee: guarantee.bounded_rho)]
     return compose(guarantees)
@@ -150,21 +118,21 @@ def in_one_sentence(statement: Statement) -> str:
     """What all parts guarantee together, in one sentence with rounded numbers.
 
     >>> from spineflow.tasks.ledger.accounting import ZCDP
-    >>> loss = Loss("persons", "discrete_gaussian", Guarantee(ZCDP, Fraction(1, 2)))
+    >>> loss = UniversePlan("persons", "discrete_gaussian", Guarantee(ZCDP, Fraction(1, 2)))
     >>> in_one_sentence(Statement(None, (), (), (loss,)))[:66]
     'Guarantee: changing one record of persons makes nothing that is re'
     """
     if statement.why_not is not None:
         return f"Nothing is guaranteed: {statement.why_not}."
     loss = combined(statement)
-    guarantee = loss.guarantee
+    guarantee = loss.promised
     epsilon, delta = shown_epsilon(loss.epsilon), loss.whole_delta
     exact = f"epsilon {epsilon}"
     if not loss.is_pure:
         exact += f" at delta {shown_delta(delta)}, from a rho of {float(guarantee.parameter):.4g}"
     change = "adding or removing" if guarantee.neighbors in _UNBOUNDED else "changing"
-    whose = "one record of each of" if " and " in loss.name else "one record of"
-    parts = "any part" if statement.are_disjoint and len(statement.losses) > 1 else loss.name
+    whose = "one record of each of" if " and " in loss.universe else "one record of"
+    parts = "any part" if statement.are_disjoint and len(statement.losses) > 1 else loss.universe
     chance = f", but for a probability of {shown_delta(delta)}" if delta else ""
     return (
         f"Guarantee: {change} {whose} {parts} makes nothing that is released more likely by more "
@@ -180,31 +148,31 @@ def in_words(statement: Statement) -> tuple[str, ...]:
     return (*statement.protected, *losses)
 
 
-def _loss_in_words(loss: Loss) -> str:
-    guarantee = loss.guarantee
+def _loss_in_words(loss: UniversePlan) -> str:
+    guarantee = loss.promised
     change = "is added or removed" if guarantee.neighbors in _UNBOUNDED else "is changed"
     bound, delta = f"epsilon {shown_epsilon(loss.epsilon)}", shown_delta(loss.whole_delta)
     if not loss.is_pure:
         bound += f" at delta {delta} (rho {float(guarantee.parameter):.4g})"
     elif guarantee.delta:
         bound += f" and delta {delta}"
-    return f"Guarantee for {loss.name}, when one record {change}: {bound}."
+    return f"Guarantee for {loss.universe}, when one record {change}: {bound}."
 
 
-def losses_table(losses: Sequence[Loss]) -> Table:
-    """Loss of every part: natively, as epsilon, and as bounded zCDP per person."""
+def losses_table(losses: Sequence[UniversePlan]) -> Table:
+    """UniversePlan of every part: natively, as epsilon, and as bounded zCDP per person."""
     return Table.of([_row(loss) for loss in losses], "epsilon")
 
 
-def _row(loss: Loss) -> dict[str, str | None]:
-    guarantee = loss.guarantee
+def _row(loss: UniversePlan) -> dict[str, str | None]:
+    guarantee = loss.promised
     if loss.is_pure:
         native, tight, simple = f"epsilon {guarantee.parameter}", str(guarantee.parameter), None
     else:
         native, tight = f"rho {shown_rho(guarantee.parameter)}", shown_epsilon(loss.epsilon)
         simple = shown_epsilon(epsilon_simple(guarantee.parameter, loss.delta))
     return {
-        "part": loss.name,
+        "part": loss.universe,
         "mechanism": loss.mechanism.replace("_", " "),
         "neighbours": _CHANGES[guarantee.neighbors],
         "guarantee": native,

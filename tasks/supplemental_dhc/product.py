@@ -16,9 +16,9 @@ from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.files import read_plan
 from .ingest.ingest import check_households, costs, public_plan
-from .measurement.charge import charge_of, expected_of, measurement_files
+from .measurement.charge import expected_of, measurement_files, plan_of_run
 from .paths import UNIVERSE
-from .release.certificate import facts_of, noise_table, statement_of
+from .release.certificate import facts_of, noise_table
 from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings
@@ -66,12 +66,11 @@ SUPPLEMENTAL: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     curves=lambda settings: curves_of(public_plan(settings)),
     order=order,
-    charge=charge_of,
+    plan=plan_of_run,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
     ),
-    statement=lambda run, settings: statement_of(settings, read_plan(run)),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
     document=report,

@@ -10,7 +10,8 @@ from ...geography.levels import Spine
 from ..census.declared_input import DeclaredInput
 from ..census.inputs import IngestResult
 from ..pages.document import Block
-from ..products.product import Caution, Charge, noted
+from ..products.plan import Plan
+from ..products.product import Caution, noted
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from .estimation.full_information import measured_algebra
@@ -19,13 +20,15 @@ from .estimation.refusals import refuse_settings
 from .ingest.earlier import held_answers
 from .ingest.ingest import refuse_large_deltas
 from .intervals.sizes import PosteriorSize, whether_intervals, why_no_margins
-from .measurement.charge import charge_of
+from .measurement.charge import deciding_files, plan_of_run, universe_plan_of
 from .measurement.constrain import checked_spines, spending_on_exact_answers
 from .published.read import check_measurements, refuse_missing_folder
 from .release.margins import has_margins
 from .settings import TopdownSettings
+from .spine.files import spine_of
 from .spine.redundant import redundant_spending
 from .workload.idle import unmeasured_attributes
+from .workload.statement import exact_of, statement_of
 
 
 def refuse_estimate(settings: TopdownSettings) -> None:
@@ -74,7 +77,19 @@ def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Bl
     yield from ()
 
 
-def charge_within_memory(run: RunDirectory, settings: TopdownSettings) -> Charge:
-    """What a run is charged for; raises InputRefused where its estimates will not fit here."""
+def plan_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Plan:
+    """What the measurements that were read measure and guarantee, as far as settings and the spine
+    say; nothing is drawn.
+    """
+    universes = [
+        universe_plan_of(settings.budget_of(name), settings.schema_of(name), spine_of(run, name))
+        for name in settings.run.universes
+    ]
+    statement, exact = statement_of(settings), exact_of(settings)
+    return Plan.of_run(run, settings, universes, statement, exact, deciding_files(run, settings))
+
+
+def plan_within_memory(run: RunDirectory, settings: TopdownSettings) -> Plan:
+    """The plan of a run; raises InputRefused where its estimates will not fit here."""
     refuse_large_solves(settings)
-    return charge_of(run, settings)
+    return plan_of_run(run, settings)

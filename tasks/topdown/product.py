@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..census.queries import spelt_like
-from ..ledger.summary import REPORT_DELTA
+from ..ledger.plan import REPORT_DELTA
 from ..noise.mechanisms import noise_deviation
 from ..pages.document import NONE, Block, Section, Table
 from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon, shown_rho
@@ -22,11 +22,11 @@ from .checks.accuracy.run import write_comparison
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, size_in_words
 from .estimation.refusals import refuse_settings
-from .fits import charge_within_memory, fits, fits_measurements, refuse_estimate
+from .fits import fits, fits_measurements, plan_of_estimate, plan_within_memory, refuse_estimate
 from .ingest.ingest import check_with_notes
 from .measurement.charge import measurement_files
 from .published.settings import EstimateSettings
-from .release.certificate import facts_of_estimate, facts_of_run, statement_of_run
+from .release.certificate import facts_of, facts_of_run
 from .settings import TopdownSettings
 from .shown import document, rewritten, shown, summary, summary_of_estimate
 from .spine.redundant import redundant_spending_of_run
@@ -168,11 +168,10 @@ TOPDOWN: Product = Product(
     needed=needed,
     curves=curves_of_run,
     order=order,
-    charge=charge_within_memory,
+    plan=plan_within_memory,
     measurement_files=measurement_files,
     notes=redundant_spending_of_run,
     checks=outcomes_of_pieces,
-    statement=statement_of_run,
     facts=facts_of_run,
     accuracy=Accuracy(read_errors, in_brief=errors_of_totals),
     document=document,
@@ -198,8 +197,9 @@ ESTIMATE: Product = Product(
     fits=fits_measurements,
     needed=needed,
     order=order_of_estimate,
+    plan=plan_of_estimate,
     checks=outcomes_of_pieces,
-    facts=facts_of_estimate,
+    facts=lambda run, settings: facts_of(settings),
     accuracy=Accuracy(read_errors),
     document=document,
     summary=summary_of_estimate,

@@ -11,6 +11,7 @@ from pyarrow import parquet
 from ..noise.mechanisms import noise_deviation
 from ..pages.document import Block, Document, Table
 from ..products.acceptance import compared
+from ..products.plan import Plan
 from ..products.product import END, Caution, Shown
 from ..runs.directory import RunDirectory
 from .checks.accuracy.queries import records_by_block
@@ -101,11 +102,11 @@ def narrow_solves(table: Table) -> Table:
 
 
 def document(
-    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
+    run: RunDirectory, settings: TopdownSettings, plan: Plan, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report, with a map of errors where the input is public."""
     truth = None if settings.input.confidential else records_by_block(run, settings)
-    return report(run, settings, accuracy, truth)
+    return report(run, settings, plan, accuracy, truth)
 
 
 def rewritten(run: RunDirectory, settings: TopdownSettings) -> None:

@@ -19,7 +19,7 @@ from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accura
 from .checks.expected import settings_of_release
 from .ingest.files import plan_of, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, costs, public_plan, refuse_delta_of
-from .measurement.charge import charge_of, expected_of, measurement_files
+from .measurement.charge import expected_of, measurement_files, plan_of_run
 from .paths import leaves_file
 from .release.certificate import (
     conversion_sentence,
@@ -27,7 +27,6 @@ from .release.certificate import (
     delta_warning,
     facts_of,
     noise_section,
-    statement_of,
 )
 from .release.false_cells import false_cells
 from .release.report import report
@@ -120,7 +119,7 @@ TRIPS: Product = Product(
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
     order=order,
-    charge=charge_of,
+    plan=plan_of_run,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root,
@@ -128,7 +127,6 @@ TRIPS: Product = Product(
         release_directory=run.unchecked_release,
         is_private=settings.is_private,
     ),
-    statement=lambda run, settings: statement_of(settings, plan_of(run, settings)),
     facts=facts,
     accuracy=Accuracy(
         lambda run: read_errors(run, ACCURACY), write_accuracy, lambda run: [leaves_file(run)]

@@ -49,7 +49,7 @@ def same_release(one: RunDirectory, other: RunDirectory) -> bool:
         {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
         for folder in folders
     )
-    certificates = {Path("certificate.html"), Path("certificate.md")}
+    certificates = {Path(f"certificate.{ending}") for ending in ("html", "json", "md")}
     return files == released - certificates < released and all(
         (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes() for name in files
     )

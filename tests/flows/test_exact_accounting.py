@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.ledger.curves import composed, written
+from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.ledger.spending import spending_of
 from spineflow.tasks.ledger.store import open_ledger, reading
-from spineflow.tasks.ledger.summary import REPORT_DELTA, summary
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN

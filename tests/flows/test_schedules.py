@@ -144,10 +144,10 @@ def test_the_certificates_of_all_products_add_up_what_was_charged(office: Office
         assert f"rho {spent}" in text
         assert "FAILED" not in text and "NOT PRIVATE" not in text
         settings = frozen_settings(product(name).settings, run.settings)
-        exact = product(name).facts(run, settings).exact
+        exact = product(name).plan_of(run, settings).exact
         report = run.report.read_text(encoding="utf-8")
         for fact in exact:
-            assert fact.meaning in text and escape(fact.meaning) in report
+            assert fact.fact in text and escape(fact.fact) in report
 
 
 def delete_draws(ledger: Path, run_id: str | None, at_most: int) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 FOLDERS = ("measurements", "estimates", "release", "published")
-OF_A_RUN = ("certificate.md", "certificate.html", "products.json")
+OF_A_RUN = ("certificate.json", "certificate.md", "certificate.html", "products.json")
 """Files of a release that bear words, names of runs and places rather than data."""
 
 DIGITS = 9

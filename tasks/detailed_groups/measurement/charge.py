@@ -1,13 +1,15 @@
-"""What a detailed-groups run is charged for before any noise is drawn."""
+"""The plan of a detailed-groups run: what it measures and is charged for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from ...ledger.charges import Draw
-from ...products.product import Charge
+from ...ledger.plan import UniversePlan
+from ...products.plan import ExactFact, Plan
+from ...products.statement import Statement
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
 from ..ingest.ingest import run_parameters, run_specification, run_universe
@@ -22,11 +24,12 @@ from ..paths import (
     stage_1_file,
     truth_files,
 )
-from ..settings import DetailedGroupsSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.exact_loss import curve_of_change
-from ..workload.guarantee import noise_plan
+from ..workload.guarantee import universe_plan
 from ..workload.mapping import exact_stability, stability
 from ..workload.mechanism import MechanismParameters
+from ..workload.statement import exact_of, statement_of
 from ..workload.wanted_margins import refuse_missed_margins
 from .stages import LevelNoise, level_noise
 
@@ -43,36 +46,46 @@ def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
     return not run_universe(run, shard.region_type, shard.level).total_only.all()
 
 
-def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge | None:
-    """What a run is charged for, once what will be drawn is seen to cost no more; None without
-    noise.
+def plan_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Plan:
+    """The plan of a run, once what will be drawn is seen to cost no more.
 
     Raises BudgetRefused before any noise is drawn, and InputRefused for a budget that misses the
     margin which is wanted of it.
     """
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    if parameters.infinite:
-        return None
-    refuse_missed_margins(parameters, specification)
-    levels = []
-    for level, budget in parameters.budgets.items():
+    measures = []
+    if not parameters.infinite:
+        refuse_missed_margins(parameters, specification)
+    for level, budget in {} if parameters.infinite else parameters.budgets.items():
         noise = noise_of(run, parameters, *level)
         universe = run_universe(run, *level)
         check_loss(noise, exact_stability(universe, parameters.max_race_codes), budget)
-        levels += [stage.measured(parameters.total) for stage in noise.stages]
+        measures += [stage.measure(parameters.total) for stage in noise.stages]
     invariants = [invariants_file(run)] if settings.mechanism.units_are_invariant else []
     curve = curve_of_change(parameters, specification)
-    draw = noise_plan(parameters, levels=tuple(levels)).draw(curve)
-    return charge_for(run, [draw], *invariants)
+    drawn = replace(universe_plan(parameters, measures=tuple(measures)), curve=curve)
+    statement = statement_of(settings, parameters)
+    return plan_for(run, settings, [drawn], statement, exact_of(settings), *invariants)
 
 
-def charge_for(run: RunDirectory, draws: Sequence[Draw], *further: Path) -> Charge:
-    """The charge of draws, which a run's geography, shards, parameters and `further` decide."""
+def plan_for(
+    run: RunDirectory,
+    settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
+    universes: Iterable[UniversePlan],
+    statement: Statement,
+    exact: Iterable[ExactFact],
+    *further: Path,
+) -> Plan:
+    """A plan that a run's geography, shards, parameters and `further` decide."""
     parameters = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
-    return Charge(
-        draws,
+    return Plan.of_run(
+        run,
+        settings,
+        universes,
+        statement,
+        exact,
         decided_by=[geography_file(run), shards_file(run), *parameters, *further],
-        truth=truth_files(run),
+        counts=truth_files(run),
     )
 
 

@@ -1,14 +1,15 @@
-"""What a detailed-households run is charged for, and how the noise of its shards is drawn."""
+"""The plan of a detailed-households run, and how the noise of its shards is drawn."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from ...noise.draws import NoiseDraws
-from ...products.product import Charge
+from ...products.plan import Plan
 from ...runs.directory import RunDirectory
 from ..ingest.group_totals import chosen_tables, run_totals
 from ..ingest.household_ingest import run_parameters
@@ -16,10 +17,11 @@ from ..ingest.ingest import run_regions, run_specification, run_universe
 from ..paths import Shard, group_totals_file, household_file, read_shards
 from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import curve_of_change
+from ..workload.household_statement import EXACT, statement_of
 from ..workload.households import HouseholdParameters, tabulation_plan
 from ..workload.mapping import exact_stability, stability
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
-from .charge import charge_for, refuse_larger_loss
+from .charge import plan_for, refuse_larger_loss
 from .files import MEASURED_SCHEMA, table_rows
 from .measure import named_groups, publish_shard
 from .stages import LevelNoise, StageNoise, measure_known_tables
@@ -68,19 +70,16 @@ def noise_of(
     )
 
 
-def charge_of(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Charge | None:
-    """What a run is charged for, once what will be drawn is seen to cost no more; None without
-    noise.
+def plan_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Plan:
+    """The plan of a run, once what will be drawn is seen to cost no more.
 
     Raises BudgetRefused before any noise is drawn.
     """
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    if parameters.infinite:
-        return None
-    draws = []
+    universes = []
     for name, own in parameters.of.items():
-        tabulation, levels = HOUSEHOLD_TABULATIONS[name], []
-        for level, budget in own.budgets.items():
+        tabulation, measures = HOUSEHOLD_TABULATIONS[name], []
+        for level, budget in {} if own.infinite else own.budgets.items():
             noise = noise_of(run, parameters, name, *level)
             universe = run_universe(run, *level)
             loss = exact_stability(universe, own.max_race_codes) * noise.loss_of_count
@@ -91,10 +90,11 @@ def charge_of(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Charge
                 if (shard.region_type, shard.level) == level
                 for table in [tables_of(run, parameters, name, shard)]
             )
-            levels.append(noise.measured(own.total, n_answers))
-        plan = tabulation_plan(parameters, name, tuple(levels))
-        draws.append(plan.draw(curve_of_change(own, specification)))
-    return charge_for(run, draws, group_totals_file(run))
+            measures.append(noise.measure(own.total, n_answers))
+        drawn = tabulation_plan(parameters, name, tuple(measures))
+        universes.append(replace(drawn, curve=curve_of_change(own, specification)))
+    statement = statement_of(settings, parameters)
+    return plan_for(run, settings, universes, statement, EXACT, group_totals_file(run))
 
 
 def measure_once(

@@ -14,10 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from ...ledger.plan import Measure
 from ...noise.draws import Noise, NoiseDraws
 from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...products.levels import MeasuredLevel
 from ..ingest.counts import GroupCounts
 from ..workload.mechanism import MechanismParameters, choose_table
 from ..workload.tabulations import NOT_MEASURED, SEX_BY_AGE, Tabulation
@@ -63,11 +63,15 @@ class StageNoise:
         """The loss as `p/q`, `inf` for no noise."""
         return "inf" if self.loss is None else str(self.loss)
 
-    def measured(self, total: Fraction, n_answers: int | None = None) -> MeasuredLevel:
-        """What is charged for the stage, of a total loss; raises ValueError without noise."""
+    def measure(self, total: Fraction, n_answers: int | None = None) -> Measure:
+        """The counts of the stage in a plan of a total loss; raises ValueError without noise."""
         if self.loss is None:
             raise ValueError("counts without noise cost nothing")
-        return MeasuredLevel(self.part, self.part, self.loss / total, self.noise, n_answers)
+        level, _, query = self.part.rpartition("/")
+        share = self.loss / total
+        return Measure(
+            self.part, self.noise, share, level, query, moved=self.stability, answers=n_answers
+        )
 
     def draw(self, size: int, draws: NoiseDraws) -> np.ndarray:
         """Independent draws, shape (size,), int64."""

@@ -12,10 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from ...ledger.accounting import UNBOUNDED
-from ...ledger.summary import REPORT_DELTA
+from ...ledger.plan import REPORT_DELTA, UniversePlan
 from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
-from ...products.levels import NoisePlan
 from ...products.privacy_curves import Curves, with_exact
 from ...runs.errors import InputRefused, refused
 from ..ingest.ingest import parameters_of
@@ -31,7 +30,7 @@ from ..workload.explorer import (
     noise_parameter,
     target_of,
 )
-from ..workload.guarantee import bounded_epsilons, noise_plan
+from ..workload.guarantee import bounded_epsilons, universe_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.parameters import read_specification
 from ..workload.regions import COARSE, REGION_TYPES
@@ -160,12 +159,12 @@ def curves_of(parameters: MechanismParameters, specification: Specification) -> 
     """By pass, in words, the curve of one person added or removed, and its rho; None without
     noise.
     """
-    plans = {name: noise_plan(parameters, name) for name in parameters.passes}
+    plans = {name: universe_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, [parameters], specification)
 
 
 def curves_of_passes(
-    plans: Mapping[str, NoisePlan],
+    plans: Mapping[str, UniversePlan],
     measured: Collection[MechanismParameters],
     specification: Specification,
 ) -> Curves | None:
@@ -201,7 +200,7 @@ def budget_report(
         figures = level_figures(parameters, specification, region_pass)
         total = parameters.total_of(region_pass)
         found[region_pass] = {
-            **loss_of_pass(region_pass, noise_plan(parameters, region_pass)),
+            **loss_of_pass(region_pass, universe_plan(parameters, region_pass)),
             "levels": [
                 {
                     **item.told(parameters.wanted.coverage),
@@ -290,7 +289,7 @@ def budget_of_target(
     )
 
 
-def loss_of_pass(region_pass: str, plan: NoisePlan) -> dict[str, Any]:
+def loss_of_pass(region_pass: str, plan: UniversePlan) -> dict[str, Any]:
     """What a pass costs: of one record changed, and of one added or removed."""
     return {
         "universe": region_pass,

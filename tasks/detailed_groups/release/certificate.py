@@ -5,10 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ...pages.document import Section, Table
-from ...products.certificate import BLURRED, Exact, Facts
-from ...products.statement import Statement
+from ...products.certificate import BLURRED, Facts
 from ..settings import DetailedGroupsSettings
-from ..workload.guarantee import noise_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.specification import Specification
 from ..workload.wanted_margins import shown_percent
@@ -38,61 +36,9 @@ def facts_of(
             f"{shown_percent(parameters.wanted.coverage)} of 100 cases stands under margins of "
             "error."
         ),
-        statement=statement_of(settings, parameters),
-        exact=exact_of(settings),
         sections=sections,
         curves=curves_of(parameters, specification) if settings.is_private else None,
     )
-
-
-def statement_of(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> Statement:
-    """The guarantee for one person, added or removed, by pass."""
-    if not settings.is_private:
-        return Statement(settings.why_not_private, (), (), ())
-    codes = parameters.max_race_codes
-    counted = "the first race code" if codes == 1 else f"the first {codes} race codes"
-    if parameters.is_pure:
-        changed = "Changing a record instead costs twice the epsilon, since that is both."
-    else:
-        changed = (
-            "Changing a record instead costs twice the rho (Theorem 2 of SafeTab-P), which is what "
-            "the last column holds."
-        )
-    together = ""
-    if len(parameters.passes) > 1:
-        together = (
-            "Nobody is counted in both passes, so that the larger loss is that of both together."
-        )
-    return Statement(
-        None,
-        (
-            "Protected is every person's record: the groups that the person is in, by "
-            f"{counted} and by the ethnicity code, and sex, age and block.",
-        ),
-        (
-            "The guarantee compares two tables, one of which has one person's record more than "
-            f"the other. {changed}",
-        ),
-        tuple(noise_plan(parameters, name).stated for name in parameters.passes),
-        together,
-        are_disjoint=True,
-    )
-
-
-def exact_of(settings: DetailedGroupsSettings) -> tuple[Exact, ...]:
-    """The declared facts that the release rests on."""
-    exact = [
-        Exact("groups and regions", "which groups and regions there are is public, not their size")
-    ]
-    if settings.mechanism.units_are_invariant:
-        meaning = (
-            "the numbers of housing units and of facilities by type in every block are kept as "
-            "they are in the run's public files"
-        )
-        if settings.mechanism.coterminous:
-            meaning += "; which blocks have any decides which regions are the same"
-        exact.append(Exact("addresses", meaning))
-    return tuple(exact)
 
 
 def margins_section(figures: tuple[LevelFigures, ...], coverage: Fraction) -> Section:

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 
 from ...pages.document import Cell, Document, Section, Table
-from ...products.certificate import BLURRED, Exact, Facts, exact_section
+from ...products.certificate import BLURRED, Facts
+from ...products.plan import Plan
 from ...products.reports import Overview, bars_panel, first_rows, report_document
-from ...products.statement import Statement, in_one_sentence
 from ...runs.directory import RunDirectory
 from ..ingest.household_ingest import run_parameters
 from ..ingest.ingest import run_specification
 from ..settings import DetailedHouseholdsSettings
-from ..workload.households import HouseholdParameters, household_plan, tabulation_plan
+from ..workload.households import HouseholdParameters, household_plan
 from ..workload.wanted_margins import shown_percent
 from .household_budget import HouseholdFigures, curves_of, household_figures
 from .household_files import TIDY_FILE, measured_groups
@@ -28,15 +28,6 @@ _ACCURACY_COLUMNS = {
     "mean_error": "mean error of totals",
     "mean_absolute_cell_error": "mean |error| of counts",
 }
-
-EXACT = (
-    Exact("groups and regions", "which groups and regions there are is public, not their size"),
-    Exact(
-        "the earlier release",
-        "which groups have tables, and how detailed they are, follows from the noisy totals of "
-        "persons that are released already, and is charged with those",
-    ),
-)
 
 
 def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Facts:
@@ -57,46 +48,8 @@ def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Fac
             f"within which a number is of the truth in {percent} of 100 cases stands under margins "
             "of error."
         ),
-        statement=statement_of(settings, parameters),
-        exact=EXACT,
         sections=sections,
         curves=curves_of(parameters, run_specification(run)) if settings.is_private else None,
-    )
-
-
-def statement_of(
-    settings: DetailedHouseholdsSettings, parameters: HouseholdParameters
-) -> Statement:
-    """The guarantee for one household, added or removed, by pass; under pure DP by tabulation."""
-    if not settings.is_private:
-        return Statement(settings.why_not_private, (), (), ())
-    twice = "the epsilon" if parameters.is_pure else "the rho (as in Theorem 2 of SafeTab-P)"
-    more = "twice the epsilon of that" if parameters.is_pure else "four times that rho"
-    losses = tuple(household_plan(parameters, name).stated for name in parameters.passes)
-    together = ""
-    if parameters.is_pure:
-        # The ledger has a draw of each, and epsilons that add up are more than their rho does.
-        losses = tuple(tabulation_plan(parameters, name).stated for name in parameters.of)
-        together = "Every household is in both, so that their epsilons add up."
-    elif len(parameters.passes) > 1:
-        together = (
-            "No household is counted in both passes, so that the larger loss is that of both "
-            "together."
-        )
-    return Statement(
-        None,
-        (
-            "Protected is every household's record: the groups of its householder, its type, its "
-            "tenure and its block.",
-        ),
-        (
-            "The guarantee compares two tables, one of which has one household more than the "
-            f"other. Changing a household instead costs twice {twice}, which the ledger counts. "
-            f"Who moves from one household to another changes both, for which {more} holds.",
-        ),
-        losses,
-        together,
-        are_disjoint=not parameters.is_pure,
     )
 
 
@@ -148,7 +101,10 @@ def margins_section(
 
 
 def report(
-    run: RunDirectory, settings: DetailedHouseholdsSettings, accuracy: pd.DataFrame | None
+    run: RunDirectory,
+    settings: DetailedHouseholdsSettings,
+    plan: Plan,
+    accuracy: pd.DataFrame | None,
 ) -> Document:
     """The public report: what was asked, how exact it is, which tables groups have.
 
@@ -158,17 +114,16 @@ def report(
     sections = [_guarantee(parameters)]
     if figures:
         sections.append(margins_section(figures, settings))
-    sections += [exact_section(EXACT), _tables(run, parameters)]
+    sections.append(_tables(run, parameters))
     if accuracy is not None:
         sections.append(accuracy_section(accuracy, _ACCURACY_COLUMNS))
     overview = Overview(
         f"Households by detailed race and ethnicity group of the householder of the dataset "
         f"{settings.privacy.dataset}, by the mechanism SafeTab-H",
-        in_one_sentence(statement_of(settings, parameters)),
         (_budget(parameters), _front(figures, accuracy)),
         counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
     )
-    return report_document(run, settings, overview, sections)
+    return report_document(run, settings, plan, overview, sections)
 
 
 def _guarantee(parameters: HouseholdParameters) -> Section:

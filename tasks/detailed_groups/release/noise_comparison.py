@@ -18,7 +18,7 @@ from typing import Any
 from ...ledger.accounting import BOUNDED, UNBOUNDED
 from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.loss_laws import ChangedCount
-from ...ledger.summary import REPORT_DELTA
+from ...ledger.plan import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
 from ..workload.explorer import LevelBudget

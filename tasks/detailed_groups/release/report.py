@@ -16,21 +16,20 @@ import pandas as pd
 from ...noise.distributions import IntegerDistribution
 from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import bar_chart
-from ...products.certificate import exact_section
 from ...products.comparison import errors_table
+from ...products.plan import Plan
 from ...products.reports import Overview, bars_panel, first_rows, report_document
-from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
-from ..workload.guarantee import bounded_epsilons, noise_plan
+from ..workload.guarantee import bounded_epsilons, universe_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import region_types
 from ..workload.wanted_margins import shown_percent
 from .budget import LevelFigures, budget_report, level_figures
-from .certificate import exact_of, margins_section, statement_of
+from .certificate import margins_section
 from .files import TIDY_FILE
 from .relative_errors import populations_table
 from .suppression_curves import suppression_figures
@@ -54,7 +53,10 @@ _ACCURACY_COLUMNS = {
 
 
 def report(
-    run: RunDirectory, settings: DetailedGroupsSettings, accuracy: pd.DataFrame | None
+    run: RunDirectory,
+    settings: DetailedGroupsSettings,
+    plan: Plan,
+    accuracy: pd.DataFrame | None,
 ) -> Document:
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
@@ -68,7 +70,6 @@ def report(
         found = budget_report(parameters, specification, settings.explorer)
         levels = [level for report in found.values() for level in report["levels"]]
         sections.append(populations_section(levels))
-    sections.append(exact_section(exact_of(settings)))
     sections.append(_shares(run, settings))
     if settings.mechanism.coterminous:
         sections.append(_coterminous(run, settings, parameters))
@@ -79,18 +80,17 @@ def report(
     front = Overview(
         f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, by the "
         "adaptive mechanism SafeTab-P",
-        in_one_sentence(statement_of(settings, parameters)),
         (_budget(parameters), shown),
         counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
     )
-    return report_document(run, settings, front, sections)
+    return report_document(run, settings, plan, front, sections)
 
 
 def guarantee_section(parameters: MechanismParameters) -> Section:
     """What the mechanism guarantees, pass by pass."""
     rows = []
     for region_pass in parameters.passes:
-        plan = noise_plan(parameters, region_pass)
+        plan = universe_plan(parameters, region_pass)
         tight = bounded_epsilons(plan)["tight"]
         epsilon = tight if isinstance(tight, str) else f"{tight:.2f}"
         rows.append((region_pass, plan.symbol, plan.stated_loss, plan.bounded_rho, epsilon))

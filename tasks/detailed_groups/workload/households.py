@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...ledger.accounting import GROUP_OF_TWO, UNBOUNDED_OF_SEVERAL
-from ...products.levels import MeasuredLevel, NoisePlan
+from ...ledger.plan import Measure, UniversePlan
 from .guarantee import plan_of
 from .iterations import LEVELS
 from .mechanism import MechanismParameters
@@ -78,7 +78,7 @@ class HouseholdParameters:
         return max((self.total_of(name) for name in self.passes), default=Fraction(0))
 
 
-def household_plan(parameters: HouseholdParameters, region_pass: str | None = None) -> NoisePlan:
+def household_plan(parameters: HouseholdParameters, region_pass: str | None = None) -> UniversePlan:
     """What both tabulations are measured with in a pass, or in the whole run."""
     name, total = "households", parameters.total
     if region_pass is not None:
@@ -87,11 +87,11 @@ def household_plan(parameters: HouseholdParameters, region_pass: str | None = No
 
 
 def tabulation_plan(
-    parameters: HouseholdParameters, name: str, levels: tuple[MeasuredLevel, ...] = ()
-) -> NoisePlan:
+    parameters: HouseholdParameters, name: str, measures: tuple[Measure, ...] = ()
+) -> UniversePlan:
     """What one tabulation is measured with in the whole run, which is charged as one draw."""
     what, own = HOUSEHOLD_TABULATIONS[name].what, parameters.of[name]
-    return plan_of(what, own.total, own, *_OF_HOUSEHOLDS, levels)
+    return plan_of(what, own.total, own, *_OF_HOUSEHOLDS, measures)
 
 
 _OF_HOUSEHOLDS = (UNBOUNDED_OF_SEVERAL, GROUP_OF_TWO)

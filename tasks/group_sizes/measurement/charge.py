@@ -1,19 +1,20 @@
-"""What a group-sizes run is charged for before any noise is drawn."""
+"""The plan of a group-sizes run: what it measures and is charged for."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ....validation.group_sizes.privacy_loss import ExpectedGroupSizes, check_plan
-from ...products.levels import refuse_other_noise
-from ...products.product import Charge
+from ...products.plan import Plan, refuse_other_noise
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..paths import UNIVERSE, plan_file, regions_file
 from ..settings import GroupSizesSettings
-from ..workload.costs import noise_plan
+from ..workload.costs import universe_plan
 from ..workload.exact_loss import exact_curve
 from ..workload.mechanisms import PUBLISHED
+from ..workload.statement import exact_of, statement_of
 
 
 def measurement_files(run: RunDirectory, _settings: GroupSizesSettings) -> list[Path]:
@@ -40,18 +41,20 @@ def expected_of(settings: GroupSizesSettings) -> ExpectedGroupSizes:
     )
 
 
-def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
-    """What a run is charged for, once what will be measured is seen to cost what the settings say.
+def plan_of_run(run: RunDirectory, settings: GroupSizesSettings) -> Plan:
+    """The plan of a run, once what will be measured is seen to cost what the settings say.
 
     Shares and sensitivities are recomputed from the stored plan by independent code. Raises
     BudgetRefused before any noise is drawn.
     """
     refuse_other_noise(lambda failures: check_plan(run.root, expected_of(settings), failures))
-    if not settings.is_private:
-        return None
     plan = read_plan(run)
-    return Charge(
-        [noise_plan(plan).draw(exact_curve(plan, is_bounded=True))],
+    return Plan.of_run(
+        run,
+        settings,
+        [replace(universe_plan(plan), curve=exact_curve(plan, is_bounded=True))],
+        statement_of(settings, plan),
+        exact_of(plan),
         decided_by=[regions_file(run), plan_file(run)],
-        truth=[run.histogram(UNIVERSE)],
+        counts=[run.histogram(UNIVERSE)],
     )

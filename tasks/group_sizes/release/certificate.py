@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 from ...pages.document import Section, Table
-from ...products.certificate import BLURRED, Exact, Facts
-from ...products.statement import Statement
+from ...products.certificate import BLURRED, Facts
 from ..settings import GroupSizesSettings
-from ..workload.costs import noise_plan
 from ..workload.exact_loss import curves_of
 from ..workload.plan import Plan
 
@@ -26,45 +24,9 @@ def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
             f"{BLURRED} A group is a household or a facility, for example. Exact is only how many "
             "groups there are in all. How many have one size in a small region is mostly noise."
         ),
-        statement=statement_of(settings, plan),
-        exact=exact_of(plan),
         sections=(noise_section(plan),),
         curves=curves_of(plan) if settings.is_private else None,
     )
-
-
-def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
-    """The guarantee for one person, who joins, leaves or moves between groups."""
-    if not settings.is_private:
-        return Statement(settings.why_not_private, (), (), ())
-    by = "" if plan.quantity == 1 else f", whose size changes by up to {plan.quantity:,}"
-    if plan.bounded:
-        change = f"one person moves from a group to another{by} in each"
-    else:
-        change = f"one person joins or leaves a group{by}"
-    if plan.quantity == 1:
-        change = change.removesuffix(" in each")
-    alone = (
-        "Empty groups are counted, so that a person who is a group alone is protected too."
-        if plan.smallest_size == 0
-        else "Groups neither appear nor vanish: that a group exists is not protected, so that of a "
-        "person who is a group alone it is not protected that there is such a person."
-    )
-    return Statement(
-        None,
-        ("Protected is every person: of which size the person's group is.",),
-        (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
-        (noise_plan(plan).stated,),
-    )
-
-
-def exact_of(plan: Plan) -> tuple[Exact, ...]:
-    """The declared facts that the release rests on."""
-    exact = [Exact("number of groups", f"there are {plan.groups:,} in all, released without noise")]
-    if plan.exact_level is not None:
-        what = f"how many there are in every {plan.exact_level}, released without noise"
-        exact.append(Exact("numbers of groups by region", what))
-    return (*exact, Exact("regions", "which regions there are"))
 
 
 def noise_table(plan: Plan) -> Table:

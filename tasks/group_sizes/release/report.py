@@ -13,16 +13,22 @@ import pandas as pd
 from ....validation.group_sizes.run_checks import count_violations, released_counts
 from ...pages.document import NONE, Cell, Document, Figure, Section, Table
 from ...pages.figures import line_chart
-from ...products.certificate import exact_section
 from ...products.comparison import errors_table
-from ...products.reports import Overview, bars_panel, first_rows, report_document
-from ...products.statement import in_one_sentence
+from ...products.plan import Plan
+from ...products.reports import (
+    Overview,
+    bars_panel,
+    budget_panel,
+    first_rows,
+    noise_panel,
+    report_document,
+)
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
-from ..workload.costs import noise_plan
-from ..workload.plan import Plan
-from .certificate import exact_of, noise_section, statement_of
+from ..workload.costs import universe_plan
+from ..workload.plan import Plan as MeasuredLevels
+from .certificate import noise_section
 from .tables import GROUP_SIZES
 
 MOST_POINTS = 300
@@ -35,26 +41,24 @@ NEIGHBORS = {
 
 
 def report(
-    run: RunDirectory, settings: GroupSizesSettings, accuracy: pd.DataFrame | None
+    run: RunDirectory, settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    plan = read_plan(run)
-    sections = [_release(plan), exact_section(exact_of(plan)), noise_section(plan)]
+    measured, (universe,) = read_plan(run), plan.universes
+    sections = [_release(measured), noise_section(measured)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    noise = noise_plan(plan)
-    implied = f"Noise in each value of the measured vector, {plan.vector.replace('_', ' ')}."
+    implied = f"Noise in each value of the measured vector, {measured.vector.replace('_', ' ')}."
     front = Overview(
         f"Numbers of groups by size of the dataset {settings.privacy.dataset}, by the mechanism "
-        f"{plan.mechanism.replace('_', ' ')}",
-        in_one_sentence(statement_of(settings, plan)),
+        f"{measured.mechanism.replace('_', ' ')}",
         (
-            noise.budget_panel("Part of the loss that each level's measurements cost."),
-            noise.noise_panel(implied) if accuracy is None else _errors(accuracy),
+            budget_panel(universe, "Part of the loss that each level's measurements cost."),
+            noise_panel(universe, implied) if accuracy is None else _errors(accuracy),
         ),
         counts=first_rows(run.release / f"{GROUP_SIZES}.parquet"),
     )
-    return report_document(run, settings, front, [*sections, _sums(run)])
+    return report_document(run, settings, plan, front, [*sections, _sums(run)])
 
 
 def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
@@ -70,8 +74,8 @@ def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
         low *= 2
 
 
-def _release(plan: Plan) -> Section:
-    guarantee = noise_plan(plan).guarantee
+def _release(plan: MeasuredLevels) -> Section:
+    guarantee = universe_plan(plan).guarantee
     rho = NONE if guarantee is None else f"{float(guarantee.bounded_rho):.4g}"
     rows = (
         ("mechanism", plan.mechanism),
@@ -92,24 +96,24 @@ def _release(plan: Plan) -> Section:
     )
 
 
-def sizes_text(plan: Plan) -> str:
+def sizes_text(plan: MeasuredLevels) -> str:
     """The released sizes in words."""
     more = " or more" if plan.is_top_coded else ""
     return f"{plan.smallest_size} to {plan.largest_size}{more}"
 
 
-def loss_text(plan: Plan) -> str:
+def loss_text(plan: MeasuredLevels) -> str:
     """What the run costs, in its own terms."""
     if plan.rho is None:
         return f"epsilon {'infinite' if plan.epsilon is None else plan.epsilon}"
-    tight, simple = noise_plan(plan).epsilons().values()
+    tight, simple = universe_plan(plan).epsilons().values()
     return f"rho {plan.rho} (epsilon {tight:.4g} at delta 1e-10; simple conversion {simple:.4g})"
 
 
-def _loss_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
+def _loss_rows(plan: MeasuredLevels) -> tuple[tuple[str, str], ...]:
     if plan.rho is None:
         return (("epsilon", "infinite" if plan.epsilon is None else str(plan.epsilon)),)
-    tight, simple = noise_plan(plan).epsilons().values()
+    tight, simple = universe_plan(plan).epsilons().values()
     return (
         ("rho of zCDP", str(plan.rho)),
         ("epsilon at delta 1e-10, tight and simple", f"{tight:.4g}, {simple:.4g}"),

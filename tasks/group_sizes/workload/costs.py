@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from ...ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
-from ...ledger.summary import REPORT_DELTA
-from ...products.levels import MeasuredLevel, NoisePlan
+from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
+from ...products.plan import needed_loss
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
 from ...solvers.level_split import RegularTree
@@ -37,9 +37,9 @@ def budget_report(plan: Plan) -> dict[str, Any]:
         "noise": plan.noise,
         "calibration": plan.calibration,
         "neighbors": BOUNDED if plan.bounded else UNBOUNDED,
-        "rho": noise_plan(plan).bounded_rho,
+        "rho": universe_plan(plan).bounded_rho,
         "delta": None if plan.rho is None else str(REPORT_DELTA),
-        "epsilon": noise_plan(plan).epsilons(),
+        "epsilon": universe_plan(plan).epsilons(),
         "attributes": {},
         "block_within": {},
         "queries": [
@@ -59,7 +59,7 @@ def budget_report(plan: Plan) -> dict[str, Any]:
     }
 
 
-def noise_plan(plan: Plan) -> NoisePlan:
+def universe_plan(plan: Plan) -> UniversePlan:
     """What all levels are measured with, and what that guarantees: epsilon of pure differential
     privacy, or rho of zCDP; nothing without noise, or of the published scale.
 
@@ -71,18 +71,21 @@ def noise_plan(plan: Plan) -> NoisePlan:
     if plan.loss is not None and plan.calibration == PROVEN:
         neighbors = BOUNDED if plan.bounded else UNBOUNDED
         guarantee = Guarantee(PURE_DP if plan.rho is None else ZCDP, plan.loss, neighbors)
-    return NoisePlan(
+    return UniversePlan(
         UNIVERSE,
         plan.noise,
-        plan.loss,
         guarantee,
+        plan.loss,
         tuple(
-            MeasuredLevel(
+            Measure(
                 level.level,
-                level.level,
-                level.share,
                 level.noise_of(plan.noise),
-                level.n_regions * plan.n_sizes,
+                level.share,
+                level.level,
+                plan.vector,
+                moved=level.sensitivity,
+                areas=level.n_regions,
+                answers=level.n_regions * plan.n_sizes,
             )
             for level in plan.levels
         ),
@@ -93,10 +96,10 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
     """A sentence: the budget at which the measured counts of a level have a margin of error.
 
     Counts are of the groups of any size, or, where cumulative vectors are measured, of those up to
-    any size. Raises InputRefused for a level that is not measured, and as `NoisePlan.needed`.
+    any size. Raises InputRefused for a level that is not measured, and as `needed_loss`.
     """
-    noise = noise_plan(plan)
-    levels = {level.name: level for level in noise.levels if level.share}
+    universe = universe_plan(plan)
+    levels = {own.level: own for own in universe.measures if own.share}
     if target not in levels:
         raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
     what = {
@@ -104,7 +107,8 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
         CUMULATIVE_GROUP_SIZES: "groups up to any size in a region",
         CHAINED_CUMULATIVE_GROUP_SIZES: "groups before any place of the chain",
     }[plan.vector]
-    return noise.needed(levels[target], target, margin, f"The number of {what} of {target}")
+    what = f"The number of {what} of {target}"
+    return needed_loss(universe, levels[target], target, margin, what)
 
 
 def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:

@@ -25,7 +25,7 @@ from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
 from ...products.privacy_curves import Curves
 from ..paths import UNIVERSE
-from .costs import noise_plan
+from .costs import universe_plan
 from .mechanisms import GROUP_SIZES
 from .plan import Plan
 
@@ -53,14 +53,14 @@ def exact_curve(plan: Plan, *, is_bounded: bool = False) -> PrivacyCurve | None:
     >>> exact_curve(plan).largest_loss
     1.0
     """
-    if noise_plan(plan).guarantee is None:
+    if universe_plan(plan).guarantee is None:
         return None
     return known_curve({}, [list(_alternatives(plan, is_bounded or plan.bounded))])
 
 
 def curves_of(plan: Plan) -> Curves | None:
     """The curve and its rho between the plan's neighbours; None where nothing is guaranteed."""
-    guarantee = noise_plan(plan).guarantee
+    guarantee = universe_plan(plan).guarantee
     if guarantee is None:
         return None
     question = "whether this one is in a group or in none"

@@ -24,11 +24,12 @@ def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
 @step("release", settings_of, run_name="release")
 def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
     """Add the certificate, and move the checked release to where readers look for it."""
-    facts = product_of(run).facts
+    product = product_of(run)
 
     def certify() -> None:
-        if facts is not None:
-            write_certificate(run, settings, facts(run, settings))
+        if product.facts is not None:
+            plan = product.plan_of(run, settings)
+            write_certificate(run, settings, plan, product.facts(run, settings))
 
     return released(run, certify)
 

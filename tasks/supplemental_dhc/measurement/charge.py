@@ -1,17 +1,17 @@
-"""What a run of the supplemental tables is charged for before any noise is drawn."""
+"""The plan of a run of the supplemental tables: what it measures and is charged for."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ....validation.supplemental_dhc.privacy_loss import ExpectedSupplemental, check_plan
-from ...products.levels import refuse_other_noise
-from ...products.product import Charge
+from ...products.plan import Plan, refuse_other_noise
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..paths import UNIVERSE, areas_file, plan_file
 from ..settings import SupplementalDhcSettings
-from ..workload.costs import exact_curve, noise_plan
+from ..workload.costs import universe_plan
+from ..workload.statement import EXACT, statement_of
 
 
 def measurement_files(run: RunDirectory, _settings: SupplementalDhcSettings) -> list[Path]:
@@ -29,18 +29,20 @@ def expected_of(settings: SupplementalDhcSettings) -> ExpectedSupplemental:
     )
 
 
-def charge_of(run: RunDirectory, settings: SupplementalDhcSettings) -> Charge | None:
-    """What a run is charged for, once what will be measured is seen to cost what the settings say.
+def plan_of_run(run: RunDirectory, settings: SupplementalDhcSettings) -> Plan:
+    """The plan of a run, once what will be measured is seen to cost what the settings say.
 
     Sensitivities and variances are recomputed from the stored plan by independent code. Raises
     BudgetRefused before any noise is drawn.
     """
     refuse_other_noise(lambda failures: check_plan(run.root, expected_of(settings), failures))
-    if not settings.is_private:
-        return None
     plan = read_plan(run)
-    return Charge(
-        [noise_plan(plan).draw(exact_curve(plan, is_bounded=True))],
+    return Plan.of_run(
+        run,
+        settings,
+        [universe_plan(plan)],
+        statement_of(settings, plan),
+        EXACT,
         decided_by=[areas_file(run), plan_file(run)],
-        truth=[run.histogram(UNIVERSE)],
+        counts=[run.histogram(UNIVERSE)],
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 from ...pages.document import Section, Table
-from ...products.certificate import BLURRED, Exact, Facts
-from ...products.statement import Statement
+from ...products.certificate import BLURRED, Facts
 from ..settings import SupplementalDhcSettings
-from ..workload.costs import curves_of, margin_at, noise_plan
+from ..workload.costs import curves_of, margin_at
 from ..workload.plan import Plan
 
 
@@ -25,32 +24,9 @@ def facts_of(settings: SupplementalDhcSettings, plan: Plan) -> Facts:
             f"{BLURRED} How many people live in the households of a small group is mostly noise, "
             "as the intervals beside the estimates tell."
         ),
-        statement=statement_of(settings, plan),
-        exact=EXACT,
         sections=(noise_section(plan),),
         curves=curves_of(plan) if settings.is_private else None,
     )
-
-
-def statement_of(settings: SupplementalDhcSettings, plan: Plan) -> Statement:
-    """The guarantee for one person, who is counted or not."""
-    if not settings.is_private:
-        return Statement(settings.why_not_private, (), (), ())
-    return Statement(
-        None,
-        ("Protected is every person: whether there is one, and who lives with whom.",),
-        (
-            "The guarantee compares two censuses that differ in this: one record of a person is "
-            "there or not, and with it up to two records of housing units come or go, a record "
-            "that changes being one that goes and one that comes. A person who moves or is changed "
-            "is one who goes and one who comes.",
-        ),
-        (noise_plan(plan).stated,),
-    )
-
-
-EXACT = (Exact("areas", "which areas there are"),)
-"""The declared facts that the release rests on."""
 
 
 def noise_table(plan: Plan) -> Table:

@@ -10,17 +10,22 @@ from fractions import Fraction
 import pandas as pd
 
 from ...pages.document import Cell, Document, Section, Table
-from ...products.certificate import exact_section
 from ...products.comparison import errors_table
-from ...products.reports import Overview, bars_panel, first_rows, report_document
-from ...products.statement import in_one_sentence
+from ...products.plan import Plan
+from ...products.reports import (
+    Overview,
+    bars_panel,
+    first_rows,
+    noise_panel,
+    report_document,
+)
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import SupplementalDhcSettings
-from ..workload.costs import noise_plan
-from ..workload.plan import Plan
+from ..workload.costs import universe_plan
+from ..workload.plan import Plan as MeasuredQueries
 from ..workload.rows import TITLES
-from .certificate import EXACT, noise_section, statement_of
+from .certificate import noise_section
 from .tables import SUPPLEMENTAL_DHC
 
 NEIGHBORS = "one person joins or leaves, with up to two records of units"
@@ -31,44 +36,43 @@ COLUMNS = ("table", "level", "region", "iteration", "label", "low", "high", "est
 
 
 def report(
-    run: RunDirectory, settings: SupplementalDhcSettings, accuracy: pd.DataFrame | None
+    run: RunDirectory, settings: SupplementalDhcSettings, plan: Plan, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    plan = read_plan(run)
-    sections = [_release(plan), exact_section(EXACT), noise_section(plan)]
+    measured = read_plan(run)
+    sections = [_release(measured), noise_section(measured)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     front = Overview(
         f"People joined with their households in the dataset {settings.privacy.dataset}: tables "
         "PH1 to PH8",
-        in_one_sentence(statement_of(settings, plan)),
         (
-            _budget(plan),
-            noise_plan(plan).noise_panel("Noise in each count.")
+            _budget(measured),
+            noise_panel(plan.universes[0], "Noise in each count.")
             if accuracy is None
             else _errors(accuracy),
         ),
         counts=first_rows(run.release / f"{SUPPLEMENTAL_DHC}.parquet", COLUMNS),
     )
-    return report_document(run, settings, front, sections)
+    return report_document(run, settings, plan, front, sections)
 
 
-def loss_text(plan: Plan) -> str:
+def loss_text(plan: MeasuredQueries) -> str:
     """What the run costs, in its own terms."""
     if not plan.is_noisy:
         return "nothing is guaranteed, since there is no noise"
-    tight, simple = noise_plan(plan).epsilons().values()
+    tight, simple = universe_plan(plan).epsilons().values()
     return (
         f"rho {float(plan.rho):g} (epsilon {tight:.4g} at delta 1e-10; simple conversion "
         f"{simple:.4g})"
     )
 
 
-def _release(plan: Plan) -> Section:
+def _release(plan: MeasuredQueries) -> Section:
     rows: tuple[tuple[Cell, ...], ...] = (
         ("loss", loss_text(plan)),
         ("neighbouring datasets", NEIGHBORS),
-        ("rho of bounded zCDP that this implies", noise_plan(plan).bounded_rho),
+        ("rho of bounded zCDP that this implies", universe_plan(plan).bounded_rho),
         *((f"regions of {level}", number) for level, number in plan.levels.items()),
     )
     return Section(
@@ -101,7 +105,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
     )
 
 
-def _budget(plan: Plan) -> Section:
+def _budget(plan: MeasuredQueries) -> Section:
     shares: dict[str, Fraction] = {}
     for query in plan.queries:
         share = query.rho / plan.rho

@@ -8,10 +8,9 @@ from typing import Any
 from ...ledger.accounting import UNBOUNDED, ZCDP, Guarantee
 from ...ledger.exact_curve import PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
-from ...ledger.summary import REPORT_DELTA
+from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN
-from ...products.levels import MeasuredLevel, NoisePlan
 from ...products.privacy_curves import Curves
 from ...runs.errors import InputRefused, refused
 from ..paths import UNIVERSE
@@ -19,24 +18,33 @@ from .margins import margin_of, rho_for_margin
 from .plan import Plan, Query
 
 
-def noise_plan(plan: Plan) -> NoisePlan:
+def universe_plan(plan: Plan) -> UniversePlan:
     """What all queries are measured with, and what that guarantees.
 
     The guarantee is for one person's record more or less, with up to two records of units. A person
     who is changed, or who moves, is one less and one more: four times the rho, by group privacy.
     """
     guarantee = Guarantee(ZCDP, plan.rho, UNBOUNDED) if plan.is_noisy else None
-    return NoisePlan(
+    return UniversePlan(
         UNIVERSE,
         DISCRETE_GAUSSIAN,
-        plan.rho if plan.is_noisy else None,
         guarantee,
+        plan.rho if plan.is_noisy else None,
         tuple(
-            MeasuredLevel(
-                query.part, query.part, query.rho / plan.rho, query.noise, query.n_answers
+            Measure(
+                query.part,
+                query.noise,
+                query.rho / plan.rho,
+                query.level,
+                query.query_name,
+                # All that one person moves may be in one count.
+                moved=query.stability**2,
+                areas=query.n_regions,
+                answers=query.n_answers,
             )
             for query in plan.queries
         ),
+        curve=exact_curve(plan, is_bounded=True),
     )
 
 
@@ -71,7 +79,7 @@ def budget_report(plan: Plan) -> dict[str, Any]:
     `rho` is that of bounded zCDP per person, in which products add up; `native` is that of one
     person's record more or less.
     """
-    noise = noise_plan(plan)
+    noise = universe_plan(plan)
     return {
         "noise": DISCRETE_GAUSSIAN,
         "neighbors": UNBOUNDED,

@@ -1,8 +1,9 @@
-"""What a topdown run is charged for before any noise is drawn."""
+"""The plan of a topdown run: what it measures and is charged for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,9 +15,8 @@ from ....geography.levels import Geolevel, Spine
 from ....validation.topdown.shares import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...ledger.charges import Draw
-from ...products.levels import MeasuredLevel
-from ...products.product import Charge
+from ...ledger.plan import Measure, UniversePlan
+from ...products.plan import Plan
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused, InputRefused
 from ..paths import (
@@ -31,8 +31,9 @@ from ..settings import TopdownSettings
 from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, spine_of
 from ..spine.shards import SHARDS, Shard, shards_of
 from ..workload.budget import Budget
-from ..workload.costs import check_budget, guarantee_of, noise_plan
+from ..workload.costs import check_budget, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
+from ..workload.statement import exact_of, statement_of
 from .constrain import refuse_unheld_invariants
 from .measure import part_of
 
@@ -54,8 +55,8 @@ def measurement_file(
     return file(run, universe, shard.geolevel, shard.name)
 
 
-def charge_of(run: RunDirectory, settings: TopdownSettings) -> Charge:
-    """What a run is charged for, once what will be measured is seen to cost what the settings say.
+def plan_of_run(run: RunDirectory, settings: TopdownSettings) -> Plan:
+    """The plan of a run, once what will be measured is seen to cost what the settings say.
 
     The shares are recomputed along every path from the stored spines, and every record is found to
     be counted once in each geolevel. Raises BudgetRefused before
@@ -63,18 +64,22 @@ def charge_of(run: RunDirectory, settings: TopdownSettings) -> Charge:
     one that is declared.
     """
     refuse_unheld_invariants(run, settings)
-    draws = []
+    universes = []
     for universe in settings.run.universes:
         budget, spine = settings.budget_of(universe), spine_of(run, universe)
         check_budget(budget)
         check_shares_of_spine(spine, universe)
         check_cuts_of_spine(spine, shards_of(run, universe), universe)
         refuse_larger_epsilon(settings, universe, spine)
-        draws.append(draw_of(budget, settings.schema_of(universe), spine))
-    return Charge(
-        draws,
+        universes.append(universe_plan_of(budget, settings.schema_of(universe), spine))
+    return Plan.of_run(
+        run,
+        settings,
+        universes,
+        statement_of(settings),
+        exact_of(settings),
         decided_by=deciding_files(run, settings),
-        truth=[run.histogram(universe) for universe in settings.run.universes],
+        counts=[run.histogram(universe) for universe in settings.run.universes],
     )
 
 
@@ -113,30 +118,33 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
         )
 
 
-def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
-    """What measuring a universe is charged as: its guarantee, every noise, how many values, and the
-    curve over the paths of its spine.
+def universe_plan_of(budget: Budget, schema: Schema, spine: Spine) -> UniversePlan:
+    """What a universe is measured with on a spine, and the curve over the paths of the spine.
+
+    One changed record moves two answers of a query by one in each geolevel.
     """
-    if budget.infinite:
-        return Draw(budget.universe, budget.mechanism, guarantee_of(budget))
-    levels = []
+    measures = []
     for level in spine.geolevels:
         n_geounits = np.bincount(level.plb_share_code, minlength=len(level.plb_shares)).tolist()
         used = [(share, n) for share, n in zip(level.plb_shares, n_geounits, strict=True) if n]
         for name, query_share in budget.query_shares[level.name].items():
             query = marginal_query(schema, name)
-            levels += [
-                MeasuredLevel(
-                    level.name,
+            measures += [
+                Measure(
                     part_of(level.name, query.name),
+                    None if budget.infinite else budget.noise(share, query_share),
                     share * query_share,
-                    budget.noise(share, query_share),
-                    query.n_rows * n,
+                    level.name,
+                    query.name,
+                    moved=2,
+                    areas=n,
+                    answers=query.n_rows * n,
                 )
                 for share, n in used
                 if share * query_share
             ]
-    return noise_plan(budget, tuple(levels)).draw(exact_curve(budget, paths_of(spine)))
+    curve = None if budget.infinite else exact_curve(budget, paths_of(spine))
+    return replace(universe_plan(budget, tuple(measures)), curve=curve)
 
 
 def check_shares_of_spine(spine: Spine, universe: str) -> None:

@@ -6,19 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...census.declarations import SentenceDeclaration
-from ...census.sensitivity import Norms
-from ...ledger.accounting import compose
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Block, Section, Table
 from ...pages.numbers import shown_bound, shown_delta, shown_epsilon
-from ...products.certificate import BLURRED, Exact, Facts
+from ...products.certificate import BLURRED, Epsilons, Facts
 from ...products.privacy_curves import TradeOff, told_trade_offs, trade_off
-from ...products.statement import Statement
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..workload.costs import guarantee_of, noise_plan, report_of, reported_delta
+from ..workload.costs import report_of, reported_delta
 from ..workload.exact_loss import paths_of
 from ..workload.privacy_curve import (
     OTHERS,
@@ -28,8 +24,7 @@ from ..workload.privacy_curve import (
     scope_of_figures,
     whole_curves,
 )
-from ..workload.protected_tables import per_person, protected_tables
-from .declared_statements import declared_statements
+from ..workload.statement import sentences_about, text_of
 from .exact_losses import ExactLoss, loss_of
 from .margins import universes_without_margins
 
@@ -42,22 +37,13 @@ _METHODS = {
 
 def facts_of_run(run: RunDirectory, settings: TopdownSettings) -> Facts:
     """The facts of a run's certificate, with the exact figures of the spine that ran."""
-    found = facts_of(settings, exact_figures(run, settings))
+    losses = losses_of(run, settings)
+    found = with_losses(facts_of(settings, exact_figures(run, settings, losses)), losses)
     none = universes_without_margins(run, settings)
     if not none:
         return found
     without = Section("Tables without margins", tuple(f"{why}." for why in none.values()))
     return replace(found, sections=(*found.sections, without))
-
-
-def facts_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Facts:
-    """What the certificate says of a release from measurements alone."""
-    return facts_of(settings)
-
-
-def statement_of_run(run: RunDirectory, settings: TopdownSettings) -> Statement:
-    """What is guaranteed."""
-    return facts_of(settings).statement
 
 
 def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
@@ -94,21 +80,50 @@ def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
     return Facts(
         made=made,
         public=_in_plain_words(settings),
-        statement=statement_of(settings, reports, figures),
-        exact=exact_of(settings),
         sections=tuple(_allocation(settings, report) for report in reports),
+        figures=(*figures, *_further(settings, reports, has_figures=bool(figures))),
+        attributes={own["universe"]: _by_rho(own["attributes"]) for own in reports},
+        block_within={own["universe"]: _by_rho(own["block_within"]) for own in reports},
     )
 
 
-def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, ...]:
+def losses_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, ExactLoss]:
+    """The exact losses that are known, by universe; nothing without noise."""
+    told = settings.run.universes if settings.is_private else ()
+    losses = {universe: loss_of(run, settings, universe) for universe in told}
+    return {universe: loss for universe, loss in losses.items() if loss is not None}
+
+
+def with_losses(facts: Facts, losses: Mapping[str, ExactLoss]) -> Facts:
+    """Facts with the exact figures of a run beside those by rho."""
+
+    def beside(figures: Mapping[str, Epsilons], part: str) -> dict[str, Epsilons]:
+        return {
+            universe: {
+                name: {**own, "exact": getattr(losses[universe].parts, part)[name]}
+                if universe in losses
+                else own
+                for name, own in found.items()
+            }
+            for universe, found in figures.items()
+        }
+
+    return replace(
+        facts,
+        exact_epsilons={universe: own.epsilon for universe, own in losses.items()},
+        attributes=beside(facts.attributes, "attributes"),
+        block_within=beside(facts.block_within, "block_within"),
+    )
+
+
+def exact_figures(
+    run: RunDirectory, settings: TopdownSettings, known: Mapping[str, ExactLoss]
+) -> tuple[Block, ...]:
     """The exact epsilon of every universe, from the noise that was drawn on the paths of its spine,
     with what it means for one person and the curve.
 
     Nothing without noise, and where it is not known for any universe.
     """
-    told = settings.run.universes if settings.is_private else ()
-    losses = {universe: loss_of(run, settings, universe) for universe in told}
-    known = {universe: loss for universe, loss in losses.items() if loss is not None}
     if not known:
         return ()
     budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
@@ -171,137 +186,33 @@ def tests_of_changes(
     }
 
 
-def statement_of(
-    settings: TopdownSettings, reports: list[dict], figures: Sequence[Block] = ()
-) -> Statement:
-    """The guarantee for one record of each universe, where the declared facts stay the same.
+def _by_rho(epsilons: Mapping[str, float | str]) -> Epsilons:
+    return {name: {"conversion": own, "exact": None} for name, own in epsilons.items()}
 
-    `figures`, where there are any, have the curve of this run.
-    """
-    universes = settings.run.universes
-    budgets = [settings.budget_of(universe) for universe in universes]
+
+def _further(
+    settings: TopdownSettings, reports: Sequence[dict], *, has_figures: bool
+) -> Iterator[Block]:
+    """What rho implies beside the guarantee, and its curve where no exact figures have it."""
     if not settings.is_private:
-        return Statement(settings.why_not_private, (), (), ())
-    curve = None if figures else privacy_curve(budgets)
-    together = ""
-    if len(universes) > 1:
-        both = compose([guarantee_of(budget) for budget in budgets])
-        together = (
-            f"The losses of {' and '.join(universes)} add up: whoever counts both as one person's "
-            f"data has rho {both.parameter} of bounded zCDP (about {float(both.parameter):.4g})."
-        )
-    person = per_person(settings)
-    if person is not None:
-        is_one = all(budget.charge == Norms() for budget in budgets)
-        counted = "one record of each" if is_one else "less"
-        together += (
-            f" One person's change of all records that follow from it has rho {person} (about "
-            f"{float(person):.4g}) over {' and '.join(universes)}; the ledger counts {counted}."
-        )
-    return Statement(
-        None,
-        tuple(_protected(settings, universe) for universe in universes),
-        tuple(_change(settings, universe) for universe in universes),
-        tuple(noise_plan(budget).stated for budget in budgets),
-        together,
-        further=(
-            *figures,
-            *([] if curve is None else [curve]),
-            *(() if figures else scope_of_figures(settings)),
-            *_parts_of_a_record(
-                {report["universe"]: report["attributes"] for report in reports},
-                {report["universe"]: report["block_within"] for report in reports},
-                shown_epsilon,
-                "epsilon",
-                "Epsilon for an attacker who lacks one attribute only:",
-                f"Epsilon for the {settings.last_geolevel} of a record, when its geounit at a "
-                "geolevel is known:",
-            ),
-        ),
+        return
+    if not has_figures:
+        curve = privacy_curve([settings.budget_of(name) for name in settings.run.universes])
+        yield from () if curve is None else (curve,)
+        yield from scope_of_figures(settings)
+    yield from _parts_of_a_record(
+        {report["universe"]: report["attributes"] for report in reports},
+        {report["universe"]: report["block_within"] for report in reports},
+        shown_epsilon,
+        "epsilon",
+        "Epsilon for an attacker who lacks one attribute only:",
+        f"Epsilon for the {settings.last_geolevel} of a record, when its geounit at a geolevel is "
+        "known:",
     )
-
-
-def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
-    """The declared facts of the universes that ran, and what else leaves them exactly.
-
-    Sentences of the census tell facts in its own words; every other fact is told in words that are
-    made from the declaration.
-    """
-    sentences = list(_sentences(settings, "exact"))
-    stated = {key for sentence in sentences for key in sentence.tells}
-    exact = [Exact(sentence.name, _text(settings, sentence)) for sentence in sentences]
-    exact += [fact for key, fact in declared_statements(settings) if key not in stated]
-    return tuple(exact)
-
-
-def _sentences(
-    settings: TopdownSettings, about: str, universe: str | None = None
-) -> Iterator[SentenceDeclaration]:
-    """The declared sentences about something, of one universe or of all that ran, that hold."""
-    for sentence in settings.compiled_census.certificate:
-        name = sentence.universe
-        if sentence.about != about or name not in settings.run.universes:
-            continue
-        there = {*settings.schema_of(name).attributes, *_held_invariants(settings, name)}
-        holds = there.issuperset(sentence.holds) and there.isdisjoint(sentence.lacks)
-        if holds and universe in (None, name):
-            yield sentence
-
-
-def _held_invariants(settings: TopdownSettings, universe: str) -> Iterator[str]:
-    """Names of the invariants that the release has."""
-    census, geolevels = settings.compiled_census, settings.budget[universe].geolevels
-    for invariant in census.universes[universe].invariants:
-        is_last = invariant.geolevel == census.geolevels[-1]
-        stands = invariant.above is None or invariant.geolevel in geolevels
-        if is_last or (stands and not settings.blocks_only):
-            yield invariant.name
-
-
-def _text(settings: TopdownSettings, sentence: SentenceDeclaration) -> str:
-    """The words of a sentence, with what its settings put in."""
-    name = sentence.universe
-    bounds = settings.compiled_census.universes[name].bounds
-    most = max((bound.at_most or 0 for bound in bounds), default=0)
-    attributes = ", ".join(settings.schema_of(name).attributes)
-    return sentence.text.replace("{attributes}", attributes).replace("{at_most}", f"{most:,}")
-
-
-def _protected(settings: TopdownSettings, universe: str) -> str:
-    for sentence in _sentences(settings, "protected", universe):
-        return _text(settings, sentence)
-    attributes = ", ".join(settings.schema_of(universe).attributes)
-    return (
-        f"Protected is every record of {universe}: {attributes}, and its area"
-        f"{_exceptions(settings, universe)}."
-    )
-
-
-def _exceptions(settings: TopdownSettings, universe: str) -> str:
-    """What of a universe's records is not protected, as the end of a sentence."""
-    tables = [
-        reach.table
-        for reach in settings.compiled_census.universes[universe].reaches
-        if reach.records is None and reach.table != settings.compiled_census.geography.table
-    ]
-    if not tables:
-        return ""
-    names = " and ".join(tables)
-    return f", but for what it takes from records of {names}, which are the same in both"
-
-
-def _change(settings: TopdownSettings, universe: str) -> str:
-    compared = (
-        f"The guarantee compares two tables that differ in one record of {universe}, and that "
-        "agree in the facts which are public by declaration."
-    )
-    for sentence in _sentences(settings, "change", universe):
-        compared = _text(settings, sentence)
-    return f"{compared} {protected_tables(settings, universe)}"
 
 
 def _in_plain_words(settings: TopdownSettings) -> str:
-    exact = [_text(settings, sentence) for sentence in _sentences(settings, "plain")]
+    exact = [text_of(settings, sentence) for sentence in sentences_about(settings, "plain")]
     of_exact = ""
     if exact:
         of_exact = (

@@ -23,15 +23,14 @@ from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Block, Cell, Details, Document, Figure, Link, Section, Table
 from ...pages.figures import bar_chart
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
-from ...products.certificate import exact_section
+from ...products.plan import Plan
 from ...products.reports import MOST_COUNTS, Overview, report_document
-from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
 from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..workload.costs import report_of
-from .certificate import exact_figures, exact_of, facts_of
+from .certificate import exact_figures, losses_of
 from .map_section import map_section
 from .margin_files import MARGIN_LEVEL
 from .margin_summary import CLASSES, MarginSummary, read_margin_summary, read_why_none
@@ -41,12 +40,13 @@ from .spine_section import spine_section
 def report(
     run: RunDirectory,
     settings: TopdownSettings,
+    plan: Plan,
     accuracy: pd.DataFrame | None,
     truth: Mapping[str, pd.Series] | None = None,
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    sections = [_release(run, settings), exact_section(exact_of(settings))]
-    guarantee = exact_figures(run, settings)
+    sections = [_release(run, settings)]
+    guarantee = exact_figures(run, settings, losses_of(run, settings))
     if guarantee:
         sections.append(Section("What the noise guarantees exactly", guarantee))
     if accuracy is not None:
@@ -58,7 +58,7 @@ def report(
     drawn = map_section(run, settings, truth)
     if drawn is not None:
         front = replace(front, panels=(*front.panels, drawn))
-    return report_document(run, settings, front, [*sections, _solves(run)])
+    return report_document(run, settings, plan, front, [*sections, _solves(run)])
 
 
 def margin_sections(run: RunDirectory, settings: TopdownSettings) -> Iterator[Section]:
@@ -200,7 +200,6 @@ def overview(
         f"{' and '.join(settings.run.universes)}, on the "
         f"{settings.geography.spine} spine, by the estimator "
         f"{settings.in_words(settings.run.estimator)}",
-        in_one_sentence(facts_of(settings).statement),
         (Section("The budget", tuple(_budget(settings))), shown),
         tuple(links),
         tuple(of_root(run, settings, universe) for universe in settings.run.universes),

@@ -20,9 +20,8 @@ from ...ledger.accounting import (
     check_delta,
     check_fraction,
 )
-from ...ledger.summary import REPORT_DELTA
+from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
@@ -98,14 +97,14 @@ def reported_delta(budget: Budget) -> Fraction:
     return REPORT_DELTA if budget.delta is None else budget.delta
 
 
-def noise_plan(budget: Budget, levels: tuple[MeasuredLevel, ...] = ()) -> NoisePlan:
-    """What a universe is measured with: its loss, and levels as a spine has them."""
-    return NoisePlan(
+def universe_plan(budget: Budget, measures: tuple[Measure, ...] = ()) -> UniversePlan:
+    """What a universe is measured with: its loss, and measures as a spine has them."""
+    return UniversePlan(
         budget.universe,
         budget.mechanism,
+        None if budget.infinite else guarantee_of(budget),
         None if budget.infinite else budget.total,
-        guarantee_of(budget),
-        levels,
+        measures,
         reported_delta(budget),
     )
 
@@ -145,12 +144,12 @@ def budget_report(budget: Budget, schema: Schema) -> dict:
     is that of the whole budget, the product of `geolevel_share` and `query_share`; the discrete
     Gaussian has a `sigma_squared`, the discrete Laplace a `scale`.
     """
-    geolevels, plan = list(budget.geolevel_shares), noise_plan(budget)
+    geolevels, plan = list(budget.geolevel_shares), universe_plan(budget)
     return {
         "universe": budget.universe,
         "mechanism": budget.mechanism,
-        "neighbors": plan.promised.neighbors,
-        "rho": "inf" if budget.infinite else plan.bounded_rho,
+        "neighbors": guarantee_of(budget).neighbors,
+        "rho": plan.bounded_rho,
         "delta": None if budget.delta is None else str(budget.delta),
         "epsilon": plan.epsilons(),
         "attributes": {

@@ -1,25 +1,26 @@
-"""What a trips run is charged for before any noise is drawn."""
+"""The plan of a trips run: what it measures and is charged for."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ....validation.trips.privacy_loss import ExpectedTrips, check_noise
 from ....validation.trips.run_files import read_tree as read_public_tree
-from ...products.levels import refuse_other_noise
-from ...products.product import Charge
+from ...products.plan import Plan, refuse_other_noise
 from ...runs.directory import RunDirectory
-from ..ingest.files import plan_of
+from ..ingest.files import plan_of, read_tree
 from ..paths import areas_file, cuts_file, leaves_file, measured_file, plan_file, tree_file
 from ..settings import TripsSettings
-from ..workload.costs import noise_plan
+from ..workload.costs import universe_plan
 from ..workload.exact_loss import curve_of_change
-from ..workload.plan import Plan
+from ..workload.plan import Plan as TreePlan
+from ..workload.statement import exact_of, statement_of
 from .files import read_cuts
 
 
-def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
-    """What a run is charged for, once what will be drawn is seen to cost what the settings say.
+def plan_of_run(run: RunDirectory, settings: TripsSettings) -> Plan:
+    """The plan of a run, once what will be drawn is seen to cost what the settings say.
 
     Sensitivities and losses are recomputed from the stored tree by independent code. One charge
     covers all levels. Raises BudgetRefused before any noise is drawn.
@@ -29,16 +30,19 @@ def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
     refuse_other_noise(
         lambda failures: check_noise(read_public_tree(run.root), plan.noise, expected, failures)
     )
-    if plan.guarantee is None:
-        return None
-    return Charge(
-        [noise_plan(plan).draw(curve_of_change(plan, settings.contribution))],
+    curve = curve_of_change(plan, settings.contribution)
+    return Plan.of_run(
+        run,
+        settings,
+        [replace(universe_plan(plan, settings.report_delta), curve=curve)],
+        statement_of(settings, plan),
+        exact_of(plan, read_tree(run).total),
         decided_by=[tree_file(run), areas_file(run), plan_file(run)],
-        truth=[leaves_file(run)],
+        counts=[leaves_file(run)],
     )
 
 
-def expected_of(settings: TripsSettings, plan: Plan) -> ExpectedTrips:
+def expected_of(settings: TripsSettings, plan: TreePlan) -> ExpectedTrips:
     """What the independent checks may take for granted about a run."""
     contribution = settings.contribution
     return ExpectedTrips(

@@ -7,13 +7,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from ...ledger.accounting import BOUNDED, Guarantee
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import Section, Table
-from ...products.certificate import BLURRED, Exact, Facts
-from ...products.statement import Statement
+from ...products.certificate import BLURRED, Facts
+from ..paths import UNIVERSE
 from ..settings import TripsSettings
-from ..workload.costs import budget_report, noise_plan
+from ..workload.costs import budget_report
 from ..workload.exact_loss import curves_of
 from ..workload.mechanisms import (
     FULL_INFORMATION,
@@ -49,50 +48,24 @@ def facts_of(
 
     `total` is the number of trips where it is public.
     """
-    exact = exact_of(plan, total)
-    sentence = " Exact is only the number of trips in all." if len(exact) > 1 else ""
+    sentence = "" if total is None else " Exact is only the number of trips in all."
     return Facts(
         made=METHODS[plan.mechanism],
         public=(
             f"{BLURRED}{sentence} A number of one pair of small places is mostly noise: add such "
             "numbers up before you use them."
         ),
-        statement=statement_of(settings, plan, warning),
-        exact=exact,
         sections=(noise_section(settings, plan), _levels(plan)),
         curves=curves_of(plan, settings.contribution) if settings.is_private else None,
         delta=settings.report_delta,
-    )
-
-
-def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None) -> Statement:
-    """The guarantee for one person with all trips."""
-    if plan.guarantee is None or not settings.is_private:
-        return Statement(settings.why_not_private, (), (), ())
-    is_stability = plan.budget is None
-    change = [f"The guarantee compares two tables that differ by {change_text(plan.guarantee)}."]
-    if is_stability:
-        change.append(
-            "Which cells have no trips is not hidden behind noise: a cell is published only if its "
-            "noisy count passes a threshold, and delta is the chance that a cell of one person "
-            "alone is."
-        )
-    return Statement(
-        None,
-        (f"Protected is every person with all trips. {contribution_text(settings)}",),
-        tuple(change),
-        (noise_plan(plan, settings.report_delta).stated,),
         warnings=() if warning is None else (warning,),
+        block_within={
+            UNIVERSE: {
+                name: {"conversion": own, "exact": None}
+                for name, own in budget_report(plan, settings.report_delta)["block_within"].items()
+            }
+        },
     )
-
-
-def exact_of(plan: Plan, total: int | None) -> tuple[Exact, ...]:
-    """The declared facts: the areas, and the number of trips where neighbours have the same."""
-    exact = [Exact("areas", "which areas, or values of the levels, there are")]
-    if total is not None:
-        where = "released" if plan.is_top_down else "told by the run's public files"
-        exact.append(Exact("number of trips", f"there are {total:,} in all, {where} without noise"))
-    return tuple(exact)
 
 
 def _levels(plan: Plan) -> Section:
@@ -105,24 +78,6 @@ def _levels(plan: Plan) -> Section:
             Table(("level", "areas"), rows),
         ),
     )
-
-
-def change_text(guarantee: Guarantee) -> str:
-    """What two neighbouring tables differ by."""
-    if guarantee.neighbors == BOUNDED:
-        return "one person's trips, which go elsewhere in the other"
-    return "one person, who is in one of them alone with all trips"
-
-
-def contribution_text(settings: TripsSettings) -> str:
-    """How many trips a person makes, as the settings say."""
-    privacy = settings.privacy
-    m = privacy.trips_per_person
-    exactly = "exactly" if settings.contribution.has_invariant_total else "at most"
-    trips = f"{exactly} {m:,} {'trip' if m == 1 else 'trips'}"
-    if m > 1:
-        trips += ", no two in one cell" if privacy.distinct_trips else ", wherever they go"
-    return f"A person makes {trips}; who makes more is protected less."
 
 
 def cost_table(settings: TripsSettings, plan: Plan) -> Table:

@@ -11,57 +11,60 @@ import pandas as pd
 
 from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import line_chart
-from ...products.certificate import exact_section
 from ...products.comparison import errors_table
-from ...products.reports import Overview, bars_panel, first_rows, report_document
-from ...products.statement import in_one_sentence
+from ...products.plan import Plan
+from ...products.reports import (
+    Overview,
+    bars_panel,
+    budget_panel,
+    first_rows,
+    noise_panel,
+    report_document,
+)
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
 from ..settings import RHO_FROM_EPSILON, TripsSettings
-from ..workload.costs import noise_plan
+from ..workload.costs import universe_plan
 from ..workload.mechanisms import FULL_INFORMATION
-from ..workload.plan import Plan
+from ..workload.plan import Plan as TreePlan
 from .certificate import (
     METHODS,
     conversion_sentence,
     cost_table,
     delta_warning,
-    exact_of,
     noise_section,
-    statement_of,
 )
 from .error_bound import BETA, BOUND_OF, error_bounds
 from .false_cells import false_cells
 from .table import TABLE, n_released, n_trips
 
 
-def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Document:
+def report(
+    run: RunDirectory, settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None
+) -> Document:
     """The report as a document."""
-    plan = plan_of(run, settings)
-    total = read_tree(run).total
-    exact = exact_section(exact_of(plan, total))
-    sections = [_release(run, settings, plan), exact, _levels(run, plan, total)]
+    own, (universe,) = plan_of(run, settings), plan.universes
+    sections = [_release(run, settings, own), _levels(run, own, read_tree(run).total)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    sections.append(noise_section(settings, plan))
-    by_epsilon = _by_epsilon(settings, plan)
+    sections.append(noise_section(settings, own))
+    by_epsilon = _by_epsilon(settings, own)
     if by_epsilon is not None:
         sections.append(by_epsilon)
     front = Overview(
-        f"Trips of the dataset {settings.privacy.dataset}, by the mechanism {plan.mechanism}",
-        in_one_sentence(statement_of(settings, plan)),
+        f"Trips of the dataset {settings.privacy.dataset}, by the mechanism {own.mechanism}",
         (
-            _budget(plan),
-            noise_plan(plan).noise_panel("Noise in each measured count, by level of the tree.")
+            _budget(own),
+            noise_panel(universe, "Noise in each measured count, by level of the tree.")
             if accuracy is None
             else _errors(accuracy),
         ),
         counts=first_rows(run.release / f"{TABLE}.parquet"),
     )
-    return report_document(run, settings, front, sections)
+    return report_document(run, settings, plan, front, sections)
 
 
-def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:
+def _release(run: RunDirectory, settings: TripsSettings, plan: TreePlan) -> Section:
     warning = delta_warning(settings, n_trips(run.release, plan.tree))
     blocks: list[str | Table] = [
         f"Made {METHODS[plan.mechanism]}.",
@@ -83,7 +86,7 @@ def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:
     return Section("The release", tuple(blocks))
 
 
-def _levels(run: RunDirectory, plan: Plan, total: int | None) -> Section:
+def _levels(run: RunDirectory, plan: TreePlan, total: int | None) -> Section:
     bounds, released, tree = error_bounds(plan, total), n_released(run.release), plan.tree
     rows = tuple(
         (
@@ -162,7 +165,7 @@ def _error_charts(accuracy: pd.DataFrame) -> tuple[Figure, ...]:
     )
 
 
-def _by_epsilon(settings: TripsSettings, plan: Plan) -> Section | None:
+def _by_epsilon(settings: TripsSettings, plan: TreePlan) -> Section | None:
     """Margins of error against epsilon, from the noise alone; None where noise is not by zCDP."""
     if plan.budget is None or plan.guarantee is None:
         return None
@@ -197,11 +200,11 @@ def _by_epsilon(settings: TripsSettings, plan: Plan) -> Section | None:
     )
 
 
-def _budget(plan: Plan) -> Section:
+def _budget(plan: TreePlan) -> Section:
     if plan.budget is None:
         return Section("The budget", ("All of the loss is spent on the cells that have trips.",))
     words = "Part of the loss that each level of the tree costs, from its root to the cells."
-    return noise_plan(plan).budget_panel(words)
+    return budget_panel(universe_plan(plan), words)
 
 
 def _errors(accuracy: pd.DataFrame) -> Section:

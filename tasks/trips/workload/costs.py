@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from ...ledger.accounting import BOUNDED
-from ...ledger.summary import REPORT_DELTA
-from ...products.levels import MeasuredLevel, NoisePlan
+from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
+from ...products.plan import needed_loss
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
 from ...solvers.level_split import RegularTree
@@ -28,30 +28,33 @@ def budget_report(plan: Plan, delta: Fraction) -> dict:
         "universe": "trips",
         "mechanism": plan.noise_mechanism,
         "neighbors": BOUNDED if guarantee is None else guarantee.neighbors,
-        "rho": noise_plan(plan).bounded_rho,
+        "rho": universe_plan(plan).bounded_rho,
         "native_rho": None if guarantee is None or budget is None else str(guarantee.parameter),
         "delta": str(delta if guarantee is None or not guarantee.delta else guarantee.delta),
-        "epsilon": noise_plan(plan, delta).epsilons(),
+        "epsilon": universe_plan(plan, delta).epsilons(),
         "attributes": {},
         "block_within": _within(plan, delta),
         "queries": _queries(plan),
     }
 
 
-def noise_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> NoisePlan:
+def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
     """What all levels are measured with; epsilons of a rho are told at `delta`."""
     shares = {plan.tree.depth: Fraction(1)} if plan.budget is None else plan.budget.shares
-    return NoisePlan(
+    moved = {} if plan.budget is None else plan.budget.squared_sensitivities
+    return UniversePlan(
         UNIVERSE,
         plan.noise_mechanism,
-        None if plan.guarantee is None else plan.guarantee.parameter,
         plan.guarantee,
+        None if plan.guarantee is None else plan.guarantee.parameter,
         tuple(
-            MeasuredLevel(
-                f"level {level}",
+            Measure(
                 level_folder(level),
-                shares[level],
                 plan.noise_of(level),
+                shares[level],
+                plan.tree.level_name(level),
+                "counts" if plan.histogram is None else "positive counts",
+                moved=moved.get(level),
             )
             for level in plan.levels
         ),
@@ -65,7 +68,7 @@ def _within(plan: Plan, delta: Fraction) -> dict[str, float | str]:
         return {}
     shares = plan.budget.shares
     return {
-        plan.tree.level_name(level): noise_plan(plan, delta).epsilons(
+        plan.tree.level_name(level): universe_plan(plan, delta).epsilons(
             sum((shares[below] for below in plan.levels if below > level), Fraction(0))
         )["tight"]
         for level in plan.levels[:-1]
@@ -102,9 +105,10 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
     `target` is the number of a level or its name. Raises InputRefused for another level, a plan
     without noise, and a margin that cannot be met.
     """
-    level, noise = level_of(plan, target), noise_plan(plan)
+    level, universe = level_of(plan, target), universe_plan(plan)
     what = f"A count of level {level} ({plan.tree.level_name(level)})"
-    return noise.needed(noise.levels[plan.levels.index(level)], target, margin, what)
+    measure = universe.measures[plan.levels.index(level)]
+    return needed_loss(universe, measure, target, margin, what)
 
 
 def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from jsonschema import validate
 from spineflow.flows.cli import main
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon
 from spineflow.tasks.runs.damage import record_anew
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 from spineflow.tasks.runs.errors import CheckFailed
@@ -28,7 +31,7 @@ from spineflow.tasks.tables.sources import InputFile
 from tests.flows.conformance.cases import CASES, Finished, checks_of, contents, measurements
 from tests.parquet_pages import surplus
 
-CERTIFICATE = {"certificate.html", "certificate.md"}
+CERTIFICATE = {"certificate.html", "certificate.json", "certificate.md"}
 QUICK = ("topdown", "on demand", "register", "households", "homes")
 """Cases whose tests are quick: each comes to what the others have not."""
 
@@ -119,6 +122,69 @@ def test_the_certificate_says_what_was_done(finished: Finished) -> None:
     facts = (*finished.case.facts, manifest["settings_digest"], manifest["code_version"], *digests)
     assert [fact for fact in facts if fact not in text] == []
     assert "FAILED" not in text and "NOT PRIVATE" not in text
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    path = Path(__file__).parents[3] / "docs" / f"{name}.schema.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_plan_and_certificate_have_the_published_form_and_the_same_numbers(
+    finished: Finished,
+) -> None:
+    """Every number of the tables of the Markdown certificate is one of its JSON."""
+    run = finished.run
+    plan = json.loads((run.root / "plan" / "plan.json").read_text(encoding="utf-8"))
+    record = json.loads((run.release / "certificate.json").read_text(encoding="utf-8"))
+    validate(plan, schema_of("plan"))
+    validate(record, schema_of("certificate"))
+    assert {name: record[name] for name in plan} == plan
+    for measure in plan["measures"]:
+        moved, parameter = Fraction(measure["moved"]), Fraction(measure["parameter"])
+        if measure["mechanism"] == "discrete_gaussian":
+            moved /= 2
+        assert moved / parameter == Fraction(measure["loss"]), measure
+    for own in plan["guarantees"]:
+        losses = {Fraction(m["loss"]) / Fraction(m["share"]) for m in plan["measures"]}
+        assert len(plan["guarantees"]) > 1 or losses == {Fraction(own["loss"])}
+    assert [own["universe"] for own in record["epsilon"]] == [
+        own["universe"] for own in plan["statement"]["losses"]
+    ]
+    texts, numbers = leaves_of(record)
+    shown = texts | {form for number in numbers for form in forms_of(number)}
+    text = (run.release / "certificate.md").read_text(encoding="utf-8")
+    for title in ("What is guaranteed", "What the dataset has spent so far", "What is released"):
+        section = text.split(f"## {title}")[1].split("\n## ")[0]
+        rows = [line for line in section.splitlines() if line.startswith("|")]
+        cells = [cell.strip().strip("`") for row in rows for cell in row.split("|")]
+        assert len(cells) > 3
+        strange = [
+            (cell, number)
+            for cell in cells
+            if cell not in texts
+            for number in re.findall(r"(?<![\w-])[0-9][0-9.,]*(?:e-?[0-9]+)?(?:/[0-9]+)?", cell)
+            if number not in shown
+        ]
+        assert strange == [], title
+
+
+def leaves_of(content: Any) -> tuple[set[str], set[Fraction]]:
+    """The texts and the numbers of JSON, fractions written as texts among the numbers."""
+    if isinstance(content, dict):
+        content = [*content, *content.values()]
+    if isinstance(content, list):
+        found = [leaves_of(one) for one in content]
+        return set().union(*(own for own, _ in found)), set().union(*(own for _, own in found))
+    if isinstance(content, str):
+        is_number = re.fullmatch(r"[0-9]+(/[0-9]+)?", content)
+        return {content}, {Fraction(content)} if is_number else set()
+    return set(), {Fraction(content)} if isinstance(content, int | float) else set()
+
+
+def forms_of(number: Fraction) -> set[str]:
+    """A number as pages show it: an epsilon, a bound, a delta, a rho and about how much that is."""
+    about = {f"{float(number):.4g}", shown_epsilon(float(number)), shown_bound(number)}
+    return {str(number), shown_delta(number), f"{int(number):,}", *about}
 
 
 def test_the_ledger_has_one_charge_and_all_that_was_published(finished: Finished) -> None:

@@ -23,9 +23,9 @@ from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.records import read_ways, tally_contributions, tally_counted
 from spineflow.tasks.tables.sources import InputFile, input_files
-from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
+from spineflow.tasks.topdown.workload.statement import statement_of
 
 Row = tuple[str, ...]
 Tables = dict[str, tuple[Row, ...]]
@@ -193,7 +193,7 @@ def charged(case: Case) -> tuple[int, int]:
 
 def protected_tables(case: Case) -> list[str]:
     """The tables whose records the certificate says that it protects."""
-    text = " ".join(facts_of(case.settings(GAUSSIAN)).statement.change)
+    text = " ".join(statement_of(case.settings(GAUSSIAN)).change)
     return [name for name in case.columns if re.search(f"One changed record of {name} ", text)]
 
 

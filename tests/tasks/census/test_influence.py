@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from spineflow.tasks.census import influence
 from spineflow.tasks.census.declarations import CensusDeclaration, UniverseDeclaration
 from spineflow.tasks.census.sensitivity import Norms, Reach
-from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.workload.costs import guarantee_of
+from spineflow.tasks.topdown.workload.statement import statement_of
 
 from tests.tasks.census.declared_countries import (
     IDS,
@@ -139,7 +139,7 @@ def test_a_computed_column_is_charged_to_whoever_reads_it_by_a_join(tmp_path: Pa
     assert found["persons"][1] == 98
     assert paid(SIZES, "persons") == (121, 242)
     assert paid(SIZES, "dwellings") == (4, 8)
-    (change,) = [text for text in facts_of(SIZES.settings()).statement.change if "persons" in text]
+    (change,) = [text for text in statement_of(SIZES.settings()).change if "persons" in text]
     assert "One changed record of people changes at most 11 records of persons" in change
 
 
@@ -200,7 +200,7 @@ def test_what_is_stated_counts_what_is_charged_as_well(tmp_path: Path) -> None:
     pure, gaussian = guarantees(TOLD, "dwellings")
     assert (gaussian.bounded_rho, gaussian.stated_rho) == (4, 16)
     assert (pure.bounded_rho, pure.stated_rho) == (2, 8)
-    statement = facts_of(TOLD.settings()).statement
+    statement = statement_of(TOLD.settings())
     assert "at most 4 records of dwellings" in statement.change[0]
     assert "has rho 16 (about 16)" in statement.together
 
@@ -233,7 +233,7 @@ def test_one_person_in_two_tables_is_charged_for_both(is_declared: bool) -> None
         FIRMS.universes, FIRMS.attributes, FIRMS.columns, {}, FIRMS.contributions | declared
     )
     assert paid(country, "firms") == (36, 72)
-    (change,) = facts_of(country.settings()).statement.change
+    (change,) = statement_of(country.settings()).change
     assert "One person's records in jobs and people together change at most 6 records" in change
 
 
@@ -357,7 +357,7 @@ def test_columns_that_members_make_are_charged_to_members(tmp_path: Path) -> Non
     found = never_above(country, tables, tmp_path)
     assert found["units"] == (4, 8)
     assert paid(country, "units") == (4, 8) and paid(country, "persons") == (1, 2)
-    change = next(c for c in facts_of(country.settings()).statement.change if "of units" in c)
+    change = next(c for c in statement_of(country.settings()).change if "of units" in c)
     assert "One changed record of persons changes at most 2 records of units" in change
 
 

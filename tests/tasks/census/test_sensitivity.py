@@ -22,9 +22,9 @@ from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
+from spineflow.tasks.topdown.workload.statement import statement_of
 
 from tests.tasks.census.conftest import Tables as CountyTables
 from tests.tasks.census.declared_neighbours import (
@@ -155,7 +155,7 @@ def test_an_input_beyond_the_declared_numbers_is_refused(
 def test_a_table_on_the_way_is_not_protected_without_a_bound(tmp_path: Path) -> None:
     """What its records take must then stay the same, and the certificate says so."""
     case = without(THROUGH, through={"column": "home", "table": "homes", "key": "id"})
-    change = facts_of(case.settings(GAUSSIAN)).statement.change[0]
+    change = statement_of(case.settings(GAUSSIAN)).change[0]
     assert protected_tables(case) == ["people"]
     assert "Records of u take their area, homes.tenure from homes" in change
     assert "in this, the records of homes are the same in both" in change
@@ -190,9 +190,9 @@ def test_an_attribute_may_read_a_column_that_is_an_identifier(tmp_path: Path) ->
 
 
 def test_the_certificate_says_what_a_row_of_records_protects() -> None:
-    change = facts_of(COUNTED.settings(GAUSSIAN)).statement.change[0]
+    change = statement_of(COUNTED.settings(GAUSSIAN)).change[0]
     assert "protected is one of these records, not the row" in change
-    assert "not the row" not in facts_of(ROWS.settings(GAUSSIAN)).statement.change[0]
+    assert "not the row" not in statement_of(ROWS.settings(GAUSSIAN)).change[0]
 
 
 def test_columns_computed_from_others_are_charged_or_said() -> None:
@@ -204,7 +204,7 @@ def test_columns_computed_from_others_are_charged_or_said() -> None:
     assert charged(opposite) == (4, 4)
     said = without(OWN, computed_from={"people": told | {"charged": False}})
     assert charged(said) == (2, 2)
-    statement = facts_of(said.settings(GAUSSIAN)).statement
+    statement = statement_of(said.settings(GAUSSIAN))
     assert "four times as large a rho" in statement.change[0]
     assert "has rho 4 (about 4)" in statement.together
     guarantee = guarantee_of(said.settings(GAUSSIAN).budget_of("u"))
@@ -264,7 +264,7 @@ def test_certificate_and_ledger_tell_a_record_from_a_person(tmp_path: Path) -> N
     persons, units = (guarantee_of(budget) for budget in budgets.values())
     assert (persons.neighbors, units.bounded_rho) == ("bounded", units.parameter)
     whole = persons.parameter + 2 * units.parameter
-    statement = facts_of(loaded).statement
+    statement = statement_of(loaded)
     assert f"has rho {whole} (about" in statement.together
     assert "One changed record of persons changes at most 2 records of units" in statement.change[1]
     assert "One changed record of persons changes one record of persons" in statement.change[0]
@@ -279,6 +279,6 @@ def test_a_preset_with_a_column_computed_from_persons_says_so(tmp_path: Path) ->
     }
     (tmp_path / "settings.toml").write_text(tomli_w.dumps(tree), encoding="utf-8")
     loaded = load_settings(TopdownSettings, tmp_path / "settings.toml", presets=PRESETS)
-    (change,) = facts_of(loaded).statement.change
+    (change,) = statement_of(loaded).change
     assert "One changed record of persons changes one record of persons." in change
     assert "take their area, units.FINAL_POP from units: in this, the records of units" in change

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.ledger.caps import Caps, EpsilonCap, set_caps
-from spineflow.tasks.ledger.charges import Draw
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
+from spineflow.tasks.ledger.plan import REPORT_DELTA, UniversePlan
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import REPORT_DELTA
 from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.runs.errors import BudgetRefused
 
@@ -39,9 +38,9 @@ def check_exact_charge(charge_run: Callable[[], object], file: Path, curve: Priv
     assert spent["epsilon"]["exact"] < 0.999 * spent["epsilon"]["tight"]
 
 
-def check_noise_of_curve(draw: Draw) -> None:
+def check_noise_of_curve(draw: UniversePlan) -> None:
     """The curve is of noise that the draw is charged to use, and of no other."""
     assert draw.curve is not None
-    charged = {distribution_of(term.noise) for term in draw.terms}
+    charged = {distribution_of(noise) for _, noise in draw.noises}
     counts = [draw.curve.changed, *(own for choice in draw.curve.choices for own in choice)]
     assert {count.noise for own in counts for count in own} <= charged

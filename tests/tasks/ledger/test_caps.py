@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee, epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.caps import Caps, EpsilonCap, caps_of, set_caps
-from spineflow.tasks.ledger.charges import Draw, charge
+from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import claim, record_publication
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.joining import join
 from spineflow.tasks.ledger.loss_laws import ChangedCount
+from spineflow.tasks.ledger.plan import REPORT_DELTA, UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
-from spineflow.tasks.ledger.summary import REPORT_DELTA, summary
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
@@ -34,13 +35,13 @@ def curve_of(n_counts: int) -> PrivacyCurve:
     return PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 16), 2)): n_counts})
 
 
-def draw(n_counts: int = 8, name: str = "persons", *, is_known: bool = True) -> Draw:
+def draw(n_counts: int = 8, name: str = "persons", *, is_known: bool = True) -> UniversePlan:
     curve = curve_of(n_counts)
     guarantee = Guarantee("zcdp", curve.rho)
-    return Draw(name, "discrete_gaussian", guarantee, curve=curve if is_known else None)
+    return UniversePlan(name, "discrete_gaussian", guarantee, curve=curve if is_known else None)
 
 
-def charge_run(ledger: Ledger, run_id: str, *draws: Draw, dataset: str = "d") -> bool:
+def charge_run(ledger: Ledger, run_id: str, *draws: UniversePlan, dataset: str = "d") -> bool:
     return charge(
         ledger,
         dataset=dataset,
@@ -170,7 +171,7 @@ def test_draws_of_older_versions_count_by_rho_until_they_are_resumed(ledger: Led
 
 def test_own_deltas_are_kept_apart_from_the_cap(ledger: Ledger) -> None:
     cap = EpsilonCap(Fraction(12), DELTA)
-    own = Draw("trips", "laplace", Guarantee("pure_dp", Fraction(1), delta=DELTA / 4))
+    own = UniversePlan("trips", "laplace", Guarantee("pure_dp", Fraction(1), delta=DELTA / 4))
     set_caps(ledger, "d", Caps(epsilon=cap))
     charge_run(ledger, "run-1")
     publish(ledger, "run-1")

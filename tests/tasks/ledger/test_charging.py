@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.ledger.accounting import BOUNDED, ZCDP, Guarantee
 from spineflow.tasks.ledger.caps import Caps, set_caps
-from spineflow.tasks.ledger.charges import Draw, NoiseTerm
 from spineflow.tasks.ledger.charging import (
     charge_draws,
     first_run_notice,
@@ -21,6 +20,7 @@ from spineflow.tasks.ledger.charging import (
     single_draw,
 )
 from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.noise.draws import Noise
@@ -88,7 +88,9 @@ def charged(
     charge_draws(
         run,
         settings,
-        draws=[Draw("persons", DISCRETE_GAUSSIAN, guarantee, frozenset({NoiseTerm(PART, NOISE)}))],
+        draws=[
+            UniversePlan("persons", DISCRETE_GAUSSIAN, guarantee, measures=(Measure(PART, NOISE),))
+        ],
         inputs={"persons": InputDigest("00", ())},
         decided_by=[plan_of(run)],
         truth=[truth_of(run)],

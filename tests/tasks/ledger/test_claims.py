@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import Draw, NoiseTerm, charge
+from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import ChargedNoise, claim, hold_files, move, record_publication
 from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
@@ -19,13 +19,14 @@ from spineflow.tasks.runs.errors import BudgetRefused
 
 RUN, HERE, ELSEWHERE, FILE = "run-1", "here", "elsewhere", "measurements/0.parquet"
 NOISE = Noise(DISCRETE_GAUSSIAN, Fraction(10))
-DRAW = Draw(
-    "persons",
-    DISCRETE_GAUSSIAN,
-    Guarantee("zcdp", Fraction(1)),
-    frozenset({NoiseTerm("Block/total", NOISE)}),
-    n_values=5,
-)
+
+
+def drawn(noise: Noise, answers: int | None = 5) -> UniversePlan:
+    measures = (Measure("Block/total", noise, answers=answers),)
+    return UniversePlan("persons", noise.mechanism, Guarantee("zcdp", Fraction(1)), None, measures)
+
+
+DRAW = drawn(NOISE)
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_more_values_than_charged_are_not_recorded(ledger: Ledger) -> None:
 def test_a_number_of_values_that_was_not_charged_is_not_kept(tmp_path, charged, kept) -> None:
     """A histogram of what occurs has as many values as there are cells with somebody."""
     ledger = open_ledger(tmp_path / "ledger.db")
-    enter(ledger, draws=[replace(DRAW, n_values=charged)])
+    enter(ledger, draws=[drawn(NOISE, charged)])
     record_publication(ledger, claimed(ledger), "aa", 4)
     with reading(ledger) as connection:
         assert connection.execute("SELECT n_values FROM published").fetchone()[0] == kept
@@ -162,8 +163,7 @@ def test_a_charge_is_for_these_files_and_this_noise(ledger: Ledger) -> None:
     ):
         with pytest.raises(BudgetRefused, match="was charged with another"):
             enter(ledger, charged_files=charged_files)
-    other = frozenset({NoiseTerm("Block/total", Noise(DISCRETE_GAUSSIAN, Fraction(11)))})
-    draws = [Draw(DRAW.name, DRAW.mechanism, DRAW.guarantee, other, 5)]
+    draws = [drawn(Noise(DISCRETE_GAUSSIAN, Fraction(11)))]
     with pytest.raises(BudgetRefused, match="with other noise at Block/total"):
         enter(ledger, draws=draws)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import Draw, charge
+from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.digests import INPUT_DIGESTS, InputDigest
 from spineflow.tasks.ledger.identity import (
     DIGESTS_ELSEWHERE,
@@ -23,6 +23,7 @@ from spineflow.tasks.ledger.identity import (
 )
 from spineflow.tasks.ledger.joining import join
 from spineflow.tasks.ledger.listed import list_file, listed_ledgers
+from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
@@ -93,7 +94,7 @@ def owned(folder: Path, ledger: Path, dataset: str):
 
 
 def charge_people(run: RunDirectory, ledger: Ledger, dataset: str) -> None:
-    draws = [Draw("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))]
+    draws = [UniversePlan("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))]
     run_id = run.read_manifest()["run_id"]
     inputs = stored_digests(run)
     charge(ledger, run_id=run_id, draws=draws, dataset=dataset, product="topdown", inputs=inputs)

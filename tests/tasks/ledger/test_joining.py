@@ -13,12 +13,14 @@ import pytest
 from spineflow.tasks.ledger import joining, store
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.caps import Caps, set_caps
-from spineflow.tasks.ledger.charges import Draw, charge
+from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import claim, record_publication
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.joining import join
 from spineflow.tasks.ledger.key import add_keys, read_key
+from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.ledger.store import ledger_at, open_ledger
+from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
 FORK = multiprocessing.get_context("fork")
@@ -34,7 +36,16 @@ def charged(path: Path, dataset: str, run_id: str) -> None:
         dataset=dataset,
         product="topdown",
         run_id=run_id,
-        draws=[Draw("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1, 3)), n_values=9)],
+        draws=[
+            UniversePlan(
+                "persons",
+                "discrete_gaussian",
+                Guarantee("zcdp", Fraction(1, 3)),
+                measures=(
+                    Measure("Block/total", Noise("discrete_gaussian", Fraction(1)), answers=9),
+                ),
+            )
+        ],
         inputs={"persons": InputDigest(f"whole of {dataset}", (f"part of {dataset}",))},
         charged_files={"settings.toml": "s"},
         truth={"confidential/histograms/persons.parquet": "t"},
@@ -103,7 +114,7 @@ def test_runs_of_the_joined_ledger_go_on_in_the_other(two: tuple[Path, Path]) ->
     record_publication(ledger, again, "digest of b", 3)
     with pytest.raises(BudgetRefused, match="know"):
         people = InputDigest("whole of own 1")
-        draw = Draw("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
+        draw = UniversePlan("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
         charge(
             ledger,
             dataset="new",

@@ -11,8 +11,9 @@ from fractions import Fraction
 import pytest
 from spineflow.tasks.ledger.accounting import SAFETAB_P, Guarantee
 from spineflow.tasks.ledger.caps import Caps, set_caps
-from spineflow.tasks.ledger.charges import Draw, charge
+from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
@@ -22,8 +23,8 @@ SPAWN = multiprocessing.get_context("spawn")
 N_RUNS = 7
 
 
-def draw(rho=Fraction(1, 2), name="persons") -> Draw:
-    return Draw(name, "discrete_gaussian", Guarantee("zcdp", rho))
+def draw(rho=Fraction(1, 2), name="persons") -> UniversePlan:
+    return UniversePlan(name, "discrete_gaussian", Guarantee("zcdp", rho))
 
 
 def charge_run(ledger, run_id="run-1", draws=None, **changes) -> bool:
@@ -50,7 +51,7 @@ def test_a_draw_for_one_of_several_records_counts_one_and_states_all(ledger) -> 
     """A run that an earlier version charged, without what is stated, goes on under its charge."""
     rho = Fraction(1, 2)
     one = Guarantee("zcdp", rho, "bounded_one_of_several", bounded_factor=Fraction(2))
-    units = Draw("units", "discrete_gaussian", one)
+    units = UniversePlan("units", "discrete_gaussian", one)
     assert charge_run(ledger, "run-1", [draw(rho, "units")])
     assert not charge_run(ledger, "run-1", [units])
     spent = summary(ledger)["datasets"]["ri2010"]
@@ -159,9 +160,11 @@ def test_key_and_ledger_are_private_files(ledger):
 def test_summary_has_native_and_composed_figures_by_product(ledger):
     charge_run(ledger, "run-1", [draw(), draw(Fraction(1, 8), "units")])
     safetab = Guarantee("zcdp", Fraction(1, 4), "unbounded", bounded_factor=SAFETAB_P)
-    charge_run(ledger, "run-2", [Draw("us", "discrete_gaussian", safetab)], product="safetab")
+    charge_run(
+        ledger, "run-2", [UniversePlan("us", "discrete_gaussian", safetab)], product="safetab"
+    )
     trips = Guarantee("pure_dp", Fraction(1), "bounded", delta=Fraction(1, 10**8))
-    charge_run(ledger, "run-3", [Draw("trips", "discrete_laplace", trips)], product="trips")
+    charge_run(ledger, "run-3", [UniversePlan("trips", "discrete_laplace", trips)], product="trips")
     set_caps(ledger, "ri2010", Caps(Fraction(2)))
     found = summary(ledger)["datasets"]["ri2010"]
     rhos = {product: Fraction(item["rho"]) for product, item in found["products"].items()}
@@ -415,8 +418,8 @@ def test_a_place_where_no_ledger_can_be_made_is_refused(tmp_path):
         open_ledger(tmp_path / "file" / "ledger.db")
 
 
-def with_delta(delta: Fraction, name: str = "trips") -> Draw:
-    return Draw(name, "discrete_laplace", Guarantee("pure_dp", Fraction(1, 5), delta=delta))
+def with_delta(delta: Fraction, name: str = "trips") -> UniversePlan:
+    return UniversePlan(name, "discrete_laplace", Guarantee("pure_dp", Fraction(1, 5), delta=delta))
 
 
 def test_epsilon_is_shown_at_the_whole_delta(ledger):

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import Draw, charge
+from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.digests import ENOUGH_WEAK, InputDigest
+from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.recognition import RecordColumn, people_digests, raw_value
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.runs.errors import BudgetRefused
@@ -59,7 +60,7 @@ class People:
 
 def charged(ledger: Ledger, dataset: str, people: InputDigest) -> None:
     """Charge a run on these people."""
-    draw = Draw("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
+    draw = UniversePlan("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
     charge(
         ledger,
         dataset=dataset,

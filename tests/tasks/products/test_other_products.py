@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,17 +11,21 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.release import certificate as detailed_groups
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload import statement as groups
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.release import certificate as group_sizes
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload import statement as sizes
 from spineflow.tasks.group_sizes.workload.plan import make_plan
 from spineflow.tasks.pages.document import Document, to_markdown
 from spineflow.tasks.products.certificate import Facts
-from spineflow.tasks.products.statement import guarantee_section
+from spineflow.tasks.products.plan import ExactFact
+from spineflow.tasks.products.statement import Statement, guarantee_section
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.ingest import public_shape
 from spineflow.tasks.trips.release import certificate as trips
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload import statement as trip
 from spineflow.tasks.trips.workload.plan import make_plan as make_trips_plan
 
 AREAS = pd.DataFrame(
@@ -30,11 +35,10 @@ AREAS = pd.DataFrame(
 )
 
 
-def said(facts: Facts) -> str:
-    exact = [f"{item.name}: {item.meaning}" for item in facts.exact]
-    text = to_markdown(
-        Document("", (facts.made, facts.public, *exact), (guarantee_section(facts.statement),))
-    )
+def said(facts: Facts, statement: Statement, exact: Iterable[ExactFact]) -> str:
+    exact_facts = [f"{item.subject}: {item.fact}" for item in exact]
+    section = guarantee_section(statement, facts.figures, facts.warnings)
+    text = to_markdown(Document("", (facts.made, facts.public, *exact_facts), (section,)))
     return " ".join(text.split())
 
 
@@ -46,7 +50,9 @@ def groups_text(folder: Path, *overrides: str) -> str:
     )
     settings = load_settings(DetailedGroupsSettings, file, presets=folder, overrides=overrides)
     specification = read_specification(settings.input.parameters)
-    return said(detailed_groups.facts_of(settings, parameters_of(settings), specification))
+    parameters = parameters_of(settings)
+    facts = detailed_groups.facts_of(settings, parameters, specification)
+    return said(facts, groups.statement_of(settings, parameters), groups.exact_of(settings))
 
 
 def test_detailed_groups_by_definition_and_pass(groups_input: Path) -> None:
@@ -87,7 +93,8 @@ def sizes_text(folder: Path, *overrides: str, **plan) -> str:
         groups=1234,
         **{"sizes": (1, 20), "epsilon": settings.epsilon} | plan,
     )
-    return said(group_sizes.facts_of(settings, made))
+    facts = group_sizes.facts_of(settings, made)
+    return said(facts, sizes.statement_of(settings, made), sizes.exact_of(made))
 
 
 def test_group_sizes_by_neighbours_sizes_and_quantity(tmp_path: Path) -> None:
@@ -125,7 +132,8 @@ def trips_text(
     settings = load_settings(TripsSettings, file, presets=folder, overrides=overrides)
     plan = make_trips_plan(settings, public_shape(settings).tree)
     known = total if settings.contribution.has_invariant_total else None
-    return said(trips.facts_of(settings, plan, known, warning))
+    facts = trips.facts_of(settings, plan, known, warning)
+    return said(facts, trip.statement_of(settings, plan), trip.exact_of(plan, known))
 
 
 def test_trips_by_neighbours_and_trips_of_a_person(tmp_path: Path) -> None:

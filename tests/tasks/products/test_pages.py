@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from spineflow.flows.console import print_ledger
 from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
-from spineflow.tasks.group_sizes.release.certificate import statement_of
+from spineflow.tasks.group_sizes.workload.statement import statement_of
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.numbers import shown_bound, shown_epsilon
@@ -35,11 +36,8 @@ def runs(run_groups, tmp_path_factory):
     for name in PARTS:
         run, settings = run_groups(file, parent.root / name)
         GROUP_SIZES.check_run(run, settings)
-        facts = GROUP_SIZES.facts(run, settings)
-        released(
-            run,
-            lambda run=run, settings=settings, facts=facts: write_certificate(run, settings, facts),
-        )
+        plan, facts = GROUP_SIZES.plan_of(run, settings), GROUP_SIZES.facts(run, settings)
+        released(run, partial(write_certificate, run, settings, plan, facts))
     return parent, settings
 
 
@@ -118,7 +116,8 @@ def test_a_run_that_is_not_private_is_not_charged_and_says_so(run_groups, tmp_pa
     file.write_text(file.read_text() + "seed = 1\n")
     run, settings = run_groups(file, tmp_path / "run")
     GROUP_SIZES.check_run(run, settings)
-    write_certificate(run, settings, GROUP_SIZES.facts(run, settings))
+    plan, facts = GROUP_SIZES.plan_of(run, settings), GROUP_SIZES.facts(run, settings)
+    write_certificate(run, settings, plan, facts)
     text = read(run.unchecked_release)
     assert "NOT PRIVATE" in text and "Nothing is guaranteed" in text
     assert "not charged to a ledger" in text and "protects anybody" in text

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.pages.document import Block, Document, Section, to_markdown
+from spineflow.tasks.products.plan import Plan
 from spineflow.tasks.products.reports import Overview, first_rows, report_document, time_panel
+from spineflow.tasks.products.statement import Statement
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import ProductSettings
 
@@ -53,8 +55,9 @@ def document(run: RunDirectory, counts: tuple[Block, ...] = ()) -> Document:
         {"privacy": {"dataset": "somewhere", "ledger": "l.db"}, "input": {}}
     )
     budget = Section("The budget", ("bars",))
-    overview = Overview("Trips", "Guarantee.", (budget,), counts=counts)
-    return report_document(run, settings, overview, [Section("Own", ("words",))])
+    overview = Overview("Trips", (budget,), counts=counts)
+    plan = Plan("trips", "somewhere", (), Statement("there is no noise", (), (), ()), ())
+    return report_document(run, settings, plan, overview, [Section("Own", ("words",))])
 
 
 def test_the_verdict_counts_the_checks(run: RunDirectory) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.accounting import ONE_OF_SEVERAL, Guarantee
-from spineflow.tasks.ledger.charges import Draw, charge
+from spineflow.tasks.ledger.charges import charge
+from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.pages.document import Section, Table
 from spineflow.tasks.products.several import (
@@ -75,7 +76,7 @@ def spend(folder: Path) -> None:
     for number, (dataset, product, rho) in enumerate(
         (("town", "topdown", "1/2"), ("town", "trips", "3/2"), ("village", "trips", "7"))
     ):
-        draws = [Draw("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(rho)))]
+        draws = [UniversePlan("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(rho)))]
         charge(
             ledger, run_id=f"run-{number}", draws=draws, dataset=dataset, product=product, inputs={}
         )
@@ -137,7 +138,9 @@ def test_what_a_dataset_has_spent_is_told_by_product_and_together(tmp_path: Path
     (panel,) = _spent(settings)
     (figure,) = panel.blocks
     assert ">0.5<" in figure.svg and ">1.5<" in figure.svg and ">7<" not in figure.svg
-    homes = Draw("homes", "discrete_gaussian", Guarantee("zcdp", Fraction(1), ONE_OF_SEVERAL))
+    homes = UniversePlan(
+        "homes", "discrete_gaussian", Guarantee("zcdp", Fraction(1), ONE_OF_SEVERAL)
+    )
     ledger = open_ledger(tmp_path / "ledger.db")
     charge(ledger, run_id="homes", draws=[homes], dataset="town", product="topdown", inputs={})
     sentence = _guarantee(settings)

@@ -16,20 +16,20 @@ from spineflow.tasks.ledger.accounting import (
     Guarantee,
     epsilon_tight,
 )
-from spineflow.tasks.ledger.summary import REPORT_DELTA
+from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, to_html, to_markdown
 from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 from spineflow.tasks.products.statement import (
-    Loss,
     Statement,
+    UniversePlan,
     combined,
     guarantee_section,
     in_one_sentence,
 )
 
 
-def text_of(*losses: Loss, **further) -> str:
-    section = guarantee_section(Statement(None, ("P.",), ("C.",), losses, **further))
+def text_of(*losses: UniversePlan, warnings: tuple[str, ...] = (), **further) -> str:
+    section = guarantee_section(statement(*losses, **further), warnings=warnings)
     return to_markdown(Document("", (), (section,)))
 
 
@@ -67,19 +67,19 @@ def test_an_upper_bound_is_shown_upwards_in_the_same_digits(epsilon: float) -> N
 
 
 def test_an_own_delta_is_told_and_added_to_that_of_the_conversion() -> None:
-    exact = text_of(Loss("a", "discrete_gaussian", Guarantee(ZCDP, Fraction(1))))
+    exact = text_of(UniversePlan("a", "discrete_gaussian", Guarantee(ZCDP, Fraction(1))))
     assert "fail altogether" not in exact and "| 0 |" in exact
     delta = Guarantee(PURE_DP, Fraction(2), UNBOUNDED, Fraction(1, 10**8))
-    text = text_of(Loss("trips", "discrete_laplace", delta))
+    text = text_of(UniversePlan("trips", "discrete_laplace", delta))
     assert "fail altogether" in text and "| 1e-8 |" in text
     assert "one record added or removed" in text and "epsilon 2" in text
     assert "| 8 |" in text, "2 epsilon^2 of bounded zCDP"
     both = Guarantee(ZCDP, Fraction(1), delta=Fraction(1, 10**10))
-    assert "| 2e-10 |" in text_of(Loss("a", "discrete_gaussian", both))
+    assert "| 2e-10 |" in text_of(UniversePlan("a", "discrete_gaussian", both))
 
 
 def test_warnings_and_sums_stand_only_where_they_are_given() -> None:
-    loss = Loss("a", "discrete_gaussian", Guarantee(ZCDP, Fraction(1)))
+    loss = UniversePlan("a", "discrete_gaussian", Guarantee(ZCDP, Fraction(1)))
     assert "Warning" not in text_of(loss)
     text = text_of(loss, together="They add up.", warnings=("mind this",))
     assert "They add up." in text and "Warning: mind this." in text
@@ -93,17 +93,17 @@ def test_no_guarantee_is_said_in_one_sentence(render) -> None:
     assert "rho" not in text and "epsilon" not in text.replace("epsilon (", "")
 
 
-def statement(*losses: Loss, **further) -> Statement:
+def statement(*losses: UniversePlan, **further) -> Statement:
     return Statement(None, ("P.",), ("C.",), losses, **further)
 
 
-def loss(name: str, definition: str, parameter: int, neighbors: str = BOUNDED) -> Loss:
-    return Loss(name, "any", Guarantee(definition, Fraction(parameter), neighbors))
+def loss(name: str, definition: str, parameter: int, neighbors: str = BOUNDED) -> UniversePlan:
+    return UniversePlan(name, "any", Guarantee(definition, Fraction(parameter), neighbors))
 
 
 def test_one_guarantee_combines_those_of_all_parts() -> None:
     zcdp = combined(statement(loss("persons", ZCDP, 2), loss("units", ZCDP, 1)))
-    assert (zcdp.name, zcdp.guarantee) == ("persons and units", Guarantee(ZCDP, Fraction(3)))
+    assert (zcdp.universe, zcdp.guarantee) == ("persons and units", Guarantee(ZCDP, Fraction(3)))
     pure = combined(statement(loss("a", PURE_DP, 2), loss("b", PURE_DP, 1)))
     assert pure.guarantee == Guarantee(PURE_DP, Fraction(3))
     mixed = combined(statement(loss("a", PURE_DP, 2), loss("b", ZCDP, 1)))
@@ -127,7 +127,9 @@ def test_the_guarantee_is_one_sentence_with_all_that_limits_it() -> None:
     pure = in_one_sentence(statement(loss("sizes", PURE_DP, 1)))
     assert "(epsilon 1.00)." in pure and "probability" not in pure
     delta = Guarantee(PURE_DP, Fraction(2), UNBOUNDED, Fraction(1, 10**8))
-    assert "a probability of 1e-8" in in_one_sentence(statement(Loss("trips", "any", delta)))
+    assert "a probability of 1e-8" in in_one_sentence(
+        statement(UniversePlan("trips", "any", delta))
+    )
     nothing = in_one_sentence(Statement("noise was switched off", (), (), ()))
     assert nothing == "Nothing is guaranteed: noise was switched off."
     with pytest.raises(ValueError, match="guarantees nothing"):

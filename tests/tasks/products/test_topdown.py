@@ -19,6 +19,7 @@ from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.rules import declares_state_totals, refuse_no_spine
 from spineflow.tasks.topdown.workload.privacy_curve import scope_of_figures
+from spineflow.tasks.topdown.workload.statement import exact_of, statement_of
 
 TABLES = """\
 [input]
@@ -46,17 +47,21 @@ def without(settings: TopdownSettings, geolevel: str) -> TopdownSettings:
     return settings.model_copy(update={"budget": {**settings.budget, "persons": changed}})
 
 
-def said(facts: Facts) -> str:
+def said(settings: TopdownSettings, facts: Facts) -> str:
     """What the certificate says of guarantee, exact facts and readers, as text."""
-    exact = [f"{item.name}: {item.meaning}" for item in facts.exact]
+    exact = [f"{item.subject}: {item.fact}" for item in exact_of(settings)]
     text = to_markdown(
-        Document("", (facts.made, facts.public, *exact), (guarantee_section(facts.statement),))
+        Document(
+            "",
+            (facts.made, facts.public, *exact),
+            (guarantee_section(statement_of(settings), facts.figures),),
+        )
     )
     return " ".join(text.split())
 
 
 def text_of(settings: TopdownSettings) -> str:
-    return said(facts_of(settings))
+    return said(settings, facts_of(settings))
 
 
 BY_TYPE = "per facility of each type"
@@ -175,7 +180,7 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     privacy = seeded.privacy.model_copy(update={"seed": None})
     settings = seeded.model_copy(update={"privacy": privacy})
     assert settings.is_private
-    older, whole = text_of(settings), said(facts_of_run(run, settings))
+    older, whole = text_of(settings), said(settings, facts_of_run(run, settings))
     first, told, rest = whole.partition("The epsilon above follows from rho alone.")
     # Of what the figures are stands once, with the first of them.
     scope, stated = " ".join(scope_of_figures(settings)), older.removeprefix(first)
@@ -191,7 +196,7 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     )
     declared = settings.model_copy(update={"budget": {**settings.budget, "units": section}})
     sentence = "The rho of units was chosen by this exact figure, as the largest for which it is "
-    assert f"{sentence}at most 2.47." in said(facts_of_run(run, declared))
+    assert f"{sentence}at most 2.47." in said(declared, facts_of_run(run, declared))
     # On every path of the spine as without bypass, or in the worst one a little more.
     parts = re.findall(r"\| units \| (occupancy|US|Block_Group) \| (2\.3[67]|0\.782) \|", rest)
     assert [part[0] for part in parts] == ["occupancy", "US", "Block_Group"]

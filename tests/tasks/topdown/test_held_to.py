@@ -24,9 +24,9 @@ from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.measurement.charge import deciding_files
 from spineflow.tasks.topdown.order import order
 from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.workload.statement import exact_of
 
 from tests.tasks.topdown.declared import load, run_declared
 
@@ -197,9 +197,9 @@ def test_every_area_has_the_answers_of_the_earlier_release(
 
 def test_the_certificate_says_what_is_held(folder: Path) -> None:
     settings = settings_of(folder, later())
-    (exact,) = [e for e in facts_of(settings).exact if "sex * adult of counts" in e.name]
-    assert "in every geounit is that of people in the earlier release counts" in exact.meaning
-    assert "costs nothing further" in exact.meaning
+    (exact,) = [e for e in exact_of(settings) if "sex * adult of counts" in e.subject]
+    assert "in every geounit is that of people in the earlier release counts" in exact.fact
+    assert "costs nothing further" in exact.fact
 
 
 def test_heads_are_held_to_the_occupied_homes_of_an_earlier_release(

@@ -21,9 +21,10 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, ingest_input
-from spineflow.tasks.topdown.release.certificate import exact_figures, facts_of
+from spineflow.tasks.topdown.release.certificate import exact_figures, losses_of
 from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.workload.costs import guarantee_of
+from spineflow.tasks.topdown.workload.statement import statement_of
 
 from tests.tasks.topdown.declared import load, run_declared
 
@@ -262,14 +263,18 @@ def test_what_a_test_can_tell_is_of_all_that_a_person_changes(tmp_path: Path) ->
     found = spineflow.trade_off("topdown", tmp_path / "settings.toml")
     best = (1 + (1 - found["false_positives"] - found["false_negatives"]).max()) / 2
     assert right - 0.002 <= best <= right + 0.005
-    text = " ".join(facts_of(settings).statement.protected)
+    text = " ".join(statement_of(settings).protected)
     assert "of people: age, and its area, but for what it takes from records of homes" in text
     run = RunDirectory(tmp_path / "run")
     start_run(run, product="topdown", settings_text=dump_settings(settings), stamp=settings.stamp)
     ingest_input(run, settings)
     for universe in settings.run.universes:
         write_universe_spine(run, settings, universe)
-    blocks = " ".join(block for block in exact_figures(run, settings) if isinstance(block, str))
+    blocks = " ".join(
+        block
+        for block in exact_figures(run, settings, losses_of(run, settings))
+        if isinstance(block, str)
+    )
     percent = math.ceil(100 * best)
     assert f"{percent} % for people (records of people and households)" in blocks
     assert "are of one record of one universe" in blocks
@@ -329,7 +334,7 @@ def test_the_certificate_says_what_a_move_costs(tmp_path: Path) -> None:
     tree = deepcopy(TREE)
     del tree["privacy"]["infinite"]
     tree["input"]["confidential"] = True
-    changes = facts_of(settings_of(tmp_path, tree)).statement.change
+    changes = statement_of(settings_of(tmp_path, tree)).change
     assert "One changed record of people changes at most 2 records of households" in changes[0]
     assert "four times as large a rho" in changes[0]
 

@@ -21,7 +21,7 @@ from spineflow.tasks.trips.checks.accuracy import ACCURACY, facts_of_run
 from spineflow.tasks.trips.checks.expected import settings_of_release
 from spineflow.tasks.trips.estimation.top_down import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
-from spineflow.tasks.trips.measurement.charge import charge_of, measurement_files
+from spineflow.tasks.trips.measurement.charge import measurement_files, plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.paths import (
     cuts_file,
@@ -164,13 +164,12 @@ def test_measurement_files_are_those_that_are_there(finished: Finished) -> None:
 def test_a_run_is_charged_for_its_rho(finished: Finished) -> None:
     """Simple conversion: epsilon = rho + 2 sqrt(rho log(1 / delta)), with epsilon 2, delta 1e-6."""
     run, settings = finished()
-    charge = charge_of(run, settings)
+    charge = plan_of_run(run, settings)
     assert charge is not None
-    (draw,) = charge.draws
+    (draw,) = charge.universes
     rho = float(draw.guarantee.parameter)
     assert rho + 2 * math.sqrt(rho * 6 * math.log(10)) == pytest.approx(2, rel=1e-3)
-    assert charge.truth[0].is_relative_to(run.confidential)
-    assert {path.name for path in charge.decided_by} >= {"areas.parquet"} or charge.decided_by
+    assert charge.counts[0].startswith("confidential/")
 
 
 def sections(document: Document) -> dict[str, Section]:
@@ -183,7 +182,7 @@ def tables(section: Section) -> list[Table]:
 
 def document_of(run, settings, *, is_shown: bool = True) -> Document:
     accuracy = read_errors(run, ACCURACY) if is_shown else None
-    return reports.report(run, settings, accuracy)
+    return reports.report(run, settings, plan_of_run(run, settings), accuracy)
 
 
 def test_the_report_tells_nodes_releases_and_bounds_of_every_level(finished: Finished) -> None:
@@ -325,11 +324,11 @@ def test_a_summary_has_rows_cost_and_what_is_false(finished: Finished) -> None:
     assert "at delta 1e-6" in str(first) and f"of {n_rows} released cells" in str(second)
     assert cautions == []
     assert TRIPS.facts is not None
-    facts = TRIPS.facts(run, settings)
+    facts, plan = TRIPS.facts(run, settings), TRIPS.plan_of(run, settings)
     total = trips()["n"].sum()
-    assert [exact.name for exact in facts.exact] == ["areas", "number of trips"]
-    assert f"there are {total:,} in all" in facts.exact[1].meaning
-    assert not facts.statement.warnings
+    assert [exact.subject for exact in plan.exact] == ["areas", "number of trips"]
+    assert f"there are {total:,} in all" in plan.exact[1].fact
+    assert not facts.warnings
 
 
 def test_a_delta_that_rules_nothing_out_is_told(finished: Finished) -> None:

@@ -11,7 +11,7 @@ from spineflow.flows.running import prepare
 from spineflow.tasks.detailed_groups.checks.accuracy import facts_of_households
 from spineflow.tasks.detailed_groups.ingest import household_ingest
 from spineflow.tasks.detailed_groups.measurement import households
-from spineflow.tasks.detailed_groups.measurement.households import charge_of
+from spineflow.tasks.detailed_groups.measurement.households import plan_of_run
 from spineflow.tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.errors import BudgetRefused
@@ -37,14 +37,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory):
 def test_both_tabulations_are_drawn_and_add_up_to_the_total(finished) -> None:
     run, settings = finished
     parameters = household_ingest.run_parameters(run, settings)
-    charge = charge_of(run, settings)
-    assert charge is not None
-    losses = {draw.name: draw.guarantee.parameter for draw in charge.draws}
+    plan = plan_of_run(run, settings)
+    losses = {draw.universe: draw.promised.parameter for draw in plan.universes}
     assert len(losses) == len(parameters.of) == 2
     assert sum(losses.values(), Fraction(0)) == parameters.total
     assert [own.total for own in parameters.of.values()] == list(losses.values())
-    assert {draw.guarantee.neighbors for draw in charge.draws} == {"unbounded_one_of_several"}
-    assert all(path.is_relative_to(run.confidential) for path in charge.truth)
+    assert {draw.promised.neighbors for draw in plan.universes} == {"unbounded_one_of_several"}
+    assert all(name.startswith("confidential/") for name in plan.counts)
 
 
 def test_a_level_that_would_cost_more_is_refused(finished, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +51,7 @@ def test_a_level_that_would_cost_more_is_refused(finished, monkeypatch: pytest.M
     exact = households.exact_stability
     monkeypatch.setattr(households, "exact_stability", lambda *own: 100 * exact(*own))
     with pytest.raises(BudgetRefused, match="a level of household type"):
-        charge_of(run, settings)
+        plan_of_run(run, settings)
 
 
 def test_without_noise_nothing_is_charged(finished, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +59,8 @@ def test_without_noise_nothing_is_charged(finished, monkeypatch: pytest.MonkeyPa
     infinite = settings.model_copy(
         update={"privacy": settings.privacy.model_copy(update={"infinite": True})}
     )
-    assert charge_of(run, infinite) is None
+    universes = plan_of_run(run, infinite).universes
+    assert len(universes) == 2 and not any(own.guarantee or own.measures for own in universes)
 
 
 def test_errors_and_facts_of_a_run_are_those_of_its_release(finished) -> None:
@@ -72,8 +72,8 @@ def test_errors_and_facts_of_a_run_are_those_of_its_release(finished) -> None:
     assert facts == {"definition": "zcdp", "total": f"{float(parameters.total):.6g}"}
     shown = replace(DETAILED_HOUSEHOLDS).compared(run, settings)
     assert shown.facts["dataset"] == "people"
-    document = DETAILED_HOUSEHOLDS.document
+    document, plan = DETAILED_HOUSEHOLDS.document, plan_of_run(run, settings)
     assert document is not None
-    with_errors, without = (document(run, settings, own) for own in (errors, None))
+    with_errors, without = (document(run, settings, plan, own) for own in (errors, None))
     titles = [[section.title for section in page.sections] for page in (with_errors, without)]
     assert set(titles[1]) < set(titles[0])

@@ -19,10 +19,10 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
     tabulate,
 )
 from spineflow.tasks.detailed_groups.measurement.charge import (
-    charge_of,
     check_loss,
     has_stage_1,
     measurement_files,
+    plan_of_run,
 )
 from spineflow.tasks.detailed_groups.measurement.measure import (
     measure_tables_once,
@@ -37,7 +37,7 @@ from spineflow.tasks.detailed_groups.paths import (
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change
-from spineflow.tasks.detailed_groups.workload.guarantee import noise_plan
+from spineflow.tasks.detailed_groups.workload.guarantee import universe_plan
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -245,7 +245,7 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
     run, settings = ingested(
         tmp_path, groups_input, *passes, f'mechanism.definition="{definition}"'
     )
-    (draw,) = charge_of(run, settings).draws
+    (draw,) = plan_of_run(run, settings).universes
     check_noise_of_curve(draw)
     check_exact_charge(
         lambda: DETAILED_GROUPS.charge_run(run, settings),
@@ -256,7 +256,7 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
 
 def test_pure_dp_is_charged_as_such(groups_input: Path, tmp_path: Path) -> None:
     run, settings = ingested(tmp_path, groups_input, *SMALL, 'mechanism.definition="puredp"')
-    guarantee = noise_plan(run_parameters(run, settings)).promised
+    guarantee = universe_plan(run_parameters(run, settings)).promised
     assert guarantee.definition == "pure_dp"
     assert guarantee.bounded_rho == 2 * guarantee.parameter**2
 

@@ -10,8 +10,9 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.ingest.household_ingest import parameters_of
 from spineflow.tasks.detailed_groups.release.household_budget import household_figures
-from spineflow.tasks.detailed_groups.release.household_report import margins_panel, statement_of
+from spineflow.tasks.detailed_groups.release.household_report import margins_panel
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
+from spineflow.tasks.detailed_groups.workload.household_statement import statement_of
 from spineflow.tasks.detailed_groups.workload.households import tabulation_plan
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.detailed_groups.workload.regions import US

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.detailed_groups.checks.accuracy import write_accuracy
+from spineflow.tasks.detailed_groups.measurement.charge import plan_of_run
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.release.files import write_run_release
 from spineflow.tasks.detailed_groups.release.report import report
-from spineflow.tasks.pages.document import Figure, Table, to_markdown
+from spineflow.tasks.pages.document import Document, Figure, Table, to_markdown
 from spineflow.tasks.runs.directory import RunDirectory
 
 
@@ -29,17 +30,21 @@ def finished(measured_groups, tmp_path_factory):
     return run, settings
 
 
+def public_report(run, settings) -> Document:
+    return report(run, settings, plan_of_run(run, settings), None)
+
+
 def test_sections(finished) -> None:
     run, settings = finished
-    document = report(run, settings, None)
+    document = public_report(run, settings)
     assert [section.title for section in document.sections] == [
         "What is guaranteed",
         "Margins of error",
         "Suppression",
         "Populations from which tables are accurate",
-        "What is exact",
         "Groups at each table",
         "Coterminous regions",
+        "What is exact",
         "Checks",
         "Seconds of work",
     ]
@@ -56,7 +61,7 @@ def test_sections(finished) -> None:
 
 def test_shares_of_a_level_add_up(finished) -> None:
     run, settings = finished
-    sections = report(run, settings, None).sections
+    sections = public_report(run, settings).sections
     section = next(one for one in sections if one.title == "Groups at each table")
     table = next(block for block in section.blocks if isinstance(block, Table))
     for row in table.rows:
@@ -70,12 +75,12 @@ def test_accuracy_is_shown_if_given(finished, tmp_path: Path) -> None:
     path = DETAILED_GROUPS.report(run, settings)
     assert path == run.report
     assert "which is not confidential" in path.read_text()
-    assert "Accuracy" not in [s.title for s in report(run, settings, None).sections]
+    assert "Accuracy" not in [s.title for s in public_report(run, settings).sections]
 
 
 def test_without_noise_there_are_no_margins(measured_groups, finished) -> None:
     run, _ = finished
     _, settings = measured_groups("privacy.infinite=true")
-    titles = [section.title for section in report(run, settings, None).sections]
+    titles = [section.title for section in public_report(run, settings).sections]
     assert "Margins of error" not in titles
     assert "Suppression" not in titles

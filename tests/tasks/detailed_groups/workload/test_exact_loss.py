@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.measurement.stages import StageNoise, level_noise
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
-from spineflow.tasks.detailed_groups.workload.guarantee import noise_plan
+from spineflow.tasks.detailed_groups.workload.guarantee import universe_plan
 from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     MechanismParameters,
@@ -151,7 +151,7 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
         assert worst <= upper
         if detailed_only is not None:
             assert upper <= worst + Decimal("2e-12")
-    assert SpentDraw(noise_plan(both).promised, curve).known == curve
+    assert SpentDraw(universe_plan(both).promised, curve).known == curve
 
 
 def two_races(detailed_only: bool | None) -> Specification:

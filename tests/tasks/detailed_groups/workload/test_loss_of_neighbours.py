@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.ingest.counts import count_groups
 from spineflow.tasks.detailed_groups.ingest.persons import CountedPersons
 from spineflow.tasks.detailed_groups.measurement.stages import LevelNoise, level_noise
-from spineflow.tasks.detailed_groups.workload.guarantee import noise_plan
+from spineflow.tasks.detailed_groups.workload.guarantee import universe_plan
 from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS, cells_of_table
 from spineflow.tasks.detailed_groups.workload.mapping import (
     NONE,
@@ -134,7 +134,7 @@ def test_nobody_loses_more_than_is_charged(
             added[person] += loss(universe, noise, found[person], {})
         for one, two in changed:
             changed[one, two] += loss(universe, noise, found[one], found[two])
-    guarantee = noise_plan(parameters).promised
+    guarantee = universe_plan(parameters).promised
     assert max(added.values()) <= guarantee.parameter == parameters.total
     if is_exact:
         assert max(added.values()) == guarantee.parameter

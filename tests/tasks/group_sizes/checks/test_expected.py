@@ -14,7 +14,7 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.group_sizes.ingest.read import check_groups
 from spineflow.tasks.group_sizes.paths import exact_groups_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
-from spineflow.tasks.group_sizes.release.certificate import exact_of
+from spineflow.tasks.group_sizes.workload.statement import exact_of
 from spineflow.tasks.products.acceptance import released
 
 
@@ -44,7 +44,7 @@ def test_exact_numbers_are_those_of_the_input_in_the_order_of_the_regions(finish
     assert dict(zip(regions, found.tolist(), strict=True)) == true_groups(folder)
     kept = pq.read_table(exact_groups_file(run)).to_pandas()
     assert dict(zip(kept["region"], kept["groups"], strict=True)) == true_groups(folder)
-    assert [exact.name for exact in exact_of(plan)] != []
+    assert [exact.subject for exact in exact_of(plan)] != []
 
 
 def test_a_release_keeps_the_exact_numbers(finished) -> None:

@@ -14,12 +14,12 @@ from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estima
 from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.charge import charge_of, measurement_files
+from spineflow.tasks.group_sizes.measurement.charge import measurement_files, plan_of_run
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
 from spineflow.tasks.group_sizes.paths import UNIVERSE, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import budget_report, noise_plan
+from spineflow.tasks.group_sizes.workload.costs import budget_report, universe_plan
 from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
@@ -72,7 +72,7 @@ def test_the_ledger_is_charged_epsilon_between_the_neighbours_meant(
     assert draw["definition"] == "pure_dp"
     assert draw["parameter"] == "1"
     assert draw["neighbors"] == neighbors
-    assert Fraction(spent["rho"]) == noise_plan(read_plan(run)).promised.bounded_rho == rho
+    assert Fraction(spent["rho"]) == universe_plan(read_plan(run)).promised.bounded_rho == rho
 
 
 @pytest.mark.parametrize(("neighbors", "rho"), [("unbounded", 2), ("bounded", Fraction(1, 2))])
@@ -94,7 +94,7 @@ def test_the_ledger_is_charged_rho_between_the_neighbours_meant(
 def test_the_ledger_has_the_curve_of_who_moves(tmp_path: Path, loss: str, neighbors: str) -> None:
     settings = settings_of(tmp_path, f"privacy.neighbors={neighbors}", loss=loss)
     run = ingested(tmp_path, settings)
-    (draw,) = charge_of(run, settings).draws
+    (draw,) = plan_of_run(run, settings).universes
     check_noise_of_curve(draw)
     check_exact_charge(
         lambda: GROUP_SIZES.charge_run(run, settings),
@@ -223,7 +223,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     cost = budget_report(read_plan(run))
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="guarantees nothing"):
-        noise_plan(read_plan(run)).promised  # noqa: B018
+        universe_plan(read_plan(run)).promised  # noqa: B018
 
 
 def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> Non
     assert not (tmp_path / "ledger.db").exists()
     assert budget_report(read_plan(run))["rho"] == "inf"
     with pytest.raises(ValueError, match="guarantees nothing"):
-        noise_plan(read_plan(run)).promised  # noqa: B018
+        universe_plan(read_plan(run)).promised  # noqa: B018
 
 
 def test_costs_say_what_every_level_is_measured_with(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.group_sizes.workload.costs import noise_plan
+from spineflow.tasks.group_sizes.workload.costs import universe_plan
 from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
@@ -111,7 +111,7 @@ def test_the_ledger_counts_a_person_who_moves_whatever_the_noise_is_made_for(
     for epsilon in EPSILONS:
         worst = max(by_enumeration(moves, epsilon) for moves in every)
         assert worst <= Decimal(curve.delta_upper(float(epsilon))) <= worst + Decimal("1e-12")
-    assert SpentDraw(noise_plan(plan).promised, curve).known == curve
+    assert SpentDraw(universe_plan(plan).promised, curve).known == curve
 
 
 def changes_of_one(mechanism: str) -> set[frozenset]:
@@ -139,7 +139,7 @@ PLANS = st.builds(
 def test_the_exact_epsilon_is_within_what_is_charged(plan: Plan, digits: int) -> None:
     curve, delta = exact_curve(plan), Fraction(1, 10**digits)
     exact = curve.epsilon_upper(delta)
-    assert exact <= epsilon_tight(noise_plan(plan).promised.own_rho, delta) + 1e-9
+    assert exact <= epsilon_tight(universe_plan(plan).promised.own_rho, delta) + 1e-9
     if plan.rho is None:
         assert curve.largest_loss == pytest.approx(float(plan.epsilon), rel=1e-12)
         assert exact <= curve.largest_loss
@@ -150,7 +150,7 @@ def test_the_exact_epsilon_is_within_what_is_charged(plan: Plan, digits: int) ->
 @settings(max_examples=30, deadline=None)
 @given(PLANS)
 def test_a_draw_claims_no_more_than_its_guarantee(plan: Plan) -> None:
-    guarantee, curve = noise_plan(plan).promised, exact_curve(plan, is_bounded=True)
+    guarantee, curve = universe_plan(plan).promised, exact_curve(plan, is_bounded=True)
     assert curve.rho <= guarantee.bounded_rho
     assert curve == exact_curve(plan) if plan.bounded else curve.rho > exact_curve(plan).rho
 

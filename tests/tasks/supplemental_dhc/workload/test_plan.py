@@ -17,7 +17,7 @@ from spineflow.tasks.supplemental_dhc.workload.costs import (
     exact_curve,
     margin_at,
     needed_budget,
-    noise_plan,
+    universe_plan,
 )
 from spineflow.tasks.supplemental_dhc.workload.margins import margin_of, rho_for_margin
 from spineflow.tasks.supplemental_dhc.workload.measures import (
@@ -94,11 +94,11 @@ def test_stabilities_and_variances_are_those_of_production() -> None:
 
 def test_the_ledger_is_charged_for_a_person_who_is_changed() -> None:
     plan = preset_plan("us")
-    assert noise_plan(plan).promised.bounded_rho == 4 * plan.rho
+    assert universe_plan(plan).promised.bounded_rho == 4 * plan.rho
     curve, changed = exact_curve(plan), exact_curve(plan, is_bounded=True)
     assert curve is not None and curve.rho == plan.rho
     assert changed is not None and changed.rho == 4 * plan.rho
-    assert curve.epsilon_upper(1e-10) < noise_plan(plan).epsilons()["tight"]
+    assert curve.epsilon_upper(1e-10) < universe_plan(plan).epsilons()["tight"]
 
 
 def test_a_plan_is_stored_whole(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_plan_is_stored_whole(tmp_path: Path) -> None:
     without = make_plan({("PH2", "US", "*"): Fraction(1)}, {"PH2": 3}, {"US": 1}, infinite=True)
     write_values(path, without)
     assert read_values(path, Plan) == without and not without.is_noisy
-    assert exact_curve(without) is None and noise_plan(without).guarantee is None
+    assert exact_curve(without) is None and universe_plan(without).guarantee is None
 
 
 def test_every_count_has_a_column_of_its_own() -> None:

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import Draw, charge
+from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.store import Ledger, open_ledger
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import BudgetRefused
@@ -95,7 +96,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def charged(ledger: Ledger, dataset: str, inputs: Mapping[str, InputDigest]) -> None:
-    draw = Draw("residents", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
+    draw = UniversePlan("residents", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
     charge(
         ledger,
         dataset=dataset,

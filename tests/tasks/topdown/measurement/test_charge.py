@@ -18,7 +18,7 @@ from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings
-from spineflow.tasks.topdown.measurement.charge import charge_of, check_cuts_of_spine
+from spineflow.tasks.topdown.measurement.charge import check_cuts_of_spine, plan_of_run
 from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import constraints_file, invariants_file, spine_folder
@@ -155,6 +155,7 @@ def test_what_would_be_measured_twice_is_refused(cut_county) -> None:
 def test_an_epsilon_under_exact_accounting_is_met_on_every_path_or_refused(cut_county) -> None:
     """Rho is found without bypass, and held to the paths of the spine before it is charged."""
     run, settings = cut_county
+    run.settings.touch()
 
     def with_budget(**changed: object) -> TopdownSettings:
         section = settings.budget["units"].model_copy(
@@ -166,12 +167,12 @@ def test_an_epsilon_under_exact_accounting_is_met_on_every_path_or_refused(cut_c
     rho = resolved.budget["units"].rho
     assert rho > settings.budget["units"].rho
     assert frozen(resolved) == resolved
-    charge = charge_of(run, resolved)
-    assert [draw.guarantee.parameter for draw in charge.draws][1] == rho
+    plan = plan_of_run(run, resolved)
+    assert [own.promised.parameter for own in plan.universes][1] == rho
     larger = with_budget(rho=rho * Fraction("1.001"))
     assert larger.resolved() == larger
     with pytest.raises(InputRefused, match="the exact epsilon is 2.47.*set geography.bypass"):
-        charge_of(run, larger)
+        plan_of_run(run, larger)
 
 
 def frozen(settings: TopdownSettings) -> TopdownSettings:

@@ -97,7 +97,7 @@ def same_release(one: RunDirectory, other: RunDirectory) -> bool:
         {path.relative_to(run.release) for path in run.release.rglob("*") if path.is_file()}
         for run in (one, other)
     ]
-    certificates = {Path("certificate.html"), Path("certificate.md")}
+    certificates = {Path(f"certificate.{ending}") for ending in ("html", "json", "md")}
     return files[0] == files[1] and all(
         (one.release / name).read_bytes() == (other.release / name).read_bytes()
         for name in files[0] - certificates

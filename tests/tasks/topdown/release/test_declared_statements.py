@@ -10,12 +10,12 @@ import tomli_w
 from spineflow.flows.demo import DEMOS
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.release.certificate import facts_of
-from spineflow.tasks.topdown.release.declared_statements import (
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.declared_statements import (
     declared_statements,
     levels_in_words,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.statement import exact_of
 
 from tests.flows.gallery import DECLARATIONS
 
@@ -45,7 +45,7 @@ def country(tmp_path: Path) -> TopdownSettings:
 
 
 def test_structural_zeros_and_relations_are_sentences(country: TopdownSettings) -> None:
-    found = {fact.name: fact.meaning for _, fact in declared_statements(country)}
+    found = {fact.subject: fact.fact for _, fact in declared_statements(country)}
     assert found["persons: children_marry"] == (
         "there are no persons with age 0-5 or 6-14 and marital married or formerly married"
     )
@@ -63,7 +63,7 @@ def test_people_who_agree_with_dwellings_are_sentences(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(text, encoding="utf-8")
     settings = load_settings(TopdownSettings, file, presets=PRESETS)
-    found = {fact.name: fact.meaning for _, fact in declared_statements(settings)}
+    found = {fact.subject: fact.fact for _, fact in declared_statements(settings)}
     ending = (
         "; this is made so after the noise, from what is released alone, and costs nothing further"
     )
@@ -91,6 +91,6 @@ def test_zeros_of_the_redistricting_universes_are_told_alike(tmp_path: Path) -> 
         "where = { hhgq = [3], votingage = [0] }\n"
     )
     settings = load_settings(TopdownSettings, file, presets=PRESETS)
-    (zero,) = [item for item in facts_of(settings).exact if item.name == "persons: nursing"]
-    assert zero.meaning.startswith("there are no persons with hhgq ")
-    assert "[" not in zero.meaning and "3" not in zero.meaning
+    (zero,) = [item for item in exact_of(settings) if item.subject == "persons: nursing"]
+    assert zero.fact.startswith("there are no persons with hhgq ")
+    assert "[" not in zero.fact and "3" not in zero.fact

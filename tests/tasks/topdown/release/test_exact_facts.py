@@ -20,10 +20,10 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.paths import state_totals_file
-from spineflow.tasks.topdown.release.certificate import facts_of
-from spineflow.tasks.topdown.release.declared_statements import declared_statements
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
+from spineflow.tasks.topdown.workload.declared_statements import declared_statements
+from spineflow.tasks.topdown.workload.statement import exact_of
 
 from tests.seeds import seeds
 
@@ -54,15 +54,15 @@ def country(folder: Path, change: dict[str, Any] | None = None, *, runs_dwelling
 
 
 def test_exact_numbers_of_a_universe_that_is_not_run_are_named(tmp_path: Path) -> None:
-    facts = facts_of(country(tmp_path, runs_dwellings=False)).exact
-    (found,) = [fact for fact in facts if "sort_of_home of dwellings at section" in fact.name]
-    assert found.meaning == (
+    facts = exact_of(country(tmp_path, runs_dwellings=False))
+    (found,) = [fact for fact in facts if "sort_of_home of dwellings at section" in fact.subject]
+    assert found.fact == (
         "the numbers of dwellings by sort_of_home in every geounit of section leave without "
         "noise, exactly as the input has them, since the bound 'sort per dwellings' of persons "
         "needs them; nothing protects them"
     )
-    (bound,) = [fact for fact in facts if fact.name == "persons: sort per dwellings"]
-    assert bound.meaning.endswith("whose numbers by sort_of_home are public")
+    (bound,) = [fact for fact in facts if fact.subject == "persons: sort per dwellings"]
+    assert bound.fact.endswith("whose numbers by sort_of_home are public")
 
 
 def test_exact_numbers_of_a_universe_with_a_budget_are_refused(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_exact_numbers_of_a_universe_with_a_budget_are_refused(tmp_path: Path) -
 def test_an_invariant_that_tells_them_makes_them_public(tmp_path, query, is_told) -> None:
     change = {"invariants": [{"query": query, "geolevel": "section"}]}
     if is_told:
-        facts = facts_of(country(tmp_path, change, runs_dwellings=True)).exact
-        assert any(f"{query} of dwellings in every geounit of section" in f.meaning for f in facts)
+        facts = exact_of(country(tmp_path, change, runs_dwellings=True))
+        assert any(f"{query} of dwellings in every geounit of section" in f.fact for f in facts)
     else:
         with pytest.raises(InputRefused, match="which budget.dwellings protects"):
             country(tmp_path, change, runs_dwellings=True)
@@ -122,13 +122,13 @@ def test_words_of_a_declaration_hide_no_exact_fact(tmp_path: Path, about: str) -
     file = tmp_path / "settings.toml"
     file.write_text(tomli_w.dumps(tree), encoding="utf-8")
     settings = load_settings(TopdownSettings, file, presets=PRESETS)
-    names = {fact.name for fact in facts_of(settings).exact}
-    assert names >= {fact.name for _, fact in declared_statements(settings)}
+    names = {fact.subject for fact in exact_of(settings)}
+    assert names >= {fact.subject for _, fact in declared_statements(settings)}
     sentence |= {"about": "exact", "tells": ["total of persons at region"]}
     file.write_text(tomli_w.dumps(tree), encoding="utf-8")
-    told = facts_of(load_settings(TopdownSettings, file, presets=PRESETS)).exact
-    assert "persons: total at region" not in {fact.name for fact in told}
-    assert "my own words" in {fact.meaning for fact in told}
+    told = exact_of(load_settings(TopdownSettings, file, presets=PRESETS))
+    assert "persons: total at region" not in {fact.subject for fact in told}
+    assert "my own words" in {fact.fact for fact in told}
     sentence["tells"] = ["total of persons at moon"]
     file.write_text(tomli_w.dumps(tree), encoding="utf-8")
     with pytest.raises(InputRefused, match="'total of persons at moon', which is no exact fact"):
@@ -157,7 +157,7 @@ def test_runs_on_census_tables_name_what_their_public_files_have(
         TopdownSettings, file, presets=PRESETS, overrides=[f"run.universes={universes}"]
     )
     run = started(settings, tmp_path / "run")
-    text = "; ".join(fact.meaning for fact in facts_of(settings).exact)
+    text = "; ".join(fact.fact for fact in exact_of(settings))
     assert "facilities by hhgq" in text or "facilities by type" in text
     assert "housing units" in text
     has_totals = state_totals_file(run).read_text().strip() != "{}"
@@ -259,8 +259,8 @@ def told(settings: TopdownSettings, frames: dict[str, pd.DataFrame]) -> dict[str
         if parts is None:
             continue
         query, universe, level = parts.groups()
-        assert universe in fact.meaning and level in fact.meaning
-        assert query == "total" or query in fact.meaning
+        assert universe in fact.fact and level in fact.fact
+        assert query == "total" or query in fact.fact
         frame = frames[universe].assign(all="", region=frames[universe]["area"].str[0])
         columns = [level, *([] if query == "total" else query.split(" * "))]
         found[key] = sorted(map(str, frame[columns].value_counts().items()))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.release import exact_losses
-from spineflow.tasks.topdown.release.certificate import exact_figures
+from spineflow.tasks.topdown.release.certificate import exact_figures, losses_of
 from spineflow.tasks.topdown.release.exact_losses import keep_loss, loss_file
 
 
@@ -22,7 +22,7 @@ def test_figures_are_the_same_from_what_is_kept(
     settings = seeded.model_copy(update={"privacy": privacy})
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(made.root / "spine", run.root / "spine")
-    worked_out = exact_figures(run, settings)
+    worked_out = exact_figures(run, settings, losses_of(run, settings))
     assert settings.is_private and worked_out
     for universe in settings.run.universes:
         assert not loss_file(run, universe).exists()
@@ -30,7 +30,7 @@ def test_figures_are_the_same_from_what_is_kept(
         assert loss_file(run, universe).exists()
         assert loss_file(run, universe).exists()
     monkeypatch.setattr(exact_losses, "exact_loss", None)
-    assert repr(exact_figures(run, settings)) == repr(worked_out)
+    assert repr(exact_figures(run, settings, losses_of(run, settings))) == repr(worked_out)
 
 
 def test_what_is_not_known_is_kept_too(

@@ -10,11 +10,11 @@ from ...census.census import Bound, Held
 from ...census.declarations import RelationDeclaration, Term
 from ...census.exact_answers import AREAS, ExactAnswers, bound_key, exact_answers
 from ...census.queries import TOTAL
-from ...products.certificate import Exact
+from ...products.plan import ExactFact
 from ..settings import TopdownSettings
 
 
-def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], ...]:
+def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, ExactFact], ...]:
     """Everything that a run states without noise: a key, by which a sentence of the certificate may
     tell it in its own words, and the fact.
 
@@ -23,13 +23,16 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], .
     """
     census, universes = settings.compiled_census, settings.run.universes
     facts = [
-        (one.key, Exact(f"{one.of}: {one.invariant or one.key}", _meaning(one)))
+        (one.key, ExactFact(f"{one.of}: {one.invariant or one.key}", _meaning(one)))
         for one in exact_answers(census, universes, areas_alone=settings.blocks_only)
     ]
     for name in universes:
         universe = census.universes[name]
         facts += [
-            (bound_key(name, bound), Exact(f"{name}: {bound.name}", _bound(settings, name, bound)))
+            (
+                bound_key(name, bound),
+                ExactFact(f"{name}: {bound.name}", _bound(settings, name, bound)),
+            )
             for bound in universe.bounds
         ]
         said = [(held.name, _held(settings, name, held)) for held in universe.held]
@@ -42,10 +45,10 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], .
         for zero in settings.zeros_of(name):
             levels = levels_in_words(settings, name, zero.where)
             said.append((zero.name, f"there are no {name} with {levels}"))
-        facts += [("", Exact(f"{name}: {one}", meaning)) for one, meaning in said]
+        facts += [("", ExactFact(f"{name}: {one}", meaning)) for one, meaning in said]
     columns = "with all columns that the table has, such as codes, names and points"
     meaning = f"which areas there are in {census.geography.table}, {columns}, is used as it is"
-    return (*facts, (AREAS, Exact("areas", meaning)))
+    return (*facts, (AREAS, ExactFact("areas", meaning)))
 
 
 def _meaning(answers: ExactAnswers) -> str:

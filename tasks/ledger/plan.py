@@ -1,0 +1,125 @@
+"""What is measured, with which noise, for which guarantee: what a ledger is charged for.
+
+The types are read by everything that follows from a plan (`products.plan`): the rows of the ledger,
+budgets, statements, certificates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from ..noise.draws import Noise
+from ..noise.mechanisms import DISCRETE_LAPLACE
+from .accounting import PURE_DP, Guarantee, epsilon_tight, epsilons
+from .exact_curve import PrivacyCurve
+
+REPORT_DELTA = Fraction(1, 10**10)
+"""Delta at which the epsilon of a rho is reported; the mechanisms' own add to it."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The answers to one query in areas of one level, all with noise of one distribution.
+
+    part : the name under which the noise is charged and drawn.
+    noise : of every answer; None without noise.
+    share : of the loss of the universe's plan; 0 for a level that is not measured.
+    moved : the most by which neighbouring datasets differ in all these answers: the squared L2
+        norm under discrete Gaussian noise, whose loss is moved / (2 sigma^2), and the L1 norm under
+        discrete Laplace noise, whose loss is moved / scale.
+    areas, answers : how many there are; None where that depends on earlier outcomes.
+    """
+
+    part: str
+    noise: Noise | None
+    share: Fraction = Fraction(1)
+    level: str = ""
+    query: str = ""
+    moved: int | None = None
+    areas: int | None = None
+    answers: int | None = None
+
+
+@dataclass(frozen=True)
+class UniversePlan:
+    """What one universe is measured with, and what that guarantees: one draw of the ledger.
+
+    universe : of records; or another name under which a draw is charged and its loss stated.
+    mechanism : the distribution of all noise.
+    guarantee : None where nothing is guaranteed.
+    loss : rho or epsilon of all measures; None without noise.
+    delta : at which the epsilon of a rho is reported.
+    curve : the privacy curve of one person's change; None where it is not known.
+    """
+
+    universe: str
+    mechanism: str
+    guarantee: Guarantee | None
+    loss: Fraction | None = None
+    measures: tuple[Measure, ...] = ()
+    delta: Fraction = REPORT_DELTA
+    curve: PrivacyCurve | None = field(default=None, compare=False)
+
+    @property
+    def promised(self) -> Guarantee:
+        """The guarantee; raises ValueError for a plan that has none."""
+        if self.guarantee is None:
+            raise ValueError(f"measuring {self.universe} so guarantees nothing")
+        return self.guarantee
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the loss is an epsilon of pure differential privacy, rather than a rho."""
+        if self.guarantee is None:
+            return self.mechanism == DISCRETE_LAPLACE
+        return self.guarantee.definition == PURE_DP
+
+    @property
+    def symbol(self) -> str:
+        """What the loss is called."""
+        return "epsilon" if self.is_pure else "rho"
+
+    @property
+    def stated_loss(self) -> str:
+        """The loss in full, for files and tables; infinite without noise."""
+        return "inf" if self.loss is None else str(self.loss)
+
+    @property
+    def bounded_rho(self) -> str:
+        """Rho of bounded zCDP per person, in which products add up; infinite if nothing holds."""
+        return "inf" if self.guarantee is None else str(self.guarantee.bounded_rho)
+
+    @property
+    def noises(self) -> Iterator[tuple[str, Noise]]:
+        """Every noise with the name under which it is charged."""
+        return ((own.part, own.noise) for own in self.measures if own.noise is not None)
+
+    @property
+    def n_answers(self) -> int | None:
+        """Noisy answers in all; None where that depends on earlier outcomes."""
+        known = [own.answers for own in self.measures if own.noise is not None]
+        return None if None in known or not known else sum(n for n in known if n is not None)
+
+    def epsilons(self, share: Fraction = Fraction(1)) -> dict[str, float | str]:
+        """Epsilon of a share of the loss, between the plan's own neighbours.
+
+        Of a rho it is that at `delta`, by the tight and by the simple conversion.
+        """
+        if self.loss is None:
+            return dict.fromkeys(("tight", "simple"), "inf" if share else 0.0)
+        if self.is_pure:
+            return dict.fromkeys(("tight", "simple"), float(self.loss * share))
+        return {**epsilons(self.loss * share, self.delta)}
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the guarantee, of a rho by the tight conversion at `delta`."""
+        own = self.promised
+        return float(own.parameter) if self.is_pure else epsilon_tight(own.parameter, self.delta)
+
+    @property
+    def whole_delta(self) -> Fraction:
+        """The delta at which the epsilon holds, the mechanism's own included."""
+        return self.promised.delta + (0 if self.is_pure else self.delta)

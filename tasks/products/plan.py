@@ -1,0 +1,259 @@
+"""The plan of a run: all that is measured, with which noise, for which guarantee; one public file.
+
+A product makes its plan from settings and public areas. What follows from every plan alike follows
+from it here and nowhere else: `plan/plan.json`, what the ledger is charged for, the budget that a
+margin needs, the bars of a front page. docs/plan.schema.json has the form of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ...validation.outcome import Failures, UnusableRunFile
+from ..ledger.accounting import PURE_DP, UNBOUNDED, UNBOUNDED_OF_SEVERAL, ZCDP, Guarantee
+from ..ledger.plan import Measure, UniversePlan
+from ..noise.draws import Noise
+from ..noise.margins import loss_for_margin
+from ..runs.charged_files import digests_by_name
+from ..runs.directory import RunDirectory
+from ..runs.errors import BudgetRefused, InputRefused, refused
+from ..runs.files import read_record, write_record
+from .statement import Statement
+
+VERSION = 1
+"""Of the form of `plan.json`."""
+
+
+@dataclass(frozen=True)
+class ExactFact:
+    """Something that is public by declaration and leaves without noise."""
+
+    subject: str
+    fact: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run measures, and what it guarantees.
+
+    universes : what each is measured with; one draw of the ledger each.
+    statement : the guarantee in words, and what each part of it costs.
+    inputs : digests of the public files that, with the settings, decide what is drawn, by name.
+    counts : names of the confidential files that are measured.
+    """
+
+    product: str
+    dataset: str
+    universes: tuple[UniversePlan, ...]
+    statement: Statement
+    exact: tuple[ExactFact, ...]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    counts: tuple[str, ...] = ()
+
+    @classmethod
+    def of_run(
+        cls,
+        run: RunDirectory,
+        settings: Any,
+        universes: Iterable[UniversePlan],
+        statement: Statement,
+        exact: Iterable[ExactFact],
+        decided_by: Iterable[Path] = (),
+        counts: Iterable[Path] = (),
+    ) -> Plan:
+        """The plan of a run with these settings, from the files that decide it."""
+        return cls(
+            settings.PRODUCT,
+            settings.privacy.dataset,
+            tuple(universes),
+            statement,
+            tuple(exact),
+            digests_by_name(run, decided_by),
+            tuple(path.relative_to(run.root).as_posix() for path in counts),
+        )
+
+    def protected(self, number: int) -> tuple[str, ...]:
+        """Whose records the guarantee of a universe protects, as sentences."""
+        found = self.statement.protected
+        return (found[number],) if len(found) == len(self.universes) else found
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of `plan.json`; fractions as strings."""
+        is_private = self.statement.why_not is None
+        return {
+            "version": VERSION,
+            "product": self.product,
+            "dataset": self.dataset,
+            "measures": [
+                _of_measure(universe, measure)
+                for universe in self.universes
+                for measure in universe.measures
+                if measure.share
+            ],
+            "guarantees": [
+                _of_guarantee(own, self.protected(number))
+                for number, own in enumerate(self.universes if is_private else ())
+            ],
+            "statement": {
+                "why_not": self.statement.why_not,
+                "protected": list(self.statement.protected),
+                "change": list(self.statement.change),
+                "losses": [*map(_of_guarantee, self.statement.losses)],
+                "together": self.statement.together,
+                "are_disjoint": self.statement.are_disjoint,
+            },
+            "exact": [{"subject": own.subject, "fact": own.fact} for own in self.exact],
+            "inputs": dict(self.inputs),
+            "counts": list(self.counts),
+        }
+
+
+def plan_file(run: RunDirectory) -> Path:
+    """Where a run has its plan."""
+    return run.root / "plan" / "plan.json"
+
+
+def write_plan(run: RunDirectory, plan: Plan) -> None:
+    """Write the plan of a run."""
+    plan_file(run).parent.mkdir(exist_ok=True)
+    write_record(plan_file(run), plan.as_json())
+
+
+def read_plan(run: RunDirectory) -> Plan:
+    """The plan of a run as its file has it, which has no curves."""
+    content = read_record(plan_file(run))
+    guaranteed = {own["universe"]: own for own in content["guarantees"]}
+    measures: dict[str, list[Mapping[str, Any]]] = {name: [] for name in guaranteed}
+    for own in content["measures"]:
+        measures.setdefault(own["universe"], []).append(own)
+    stated = content["statement"]
+    return Plan(
+        content["product"],
+        content["dataset"],
+        tuple(
+            _universe_of(guaranteed[name], own) if name in guaranteed else _unguaranteed(name, own)
+            for name, own in measures.items()
+        ),
+        Statement(
+            stated["why_not"],
+            tuple(stated["protected"]),
+            tuple(stated["change"]),
+            tuple(_universe_of(own, ()) for own in stated["losses"]),
+            stated["together"],
+            stated["are_disjoint"],
+        ),
+        tuple(ExactFact(**own) for own in content["exact"]),
+        content["inputs"],
+        tuple(content["counts"]),
+    )
+
+
+def _unguaranteed(name: str, measures: Sequence[Mapping[str, Any]]) -> UniversePlan:
+    """What a universe is measured with in a run that guarantees nothing."""
+    first = measures[0]
+    loss = None if first["loss"] is None else Fraction(first["loss"]) / Fraction(first["share"])
+    return UniversePlan(name, first["mechanism"], None, loss, tuple(map(_measure_of, measures)))
+
+
+def _of_measure(universe: UniversePlan, measure: Measure) -> dict[str, Any]:
+    loss, noise = universe.loss, measure.noise
+    return {
+        "universe": universe.universe,
+        "level": measure.level,
+        "query": measure.query,
+        "part": measure.part,
+        "areas": measure.areas,
+        "answers": measure.answers,
+        "mechanism": universe.mechanism,
+        "parameter": None if noise is None else str(noise.parameter),
+        "variance": None if noise is None else noise.variance,
+        "share": str(measure.share),
+        "loss": None if loss is None else str(loss * measure.share),
+        "moved": measure.moved,
+    }
+
+
+def _measure_of(content: Mapping[str, Any]) -> Measure:
+    noise = None
+    if content["parameter"] is not None:
+        noise = Noise(content["mechanism"], Fraction(content["parameter"]))
+    same = {name: content[name] for name in ("part", "level", "query", "moved", "areas", "answers")}
+    return Measure(noise=noise, share=Fraction(content["share"]), **same)
+
+
+def _of_guarantee(universe: UniversePlan, protected: Iterable[str] = ()) -> dict[str, Any]:
+    own = universe.promised
+    is_unbounded = own.neighbors in (UNBOUNDED, UNBOUNDED_OF_SEVERAL)
+    definition = "zcdp" if own.definition == ZCDP else "approximate" if own.delta else "pure"
+    return {
+        "universe": universe.universe,
+        "definition": definition,
+        "neighbours": "unbounded" if is_unbounded else "bounded",
+        "change": own.neighbors,
+        "loss": str(own.parameter),
+        "delta": str(own.delta),
+        "charged_rho": str(own.bounded_rho),
+        "stated_rho": str(own.stated_rho),
+        "bounded_factor": str(own.bounded_factor),
+        "stated_factor": None if own.stated_factor is None else str(own.stated_factor),
+        "mechanism": universe.mechanism,
+        "epsilon_delta": str(universe.delta),
+        "protected": list(protected),
+    }
+
+
+def _universe_of(content: Mapping[str, Any], measures: Iterable[Mapping[str, Any]]) -> UniversePlan:
+    factor = content["stated_factor"]
+    guarantee = Guarantee(
+        ZCDP if content["definition"] == "zcdp" else PURE_DP,
+        Fraction(content["loss"]),
+        content["change"],
+        Fraction(content["delta"]),
+        Fraction(content["bounded_factor"]),
+        None if factor is None else Fraction(factor),
+    )
+    return UniversePlan(
+        content["universe"],
+        content["mechanism"],
+        guarantee,
+        guarantee.parameter,
+        tuple(map(_measure_of, measures)),
+        Fraction(content["epsilon_delta"]),
+    )
+
+
+def needed_loss(
+    universe: UniversePlan, measure: Measure, target: str, margin: int, what: str
+) -> str:
+    """A sentence: the loss at which the answers of a measure have a margin of error of 95 %.
+
+    `what` the answers count begins the sentence; `target` is how the user named the measure.
+    Raises InputRefused for a plan without noise, and for a margin that cannot be met.
+    """
+    if measure.noise is None or universe.loss is None:
+        raise InputRefused(f"--target {target}: without noise every margin is 0.")
+    with refused(f"--target {target}: "):
+        total = loss_for_margin(measure.noise, universe.loss, margin)
+    return (
+        f"{what} is within {margin} of the truth, but for post-processing, with a probability "
+        f"of 95 % at {universe.symbol} {float(total):.6g} and these shares (now "
+        f"{float(universe.loss):.4g})"
+    )
+
+
+def refuse_other_noise(check: Callable[[Failures], None]) -> None:
+    """Raise BudgetRefused, before any noise is drawn, if a check by independent code fails.
+
+    `check` recomputes from the run's files what will be drawn and what it costs.
+    """
+    failures = Failures()
+    try:
+        check(failures)
+    except UnusableRunFile as error:
+        failures.add(str(error))
+    if failures.count:
+        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
